@@ -1,0 +1,114 @@
+"""Every error coexec raises, in one hierarchy.
+
+Before: nothing.  After: everything.  Knows no other module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class CoexecError(Exception):
+    """The user can act on it.
+
+    CoexecError
+    |-- ProgramError         the program asks for something impossible
+    |   |-- ArgumentError    a call does not fit the kernel's declaration (also a TypeError)
+    |   |-- ShapeError       shapes or boxes do not match (also a ValueError)
+    |   |-- UnsupportedError an operation that would gather data silently (also a TypeError)
+    |   `-- NestedCallError  coexec was called from inside a kernel
+    |-- TaskFailed           a kernel raised; the original error is its cause and also its type
+    |-- TaskCancelled        a task was cancelled before it began
+    |-- PlanError            no plan fits the platform
+    |   `-- DoesNotFit       a working set is larger than the memory it was placed in
+    |-- BackendError         a device failed; the original error is the cause
+    |-- ConfigError          an option is unknown or malformed (also a ValueError)
+    |-- UnknownName          no extension or device of that name (also a LookupError)
+    |-- TraceError           a trace file cannot be read (also a ValueError)
+    `-- RuntimeClosed        the runtime was closed, or this is a forked child
+    InvariantError           we are wrong (not a CoexecError on purpose)
+    """
+
+
+class ProgramError(CoexecError):
+    """The program asks for something impossible."""
+
+
+class ArgumentError(ProgramError, TypeError):
+    """A call does not fit the kernel's declaration."""
+
+
+class ShapeError(ProgramError, ValueError):
+    """Shapes or boxes do not match."""
+
+
+class UnsupportedError(ProgramError, TypeError):
+    """An operation that coexec would only be able to do by gathering data silently."""
+
+
+class NestedCallError(ProgramError):
+    """coexec was called from inside a kernel or host task."""
+
+
+class TaskFailed(CoexecError):
+    """A kernel raised. `__cause__` is the original error."""
+
+    task: str = ""
+    device: str = ""
+    chunk: str = ""
+
+
+class TaskCancelled(CoexecError):
+    """A task was cancelled before it began."""
+
+
+class PlanError(CoexecError):
+    """No plan fits the platform."""
+
+
+class DoesNotFit(PlanError):
+    """A working set is larger than the memory it was placed in."""
+
+    def __init__(self, what: str, memory: str, needs: int, has: int) -> None:
+        self.what, self.memory, self.needs, self.has = what, memory, needs, has
+        super().__init__(
+            f"{what} needs {needs / 2**20:,.1f} MiB in memory {memory!r}, which has {has / 2**20:,.1f} MiB; "
+            "declare split= on the kernel, allow another device, or raise the limit with Runtime(memory=...)"
+        )
+
+
+class BackendError(CoexecError):
+    """A device failed; the original error is the cause."""
+
+
+class ConfigError(CoexecError, ValueError):
+    """An option is unknown or malformed."""
+
+
+class UnknownName(CoexecError, LookupError):
+    """No extension or device of that name is registered."""
+
+
+class TraceError(CoexecError, ValueError):
+    """A trace file cannot be read."""
+
+
+class RuntimeClosed(CoexecError):
+    """The runtime was closed, or the process was forked."""
+
+
+class InvariantError(Exception):
+    """We are wrong, not the user. Please report it with the trace."""
+
+
+class CoexecWarning(UserWarning):
+    """Something works, but not as well or not as the user may expect."""
+
+
+def unknown_name(kind: str, name: str, known: Sequence[str]) -> UnknownName:
+    """Return the error for an unregistered `name`, with the nearest known one."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return UnknownName(f"unknown {kind} {name!r}{hint} (known: {', '.join(sorted(known)) or 'none'})")

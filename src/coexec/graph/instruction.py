@@ -1,0 +1,257 @@
+"""The instruction graph's nodes: a closed set of kinds, with edges by id.
+
+Before: graph/command.py.  After: execute/.  Knows allocations, never what a backend puts into them.
+
+`needs` are the instructions whose results this one reads: if one of them failed, this one is cancelled.
+`after` are those that must merely be over: they read what this one overwrites, or allocate what it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..geometry import Box
+    from .command import Chunk
+    from .task import Task
+
+
+class Allocation:
+    """A box of one array, backed in one memory. `data` belongs to the memory's backend."""
+
+    __slots__ = ("array", "box", "data", "dtype", "id", "memory", "owner")
+
+    def __init__(self, id: int, memory: int, array: int, box: Box, dtype: np.dtype[Any]) -> None:
+        self.id = id
+        self.memory = memory
+        self.array = array  # the array's id, for records
+        self.box = box  # in the array's coordinates; always dense, C order
+        self.dtype = dtype
+        self.data: Any = None  # set when the alloc instruction runs: an ndarray of box.shape, a cl.Buffer, ...
+        self.owner: Any = None  # what keeps `data` alive, if `data` does not
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole box."""
+        return self.box.volume * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"M{self.memory}.A{self.array}.{self.id}{list(self.box.lo)}:{list(self.box.hi)}"
+
+
+class Instruction:
+    """One step for one lane. Immutable once handed to the engine."""
+
+    __slots__ = ("after", "device", "id", "needs", "priority", "task")
+    kind = "instruction"
+
+    def __init__(
+        self, id: int, device: str, task: Task | None, needs: tuple[int, ...], after: tuple[int, ...], priority: int = 0
+    ) -> None:
+        self.id = id
+        self.device = device  # whose lane runs it; "" = the executor itself, at once
+        self.task = task
+        self.needs = needs
+        self.after = after
+        self.priority = priority
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes it allocates or moves."""
+        return 0
+
+    def __repr__(self) -> str:
+        return f"I{self.id} {self.kind}"
+
+
+class Alloc(Instruction):
+    """Back an allocation with memory."""
+
+    __slots__ = ("allocation",)
+    kind = "alloc"
+
+    def __init__(self, id: int, device: str, task: Task | None, allocation: Allocation, after: tuple[int, ...]) -> None:
+        super().__init__(id, device, task, (), after, 1)
+        self.allocation = allocation
+
+    @property
+    def nbytes(self) -> int:
+        return self.allocation.nbytes
+
+
+class Free(Instruction):
+    """Give an allocation's memory back."""
+
+    __slots__ = ("allocation",)
+    kind = "free"
+
+    def __init__(self, id: int, device: str, task: Task | None, allocation: Allocation, after: tuple[int, ...]) -> None:
+        super().__init__(id, device, task, (), after, -1)
+        self.allocation = allocation
+
+    @property
+    def nbytes(self) -> int:
+        return self.allocation.nbytes
+
+
+class Fill(Instruction):
+    """Set boxes of an allocation to one value."""
+
+    __slots__ = ("allocation", "boxes", "value")
+    kind = "fill"
+
+    def __init__(
+        self,
+        id: int,
+        device: str,
+        task: Task | None,
+        allocation: Allocation,
+        boxes: tuple[Box, ...],
+        value: np.generic,
+        after: tuple[int, ...],
+    ) -> None:
+        super().__init__(id, device, task, (), after, 6)
+        self.allocation = allocation
+        self.boxes = boxes
+        self.value = value
+
+    @property
+    def nbytes(self) -> int:
+        return sum(box.volume for box in self.boxes) * self.allocation.dtype.itemsize
+
+
+class Copy(Instruction):
+    """Copy boxes of one array from one allocation to another."""
+
+    __slots__ = ("boxes", "reason", "source", "target")
+    kind = "copy"
+
+    def __init__(
+        self,
+        id: int,
+        device: str,
+        task: Task | None,
+        source: Allocation,
+        target: Allocation,
+        boxes: tuple[Box, ...],
+        reason: str,
+        needs: tuple[int, ...],
+        after: tuple[int, ...],
+    ) -> None:
+        super().__init__(id, device, task, needs, after, 6)
+        self.source = source
+        self.target = target
+        self.boxes = boxes
+        self.reason = reason  # coherence, resize, fence, evict
+
+    @property
+    def nbytes(self) -> int:
+        return sum(box.volume for box in self.boxes) * self.target.dtype.itemsize
+
+
+class Binding(NamedTuple):
+    """How one parameter of a body is found in memory."""
+
+    name: str
+    allocation: Allocation | None  # None: the mapped box is empty
+    box: Box  # base coordinates; a dense hull of the elements the body sees
+    cut: Any  # how to cut the parameter out of the hull: program/view.py's Cut, or None for the hull itself
+    writes: bool
+    pad: Any = None  # how to pad at the array's border: program/mapper.py's Pad, or None
+
+
+class Kernel(Instruction):
+    """Run one chunk of a task's body on a device."""
+
+    __slots__ = ("bindings", "body", "chunk")
+    kind = "kernel"
+
+    def __init__(
+        self,
+        id: int,
+        device: str,
+        task: Task,
+        chunk: Chunk,
+        body: Any,
+        bindings: tuple[Binding, ...],
+        needs: tuple[int, ...],
+        after: tuple[int, ...],
+        priority: int = 4,
+    ) -> None:
+        self.id = id
+        self.device = device
+        self.task = task
+        self.needs = needs
+        self.after = after
+        self.priority = priority
+        self.chunk = chunk
+        self.body = body  # program/variant.py's Variant
+        self.bindings = bindings
+
+
+class HostTask(Kernel):
+    """Run a host task's body. Any thread that waits may run it."""
+
+    __slots__ = ()
+    kind = "host task"
+
+
+class Reduce(Instruction):
+    """Combine a reduction's partial results, in block order, into its array."""
+
+    __slots__ = ("operator", "partials", "target")
+    kind = "reduce"
+
+    def __init__(
+        self,
+        id: int,
+        device: str,
+        task: Task,
+        partials: Binding,
+        target: Binding,
+        operator: Any,
+        needs: tuple[int, ...],
+        after: tuple[int, ...],
+    ) -> None:
+        super().__init__(id, device, task, needs, after, 4)
+        self.partials = partials
+        self.target = target
+        self.operator = operator  # program/access.py's Operator
+
+
+class Fence(Instruction):
+    """Hand a box of an array to the host program: `deliver` gets it as a read-only ndarray."""
+
+    __slots__ = ("binding", "deliver")
+    kind = "fence"
+
+    def __init__(
+        self,
+        id: int,
+        device: str,
+        task: Task,
+        binding: Binding,
+        deliver: Callable[[Any], None],
+        needs: tuple[int, ...],
+        after: tuple[int, ...],
+    ) -> None:
+        super().__init__(id, device, task, needs, after, 3)
+        self.binding = binding
+        self.deliver = deliver
+
+
+class Horizon(Instruction):
+    """Everything before it is over once it is. Bounds what the tracking must remember."""
+
+    __slots__ = ()
+    kind = "horizon"
+
+
+class Epoch(Instruction):
+    """A horizon that later instructions depend on at once: start, `wait`, shutdown."""
+
+    __slots__ = ()
+    kind = "epoch"
