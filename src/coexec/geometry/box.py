@@ -4,10 +4,10 @@ Before: nothing.  After: geometry/region.py, region_map.py, grid.py.  Knows noth
 Hot path: one and two dimensions are written out, subscripts beat attributes, and `_make` skips the constructor.
 """
 
-# ruff: noqa: FURB136, PLR1730  (max and min cost a call each, three times what a comparison does)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import le, lt
 from typing import NamedTuple, cast
 
 Point = tuple[int, ...]
@@ -27,32 +27,32 @@ class Box(NamedTuple):
     @property
     def shape(self) -> Point:
         """Extent per axis; never negative."""
-        return tuple(
-            [h - l if h > l else 0 for l, h in zip(self[0], self[1], strict=True)]
-        )
+        return tuple([b - a if b > a else 0 for a, b in zip(self[0], self[1], strict=True)])
 
     @property
     def volume(self) -> int:
         """Number of points."""
         volume = 1
-        for l, h in zip(self[0], self[1], strict=True):
-            if h <= l:
+        hi = self[1]
+        for axis, low in enumerate(self[0]):
+            extent = hi[axis] - low
+            if extent <= 0:
                 return 0
-            volume *= h - l
+            volume *= extent
         return volume
 
     @property
     def empty(self) -> bool:
         """Whether the box holds no point."""
-        return _is_empty(self[0], self[1])
+        return any(map(le, self[1], self[0]))
 
     def translate(self, offset: Point) -> Box:
         """Return the box moved by `offset`."""
         return _make(
             Box,
             (
-                tuple([l + o for l, o in zip(self[0], offset, strict=True)]),
-                tuple([h + o for h, o in zip(self[1], offset, strict=True)]),
+                tuple([a + o for a, o in zip(self[0], offset, strict=True)]),
+                tuple([b + o for b, o in zip(self[1], offset, strict=True)]),
             ),
         )
 
@@ -61,36 +61,24 @@ class Box(NamedTuple):
         return _make(
             Box,
             (
-                tuple([l - n for l, n in zip(self[0], below, strict=True)]),
-                tuple([h + n for h, n in zip(self[1], above, strict=True)]),
+                tuple([a - n for a, n in zip(self[0], below, strict=True)]),
+                tuple([b + n for b, n in zip(self[1], above, strict=True)]),
             ),
         )
 
     def slices(self, origin: Point) -> tuple[slice, ...]:
         """Return the slices that cut this box out of an array whose first element lies at `origin`."""
-        return tuple(
-            [
-                slice(l - o, h - o)
-                for l, h, o in zip(self[0], self[1], origin, strict=True)
-            ]
-        )
+        return tuple([slice(a - o, b - o) for a, b, o in zip(self[0], self[1], origin, strict=True)])
 
     def __repr__(self) -> str:
-        return (
-            "["
-            + ", ".join(f"{l}:{h}" for l, h in zip(self[0], self[1], strict=True))
-            + "]"
-        )
+        return "[" + ", ".join(f"{a}:{b}" for a, b in zip(self[0], self[1], strict=True)) + "]"
 
 
 _make = cast("Callable[[type[Box], tuple[Point, Point]], Box]", tuple.__new__)
 
 
 def _is_empty(lo: Point, hi: Point) -> bool:
-    for l, h in zip(lo, hi, strict=True):
-        if h <= l:
-            return True
-    return False
+    return any(map(le, hi, lo))
 
 
 def whole(shape: Point) -> Box:
@@ -105,43 +93,48 @@ def overlap(a: Box, b: Box) -> Box | None:
     ahi = a[1]
     bhi = b[1]
     n = len(alo)
-    if n == 1:  # tuples of one integer compare like the integer
-        lo = alo if alo >= blo else blo
-        hi = ahi if ahi <= bhi else bhi
-        if lo >= hi:
-            return None
-        return a if lo is alo and hi is ahi else _make(Box, (lo, hi))
+    if n == 1:
+        if alo[0] >= blo[0]:
+            if ahi[0] <= bhi[0]:
+                return a if alo[0] < ahi[0] else None
+            return _make(Box, (alo, bhi)) if alo[0] < bhi[0] else None
+        if bhi[0] <= ahi[0]:
+            return b if blo[0] < bhi[0] else None
+        return _make(Box, (blo, ahi)) if blo[0] < ahi[0] else None
     if n == 2:
-        return _overlap2(a, b)
-    low, high = [], []
-    for al, ah, bl, bh in zip(alo, ahi, blo, bhi, strict=True):
-        l = al if al >= bl else bl
-        h = ah if ah <= bh else bh
-        if l >= h:
+        l0, l1 = alo
+        h0, h1 = ahi
+        m0, m1 = blo
+        k0, k1 = bhi
+        same = True
+        if m0 > l0:
+            l0, same = m0, False
+        if k0 < h0:
+            h0, same = k0, False
+        if l0 >= h0:
             return None
-        low.append(l)
-        high.append(h)
-    return _make(Box, (tuple(low), tuple(high)))
+        if m1 > l1:
+            l1, same = m1, False
+        if k1 < h1:
+            h1, same = k1, False
+        if l1 >= h1:
+            return None
+        return a if same else _make(Box, ((l0, l1), (h0, h1)))
+    return _overlap_nd(alo, ahi, blo, bhi)
 
 
-def _overlap2(a: Box, b: Box) -> Box | None:
-    l0, l1 = a[0]
-    h0, h1 = a[1]
-    m0, m1 = b[0]
-    k0, k1 = b[1]
-    if m0 > l0:
-        l0 = m0
-    if k0 < h0:
-        h0 = k0
-    if l0 >= h0:
-        return None
-    if m1 > l1:
-        l1 = m1
-    if k1 < h1:
-        h1 = k1
-    if l1 >= h1:
-        return None
-    return _make(Box, ((l0, l1), (h0, h1)))
+def _overlap_nd(alo: Point, ahi: Point, blo: Point, bhi: Point) -> Box | None:
+    lo: Point = ()
+    hi: Point = ()
+    for axis, low in enumerate(alo):
+        other, high, stop = blo[axis], ahi[axis], bhi[axis]
+        low = low if low > other else other  # noqa: FURB136, PLW2901  max() costs three times as much
+        high = high if high < stop else stop  # noqa: FURB136
+        if low >= high:
+            return None
+        lo = (*lo, low)
+        hi = (*hi, high)
+    return _make(Box, (lo, hi))
 
 
 def overlaps(a: Box, b: Box) -> bool:
@@ -150,12 +143,16 @@ def overlaps(a: Box, b: Box) -> bool:
     blo = b[0]
     ahi = a[1]
     bhi = b[1]
-    if len(alo) == 1:
-        return alo < bhi and blo < ahi and alo < ahi and blo < bhi
-    for al, ah, bl, bh in zip(alo, ahi, blo, bhi, strict=True):
-        if (al if al >= bl else bl) >= (ah if ah <= bh else bh):
-            return False
-    return True
+    n = len(alo)
+    if n == 1:
+        return alo[0] < bhi[0] and blo[0] < ahi[0] and alo[0] < ahi[0] and blo[0] < bhi[0]
+    if n == 2:
+        l0, l1 = alo
+        h0, h1 = ahi
+        m0, m1 = blo
+        k0, k1 = bhi
+        return l0 < k0 and m0 < h0 and l1 < k1 and m1 < h1 and l0 < h0 and l1 < h1 and m0 < k0 and m1 < k1
+    return all(map(lt, alo, bhi)) and all(map(lt, blo, ahi)) and all(map(lt, alo, ahi)) and all(map(lt, blo, bhi))
 
 
 def covers(a: Box, b: Box) -> bool:
@@ -166,50 +163,66 @@ def covers(a: Box, b: Box) -> bool:
     blo = b[0]
     ahi = a[1]
     bhi = b[1]
-    if len(alo) == 1:
-        return (alo <= blo and bhi <= ahi) or blo >= bhi
-    for al, ah, bl, bh in zip(alo, ahi, blo, bhi, strict=True):
-        if bl < al or bh > ah:
-            return _is_empty(blo, bhi)
-    return True
+    n = len(alo)
+    if n == 1:
+        return (alo[0] <= blo[0] and bhi[0] <= ahi[0]) or blo[0] >= bhi[0]
+    if n == 2:
+        l0, l1 = alo
+        h0, h1 = ahi
+        m0, m1 = blo
+        k0, k1 = bhi
+        return (l0 <= m0 and k0 <= h0 and l1 <= m1 and k1 <= h1) or m0 >= k0 or m1 >= k1
+    return (all(map(le, alo, blo)) and all(map(le, bhi, ahi))) or _is_empty(blo, bhi)
 
 
 def subtract(a: Box, b: Box) -> list[Box]:
     """Return the points of `a` that are not in `b`, as disjoint non-empty boxes in order of their lower corners."""
-    common = overlap(a, b)
-    if common is None:
-        return [] if _is_empty(a[0], a[1]) else [a]
-    if common == a:
-        return []
     alo = a[0]
     ahi = a[1]
+    if len(alo) == 1:
+        blo = b[0]
+        bhi = b[1]
+        i = alo[0]
+        h = ahi[0]
+        m = blo[0]
+        k = bhi[0]
+        if k <= i or h <= m or k <= m or h <= i:
+            return [a] if i < h else []
+        if i < m:
+            return [_make(Box, (alo, blo)), _make(Box, (bhi, ahi))] if k < h else [_make(Box, (alo, blo))]
+        return [_make(Box, (bhi, ahi))] if k < h else []
+    common = overlap(a, b)
+    if common is None:
+        return [] if _is_empty(alo, ahi) else [a]
+    if common is a:
+        return []
+    if len(alo) == 2:
+        return _subtract2(alo, ahi, common[0], common[1])
     clo = common[0]
     chi = common[1]
-    if len(alo) == 1:
-        if alo == clo:
-            return [_make(Box, (chi, ahi))]
-        if ahi == chi:
-            return [_make(Box, (alo, clo))]
-        return [_make(Box, (alo, clo)), _make(Box, (chi, ahi))]
     below, above = [], []
-    for axis in range(
-        len(alo)
-    ):  # what is left is `common` before `axis`, `a` from it on
-        l, h = clo[axis], chi[axis]
-        if alo[axis] < l:
-            below.append(
-                _make(
-                    Box, (clo[:axis] + alo[axis:], (*chi[:axis], l, *ahi[axis + 1 :]))
-                )
-            )
-        if h < ahi[axis]:
-            above.append(
-                _make(
-                    Box, ((*clo[:axis], h, *alo[axis + 1 :]), chi[:axis] + ahi[axis:])
-                )
-            )
+    for axis, (low, high) in enumerate(zip(clo, chi, strict=True)):  # left: `common` before `axis`, `a` from it on
+        if alo[axis] < low:
+            below.append(_make(Box, (clo[:axis] + alo[axis:], (*chi[:axis], low, *ahi[axis + 1 :]))))
+        if high < ahi[axis]:
+            above.append(_make(Box, ((*clo[:axis], high, *alo[axis + 1 :]), chi[:axis] + ahi[axis:])))
     above.reverse()
     return below + above
+
+
+def _subtract2(alo: Point, ahi: Point, clo: Point, chi: Point) -> list[Box]:
+    l0, l1 = alo
+    h0, h1 = ahi
+    m0, m1 = clo
+    k0, k1 = chi
+    found = [_make(Box, (alo, (m0, h1)))] if l0 < m0 else []
+    if l1 < m1:
+        found.append(_make(Box, ((m0, l1), (k0, m1))))
+    if k1 < h1:
+        found.append(_make(Box, ((m0, k1), (k0, h1))))
+    if k0 < h0:
+        found.append(_make(Box, ((k0, l1), ahi)))
+    return found
 
 
 def bounding(boxes: Iterable[Box]) -> Box:
