@@ -1,0 +1,24 @@
+"""What every test shares: no deadline on a busy machine, and a cache folder that is not the user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("coexec", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("coexec")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep measured history out of the user's cache; PoCL keeps its own, or every run compiles every kernel again."""
+    folder = tmp_path_factory.mktemp("cache")
+    caches = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POCL_CACHE_DIR", os.environ.get("POCL_CACHE_DIR") or str(Path(caches, "pocl", "kcache")))
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
