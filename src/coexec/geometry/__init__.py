@@ -6,13 +6,21 @@ Before: nothing.  After: program/ and everything behind it.  Knows nothing of ar
 from __future__ import annotations
 
 from .box import Box, Point, bounding, covers, cut, overlap, overlaps, subtract, whole
+from .grid import Grid, grid_covers, grids_meet
+from .region import Region
+from .region_map import RegionMap
 
 __all__ = [
     "Box",
+    "Grid",
     "Point",
+    "Region",
+    "RegionMap",
     "bounding",
     "covers",
     "cut",
+    "grid_covers",
+    "grids_meet",
     "overlap",
     "overlaps",
     "subtract",
