@@ -1,0 +1,224 @@
+"""Build programs once and launch kernels.
+
+Before: source.py (text), layout.py (arithmetic).  After: backend.py.  Knows nothing of lanes or other instructions.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...errors import BackendError
+from .driver import Traits
+from .layout import Launch, Layout, Shape, binding_layout, dividing_group, folded, launches, rounded
+from .source import Argument, Written, is_long, scalar, signature, singles, write
+
+if TYPE_CHECKING:
+    from ...graph.instruction import Allocation, Binding, Kernel
+
+INJECTED = ("chunk", "xp")
+"""Parameters of a Python body that are no data: OpenCL sources have indices and types instead."""
+
+
+class Place(NamedTuple):
+    """Where an allocation's elements are, as a kernel reaches them."""
+
+    buffer: Any  # a cl.Buffer, or None for no memory
+    start: int  # elements before the first one
+    strides: tuple[int, ...] | None  # in elements; None = dense
+    keep: Any = None  # what must live until the kernel is over
+
+
+class Built(NamedTuple):
+    """A kernel ready for arguments."""
+
+    kernel: Any
+    written: Written
+
+
+class Programs:
+    """The programs of one device, each built once."""
+
+    def __init__(self, context: Any, device: Traits) -> None:
+        self._context = context
+        self._device = device
+        self._built: dict[object, Built | BackendError] = {}
+        self._lock = threading.Lock()
+
+    def get(
+        self, source: str, entry: str | None, arguments: tuple[Argument, ...], ndim: int, *, checked: bool
+    ) -> Built:
+        """Return the kernel for these arguments; raise BackendError with the compiler's words if it does not build."""
+        key = (source, entry, arguments, ndim, checked)
+        with self._lock:
+            built = self._built.get(key)
+            if built is None:
+                try:
+                    built = self._build(write(source, entry, arguments, ndim, checked=checked), arguments, ndim)
+                except BackendError as error:
+                    built = error
+                self._built[key] = built
+        if isinstance(built, BackendError):
+            raise BackendError(*built.args) from built.__cause__
+        return built
+
+    def _build(self, written: Written, arguments: tuple[Argument, ...], ndim: int) -> Built:
+        import pyopencl as cl
+
+        try:
+            program = cl.Program(self._context, written.text).build(list(written.options))
+            kernel = cl.Kernel(program, written.entry)
+        except cl.Error as error:
+            raise BackendError(
+                f"the OpenCL source does not compile for {self._device.name}:\n{_said(error)}"
+            ) from error
+        parameters = signature(arguments, ndim)
+        dtypes = _scalar_dtypes(arguments) + [np.int64] * (ndim + len(written.extents) + ndim * written.origin)
+        if kernel.num_args != len(dtypes):
+            raise BackendError(
+                f"kernel {written.entry!r} takes {kernel.num_args} arguments, coexec passes {len(dtypes)}: "
+                f"void {written.entry}({', '.join(parameters)})"
+            )
+        kernel.set_scalar_arg_dtypes(dtypes)
+        return Built(kernel, written)
+
+
+def _said(error: Exception) -> str:
+    """Return what the compiler said, without what PyOpenCL says around it."""
+    lines = str(error).partition("\n\n")[2].splitlines()
+    return "\n".join(line for line in lines if line and not line.startswith("(options:")) or str(error)
+
+
+def _scalar_dtypes(arguments: Sequence[Argument]) -> list[Any]:
+    dtypes: list[Any] = []
+    for argument in arguments:
+        if argument.ndim is None:
+            dtypes.append(np.dtype(argument.dtype))
+        else:
+            dtypes += [None] + [np.int64] * (argument.ndim + 1)
+    return dtypes
+
+
+class Call(NamedTuple):
+    """The arguments of one kernel, described and as passed."""
+
+    arguments: tuple[Argument, ...]
+    values: list[Any]
+    shapes: dict[str, Shape]  # of the arrays
+    keep: list[Any]
+
+
+class Launcher:
+    """Runs kernels of one device. For one thread: a kernel's arguments are state."""
+
+    def __init__(self, programs: Programs, device: Traits, place: Callable[[Allocation], Place]) -> None:
+        self._programs = programs
+        self._device = device
+        self._place = place
+        self._names: dict[np.dtype[Any], str] = {}  # of the dtypes met and supported: NumPy takes long to name one
+
+    def launch(self, queue: Any, instruction: Kernel, waits: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Enqueue a kernel instruction; return its events and what must live until they are over."""
+        box = instruction.chunk.box
+        if box.volume == 0:
+            return [], []
+        task, body = instruction.task, instruction.body
+        assert task is not None
+        call = self.arguments(task.params, task.scalars, instruction.bindings)
+        groups = (body.global_size, body.local_size)
+        return self.run(queue, body.source, body.entry, call, box.shape, box.lo, waits, groups), call.keep
+
+    def run(
+        self,
+        queue: Any,
+        source: str,
+        entry: str | None,
+        call: Call,
+        shape: Shape,
+        lo: Shape,
+        waits: Sequence[Any],
+        groups: tuple[Any, Any] = (None, None),
+    ) -> list[Any]:
+        """Enqueue a source over an index space; return the events."""
+        import pyopencl as cl
+
+        events: list[Any] = []
+        for launch in self._launches(source, shape, *groups):
+            built = self._programs.get(source, entry, call.arguments, len(shape), checked=launch.checked)
+            extents = [call.shapes[name][axis] for name, axis in built.written.extents]
+            built.kernel.set_args(*call.values, *shape, *extents, *(lo if built.written.origin else ()))
+            offset = launch.offset if any(launch.offset) else None
+            events.append(
+                cl.enqueue_nd_range_kernel(
+                    queue, built.kernel, launch.size, launch.group, offset, None if events else list(waits)
+                )
+            )
+        return events
+
+    def _launches(self, source: str, shape: Shape, global_size: Any, local_size: Any) -> Sequence[Launch]:
+        """Return how an index space is launched, as the variant says or as suits the device."""
+        long = is_long(source)
+        if global_size is None and local_size is None and not long:
+            return launches(shape, exact=self._device.cpu, largest=self._device.largest_group)
+        size = folded(shape) if global_size is None else tuple(global_size(shape))
+        group = local_size(shape) if callable(local_size) else local_size
+        if group is None:
+            group = dividing_group(size, self._device.largest_group)
+            return [Launch((), size, group, checked=False)]
+        group = (*group, *(1 for _ in size[len(group) :]))
+        return [Launch((), rounded(size, group), group, checked=not long)]
+
+    def arguments(self, params: Sequence[str], scalars: dict[str, Any], bindings: Sequence[Binding]) -> Call:
+        """Return the arguments of a kernel in parameter order."""
+        bound = {binding.name: binding for binding in bindings}
+        single: bool | None = None
+        call = Call((), [], {}, [])
+        described = []
+        for name in params:
+            if name in bound:
+                described.append(self._array(bound[name], call))
+            elif name in scalars:
+                if single is None:
+                    single = singles([self._name(b) for b in bindings if b.allocation], fp64=self._device.fp64)
+                dtype, value = scalar(name, scalars[name], single=single)
+                described.append(Argument(name, dtype))
+                call.values.append(value)
+            elif name not in INJECTED:
+                raise BackendError(f"parameter {name!r} has no value for the OpenCL variant")
+        return call._replace(arguments=tuple(described))
+
+    def _array(self, binding: Binding, call: Call) -> Argument:
+        """Append an array's arguments to `call` and describe it."""
+        name, allocation, box, cut = binding[:4]
+        dtype = self._name(binding)
+        if binding.pad is not None:
+            raise BackendError(
+                f"array {name!r} has a padded border, which OpenCL variants do not get; use border='clip'"
+            )
+        if allocation is None:  # nothing to see: any type will do
+            ndim = box.ndim if cut is None else len(cut.axes)
+            layout = Layout(0, (0,) * ndim, (0,) * ndim)
+            call.values.extend([None, 0, *layout.strides])
+        else:
+            place = self._place(allocation)
+            layout = binding_layout(allocation.box, box, cut, place.strides)
+            call.values.extend([place.buffer, place.start + layout.start, *layout.strides])
+            call.keep.append(place.keep)
+        call.shapes[name] = layout.shape
+        unit = bool(layout.strides) and layout.strides[-1] == 1
+        return Argument(name, dtype, len(layout.strides), binding.writes, unit)
+
+    def _name(self, binding: Binding) -> str:
+        """Return the name of an array's dtype; raise BackendError if kernels cannot compute with it."""
+        dtype = binding.dtype if binding.allocation is None else binding.allocation.dtype
+        if dtype is None:  # of an array that has no element
+            return "float32"
+        name = self._names.get(dtype)
+        if name is None:
+            if not self._device.supports(dtype):
+                raise BackendError(f"array {binding.name!r} is {dtype}, which {self._device.name} cannot compute with")
+            name = self._names[dtype] = dtype.name
+        return name

@@ -1,0 +1,216 @@
+"""OpenCL C around what the user wrote.
+
+Before: program/variant.py.  After: program.py.  Pure text: knows no device, buffer or compiler.
+
+**Short form.** The source is the statement for one point of the chunk:
+
+    y(i) += a * x(i);
+
+- `i0, i1, ...` are the point's indices, from 0 inside the chunk; `i`, `j`, `k` are the first three.
+- An array is used like a function of its own indices: `u(i + 1, j)`. Views, steps and order of axes are taken care of.
+- Scalars go by their names, 0-d arrays too (and may be assigned to if the kernel writes them).
+- `n0, n1, ...` are the chunk's extents, `lo0, lo1, ...` where it begins in the whole index space, and `x_n0, x_n1, ...`
+  the extents of array x. `return` ends the point.
+- Literals such as `0.5` are float unless a float64 array takes part, as in NumPy.
+
+**Long form.** The source holds one or more complete kernels, `__kernel void NAME(...)`. The arguments come in the order
+of the Python parameters: an array as `__global T *x_data, const long x_start, const long x_stride0, ...` (all counted in
+elements), a scalar by value, and at the end the chunk's extents `const long n0, const long n1, ...`. `x(i, j)` works
+here too, `x()` for a 0-d array. `id0, id1, ...` are the global ids by axis: get_global_id(0) runs along the last axis,
+where memory is contiguous. Literals are what C says. The global size is the chunk, or what the variant says; it is
+rounded up to whole work-groups if the variant names a local size: compare the ids with n0, n1, ... then.
+
+Contraction (fused multiply-add) is off in both, so that results keep NumPy's bits where the arithmetic is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import BackendError
+
+C_TYPES = {
+    "bool": "uchar",
+    "int8": "char",
+    "uint8": "uchar",
+    "int16": "short",
+    "uint16": "ushort",
+    "int32": "int",
+    "uint32": "uint",
+    "int64": "long",
+    "uint64": "ulong",
+    "float16": "half",
+    "float32": "float",
+    "float64": "double",
+}
+"""How each dtype is called in OpenCL C. What is not here has no counterpart."""
+
+ENTRY = "coexec_point"
+LETTERS = ("i", "j", "k")
+KERNEL = re.compile(r"\b(?:__)?kernel\s+(?:__attribute__\s*\(\(.*?\)\)\s*)*void\s+(\w+)\s*\(", re.DOTALL)
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+class Argument(NamedTuple):
+    """What the compiler must know of one parameter."""
+
+    name: str
+    dtype: str  # numpy's name
+    ndim: int | None = None  # None: a scalar by value
+    writes: bool = False
+    unit: bool = False  # neighbours along the last axis are neighbours in memory
+
+    @property
+    def c_type(self) -> str:
+        """Its type in OpenCL C."""
+        return C_TYPES[self.dtype]
+
+
+class Written(NamedTuple):
+    """A complete program."""
+
+    text: str
+    entry: str
+    options: tuple[str, ...]
+    extents: tuple[tuple[str, int], ...]  # (array, axis) whose extents follow the chunk's as arguments
+    origin: bool  # the chunk's lower corner follows them
+
+
+def scalar(name: str, value: Any, *, single: bool) -> tuple[str, Any]:
+    """Return a scalar argument's dtype and value: int is long in C, bool is int, float is float if `single`."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, np.generic) and value.dtype.kind in "iuf" and value.dtype.name in C_TYPES:
+        return value.dtype.name, value
+    if isinstance(value, (bool, np.bool_)):
+        return "int32", int(value)
+    if isinstance(value, float):
+        return ("float32" if single else "float64"), value
+    if isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 63:
+            raise BackendError(f"{name}={value} does not fit into OpenCL's 64-bit integers")
+        return "int64", value
+    kind = value.dtype if isinstance(value, np.generic) else type(value).__name__
+    raise BackendError(
+        f"parameter {name!r} is {kind}, which OpenCL C cannot take; pass a number or give the device none"
+    )
+
+
+def singles(dtypes: Sequence[str], *, fp64: bool) -> bool:
+    """Tell whether a Python float among arrays of these dtypes is a C float: as in NumPy, unless one is wider."""
+    floats = [dtype for dtype in dtypes if dtype.startswith("float")]
+    return not fp64 or (bool(floats) and "float64" not in floats)
+
+
+@cache
+def is_long(source: str) -> bool:
+    """Tell whether the source brings its own kernels."""
+    return KERNEL.search(COMMENT.sub(" ", source)) is not None
+
+
+def write(source: str, entry: str | None, arguments: Sequence[Argument], ndim: int, *, checked: bool) -> Written:
+    """Return the program for a chunk of `ndim` axes. `checked` adds the comparison of indices with extents."""
+    if is_long(source):
+        return _write_long(source, entry, arguments, ndim)
+    return _write_short(source, arguments, ndim, checked=checked)
+
+
+def _write_long(source: str, entry: str | None, arguments: Sequence[Argument], ndim: int) -> Written:
+    names = KERNEL.findall(COMMENT.sub(" ", source))
+    if entry is not None and entry not in names:
+        raise BackendError(f"the OpenCL source has no kernel {entry!r} (it has: {', '.join(names)})")
+    ids = [f"#define id{axis} ((long)get_global_id({ndim - 1 - axis}))" for axis in range(ndim) if ndim <= 3]
+    text = [
+        *_header(arguments),
+        *(_access(a, "{}()") for a in arguments if a.ndim is not None),
+        *ids,
+        "#line 1",
+        source,
+    ]
+    return Written("\n".join(text) + "\n", entry or names[0], (), (), origin=False)
+
+
+def _write_short(source: str, arguments: Sequence[Argument], ndim: int, *, checked: bool) -> Written:
+    plain = COMMENT.sub(" ", source)
+    _refuse_clashes(arguments, ndim)
+    words = set(re.findall(r"\w+", plain))
+    extents = tuple((a.name, axis) for a in arguments for axis in range(a.ndim or 0) if f"{a.name}_n{axis}" in words)
+    origin = any(f"lo{axis}" in words for axis in range(ndim))
+    parameters = [*signature(arguments, ndim), *(f"const long {name}_n{axis}" for name, axis in extents)]
+    parameters += [f"const long lo{axis}" for axis in range(ndim) if origin]
+    taken = {argument.name for argument in arguments}
+    aliases = [f"const long {letter} = i{axis};" for axis, letter in enumerate(LETTERS[:ndim]) if letter not in taken]
+    guard = " && ".join(f"i{axis} < n{axis}" for axis in range(ndim))
+    text = [
+        *_header(arguments),
+        *(_access(a, "{}") for a in arguments if a.ndim is not None),
+        f"__kernel void {ENTRY}({', '.join(parameters)})",
+        "{",
+        *_indices(ndim),
+        *([f"if (!({guard})) return;"] if checked and guard else []),
+        *aliases,
+        "{",
+        "#line 1",
+        source.rstrip(),
+        ";}",
+        "}",
+    ]
+    single = "float64" not in {argument.dtype for argument in arguments}
+    options = ("-cl-single-precision-constant",) if single else ()
+    return Written("\n".join(text) + "\n", ENTRY, options, extents, origin)
+
+
+def signature(arguments: Sequence[Argument], ndim: int) -> list[str]:
+    """Return the parameters that a kernel is called with, in order."""
+    found = []
+    for a in arguments:
+        if a.ndim is None:
+            found.append(f"const {a.c_type} {a.name}")
+        else:
+            found.append(f"{'' if a.writes else 'const '}__global {a.c_type} *{a.name}_data")
+            found.append(f"const long {a.name}_start")
+            found += [f"const long {a.name}_stride{axis}" for axis in range(a.ndim)]
+    return found + [f"const long n{axis}" for axis in range(ndim)]
+
+
+def _header(arguments: Sequence[Argument]) -> list[str]:
+    dtypes = {argument.dtype for argument in arguments}
+    wants = [("float64", "cl_khr_fp64"), ("float16", "cl_khr_fp16")]
+    extensions = [f"#pragma OPENCL EXTENSION {extension} : enable" for dtype, extension in wants if dtype in dtypes]
+    return [*extensions, "#pragma OPENCL FP_CONTRACT OFF"]
+
+
+def _access(argument: Argument, zero_d: str) -> str:
+    """Return the macro that reaches an element; `zero_d` is how a 0-d array is spelled."""
+    name, ndim = argument.name, argument.ndim or 0
+    terms = [f"(long)(a{axis}) * {name}_stride{axis}" for axis in range(ndim)]
+    if argument.unit and ndim:
+        terms[-1] = f"(long)(a{ndim - 1})"
+    call = f"{name}({', '.join(f'a{axis}' for axis in range(ndim))})" if ndim else zero_d.format(name)
+    return f"#define {call} ({name}_data[{' + '.join([f'{name}_start', *terms])}])"
+
+
+def _indices(ndim: int) -> list[str]:
+    """Return the statements that find `i0, i1, ...`: the last two axes have ids of their own, the rest share one."""
+    if ndim <= 3:
+        return [f"const long i{axis} = get_global_id({ndim - 1 - axis});" for axis in range(ndim)]
+    lines = [f"const long i{ndim - 1} = get_global_id(0);", f"const long i{ndim - 2} = get_global_id(1);"]
+    lines.append("long coexec_rest = get_global_id(2);")
+    for axis in range(ndim - 3, 0, -1):
+        lines += [f"const long i{axis} = coexec_rest % n{axis};", f"coexec_rest /= n{axis};"]
+    return [*lines, "const long i0 = coexec_rest;"]
+
+
+def _refuse_clashes(arguments: Sequence[Argument], ndim: int) -> None:
+    reserved = {f"{prefix}{axis}" for prefix in ("i", "n", "lo") for axis in range(ndim)}
+    for argument in arguments:
+        if argument.name in reserved:
+            raise BackendError(
+                f"parameter {argument.name!r} has the name of an index or extent in OpenCL's short form; rename it, or "
+                "write the source in the long form with a __kernel of its own"
+            )

@@ -1,0 +1,139 @@
+"""Stand-ins for what the program stage hands to the OpenCL backend, and a driver for it in tests."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from coexec.backend.base import Ran
+from coexec.backend.opencl import OpenCLBackend
+from coexec.backend.opencl.probe import probe
+from coexec.geometry import Box, whole
+from coexec.graph.command import Chunk
+from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Instruction, Kernel
+from coexec.machine.platform import HOST, USER
+
+OWN = 2
+
+needs_opencl = pytest.mark.skipif(not probe().devices, reason=f"no OpenCL device: {probe().unavailable}")
+
+
+@dataclass
+class Source:
+    """What the backend reads of a variant."""
+
+    source: str
+    entry: str | None = None
+    global_size: Callable[..., Any] | None = None
+    local_size: Any = None
+
+
+@dataclass
+class Call:
+    """What the backend reads of a task."""
+
+    params: tuple[str, ...]
+    scalars: dict[str, Any] = field(default_factory=dict)
+    name: str = "test"
+
+
+class Rig:
+    """A started backend that waits for its reports."""
+
+    def __init__(self, memory: Any = "own", **options: Any) -> None:
+        self.backend = OpenCLBackend(0, memory_id=OWN, memory=memory, **options)
+        self.shared = memory == "shared"
+        self.reports: list[Ran] = []
+        self.wanted = 0
+        self._told = threading.Condition()
+        self._ids = itertools.count()
+        self.backend.start(self._finished)
+
+    def _finished(self, ran: Ran) -> None:
+        with self._told:
+            self.reports.append(ran)
+            self._told.notify_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.backend.stop()
+
+    def run(self, *instructions: Instruction, lane: int = 0, waits: tuple[Instruction, ...] = ()) -> list[Ran]:
+        """Issue instructions and return their reports; raise the first error."""
+        for instruction in instructions:
+            self.backend.issue(instruction, lane, waits)
+        self.wanted += len(instructions)
+        with self._told:
+            assert self._told.wait_for(lambda: len(self.reports) >= self.wanted, timeout=60)
+        ids = {instruction.id for instruction in instructions}
+        found = [ran for ran in self.reports if ran.instruction.id in ids]
+        for ran in found:
+            if ran.error is not None:
+                raise ran.error
+        return found
+
+    def id(self) -> int:
+        return next(self._ids)
+
+    def host(self, data: np.ndarray, lo: tuple[int, ...] = (), memory: int = HOST) -> Allocation:
+        """Return an allocation of the host's memory that is `data`."""
+        lo = lo or (0,) * data.ndim
+        box = whole(data.shape).translate(lo)
+        allocation = Allocation(self.id(), memory, 0, box, data.dtype)
+        allocation.data = data
+        return allocation
+
+    def put(self, data: Any, lo: tuple[int, ...] = ()) -> Allocation:
+        """Return an allocation that kernels can use, with the contents of `data`."""
+        data = np.asarray(data)
+        if self.shared:
+            return self.host(aligned(data), lo)
+        source = self.host(np.array(data, order="C"), lo)
+        target = Allocation(self.id(), OWN, 0, source.box, data.dtype)
+        self.backend.allocate(target)
+        self.run(self.copy(source, target, source.box))
+        return target
+
+    def get(self, allocation: Allocation) -> Any:
+        """Return the contents of an allocation."""
+        if allocation.memory != OWN:
+            return allocation.data.copy()
+        target = self.host(np.empty(allocation.box.shape, allocation.dtype), allocation.box.lo)
+        self.run(self.copy(allocation, target, allocation.box))
+        return target.data
+
+    def copy(self, source: Allocation, target: Allocation, *boxes: Box) -> Copy:
+        return Copy(self.id(), "opencl:0", None, source, target, boxes, "coherence", (), ())
+
+    def fill(self, allocation: Allocation, value: Any, *boxes: Box) -> Fill:
+        return Fill(self.id(), "opencl:0", None, allocation, boxes, allocation.dtype.type(value), ())
+
+    def kernel(self, source: Any, chunk: Box, arrays: dict[str, Any], **scalars: Any) -> Kernel:
+        """Return a kernel; `arrays` maps names to an allocation or a Binding, in the order of the parameters."""
+        bindings = tuple(
+            value if isinstance(value, Binding) else Binding(name, value, value.box, None, writes=True)
+            for name, value in arrays.items()
+        )
+        body = source if isinstance(source, Source) else Source(source)
+        task: Any = Call((*arrays, *scalars), scalars)
+        return Kernel(self.id(), "opencl:0", task, Chunk("opencl:0", chunk), body, bindings, (), ())
+
+
+def aligned(data: np.ndarray, alignment: int = 128) -> np.ndarray:
+    """Return a copy whose first element lies on the alignment."""
+    raw = np.empty(data.nbytes + alignment, np.uint8)
+    start = -raw.ctypes.data % alignment
+    copy = raw[start : start + data.nbytes].view(data.dtype).reshape(data.shape)
+    copy[...] = data
+    return copy
+
+
+__all__ = ["HOST", "OWN", "USER", "Call", "Rig", "Source", "aligned", "needs_opencl"]

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+
+import pytest
+
+from coexec.backend.opencl import probe as probe_module
+from coexec.backend.opencl.probe import MARK, Outcome, probe, run_child, understand
+from tests.backend.opencl_parts import needs_opencl
+
+DEVICE = {
+    "index": 0,
+    "name": "Fast",
+    "vendor": "V",
+    "platform": "P",
+    "type": "gpu",
+    "compute_units": 8,
+    "global_memory": 2**30,
+    "largest_buffer": 2**28,
+    "unified": False,
+    "fp64": True,
+    "version": "OpenCL 3.0",
+    "driver": "1",
+}
+
+
+def said(*rows):
+    return "".join(f"noise\n{MARK}{json.dumps(row)}\n" for row in rows)
+
+
+TRYING = {"trying": True, "name": "opencl:0"}
+
+
+def test_a_device_that_works_is_plain_data():
+    found = understand(Outcome(0, said(TRYING, {"device": DEVICE}, {"over": True}), ""), has_linker=True)
+    assert found.unavailable == ()
+    assert found.devices[0].as_dict() == DEVICE
+
+
+def test_a_machine_without_a_driver_is_told_what_to_install():
+    found = understand(Outcome(0, said({"over": True}), ""), has_linker=True)
+    assert found.devices == ()
+    assert "no OpenCL driver" in found.unavailable[0].reason and "pip install" in found.unavailable[0].remedy
+
+
+def test_a_device_that_fails_its_kernel_is_off_and_the_others_are_not():
+    failed = {"name": "opencl:1", "type": "gpu", "failed": "OUT_OF_RESOURCES"}
+    found = understand(Outcome(0, said(TRYING, {"device": DEVICE}, failed, {"over": True}), ""), has_linker=True)
+    assert [device.name for device in found.devices] == ["Fast"]
+    assert found.unavailable[0][:2] == ("opencl:1", "OUT_OF_RESOURCES") and "driver" in found.unavailable[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("outcome", "linker", "reason"),
+    [
+        (Outcome(-6, said(TRYING), "Aborted"), False, "needs the linker 'ld'"),
+        (Outcome(-6, said(TRYING), 'Executable "ld" doesn\'t exist!\nfailed'), True, "needs the linker 'ld'"),
+        (Outcome(-11, said(TRYING), "boom\n\n"), True, r"killed by SIGSEGV \(boom\)"),
+        (Outcome(-250, said(TRYING), ""), True, "killed by signal 250"),
+        (Outcome(1, said(TRYING), "Traceback\nImportError: x"), True, r"exit code 1 \(ImportError: x\)"),
+        (Outcome(None, said(TRYING), ""), True, "in time"),
+        (Outcome(-6, f"{MARK}[1]\n{said(TRYING)}{MARK}{{cut of", ""), True, "SIGABRT"),
+    ],
+)
+def test_a_crash_names_the_device_the_cause_and_the_remedy(outcome, linker, reason):
+    (off,) = understand(outcome, has_linker=linker).unavailable
+    assert off.name == "opencl:0" and off.remedy
+    assert re.search(reason, off.reason)
+
+
+def test_without_pyopencl_the_answer_is_quick_and_starts_no_child(monkeypatch):
+    monkeypatch.setattr(probe_module, "find_spec", lambda name: None)
+    monkeypatch.setattr(probe_module, "run_child", lambda timeout: pytest.fail("started a child"))
+    (off,) = probe().unavailable
+    assert off.reason == "PyOpenCL is not installed" and "pip install" in off.remedy
+
+
+def test_a_child_that_cannot_start_is_a_reason_not_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    (off,) = understand(run_child(5.0), has_linker=True).unavailable
+    assert "/nowhere/python" in off.reason
+
+
+def test_a_child_that_does_not_answer_is_given_up(monkeypatch):
+    monkeypatch.setattr(probe_module, "CHILD", "import threading; threading.Event().wait()")
+    assert run_child(0.2).code is None
+
+
+@needs_opencl
+def test_the_probe_is_made_once_per_process():
+    assert probe() is probe()
+
+
+@needs_opencl
+def test_a_missing_linker_is_found_out_without_harm(tmp_path):
+    if probe().devices[0].platform != "Portable Computing Language":
+        pytest.skip("only PoCL needs a linker")
+    outcome = run_child(60.0, {**os.environ, "PATH": str(tmp_path)})
+    found = understand(outcome, has_linker=False)
+    assert found.devices == () and found.unavailable[0].remedy == "install binutils"
