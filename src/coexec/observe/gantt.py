@@ -1,0 +1,278 @@
+"""One picture of a run: who did what when, and why the others were idle.
+
+Before: trace.py, report.py, idle.py, svg.py.  After: cli/.  Hand-written SVG: needs no plotting library.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from ..errors import ConfigError
+from .bars import Bar, bar_svg, blocks
+from .idle import COPY, DEPENDENCY, END, NOTHING, SCHEDULING, SHARED, Idle, idle, task_label
+from .intervals import length, merge
+from .report import trace_overlap
+from .svg import bytes_text, colours, count_text, document, esc, fit, seconds_text, text_width, ticks
+from .trace import COMPUTE, KERNELS, Row, Trace
+
+IDLE_COLOURS = {
+    NOTHING: "#b8c0ca", SCHEDULING: "#d1242f", DEPENDENCY: "#d4a72c", COPY: "#6e8fb3", SHARED: "#9d8fc0", END: "",
+}  # fmt: skip
+"""Muted, and never next to the kernels' bars: they colour the thin ribbon below a device."""
+
+LEFT, RIGHT, RIBBON = 146.0, 28.0, 5.0
+
+
+class _Frame:
+    """Where time lies on the picture, and how far down it has been drawn."""
+
+    def __init__(self, trace: Trace, width: float) -> None:
+        self.start, stop = trace.window
+        self.span = max(stop - self.start, 1e-9)
+        self.width, self.plot = width, width - LEFT - RIGHT
+        self.y = 0.0
+        self.bands: list[str] = []  # behind everything
+        self.parts: list[str] = []
+
+    def x(self, t: float) -> float:
+        return LEFT + self.plot * min(1.0, max(0.0, (t - self.start) / self.span))
+
+    def text(self, x: float, y: float, text: str, size: float = 11, css: str = "ink", more: str = "") -> None:
+        self.parts.append(f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" {more}>{esc(text)}</text>')
+
+
+def gantt_svg(trace: Trace, path: str | os.PathLike[str] | None = None, width: int = 1100) -> str:
+    """Return the picture of a run as self-contained SVG, and write it to `path` if one is given."""
+    frame = _Frame(trace, max(480.0, float(width)))
+    used = [name for name in trace.devices if any(row["device"] == name for row in trace.work)]
+    colour = colours(_name(row) for row in trace.work if row["kind"] in KERNELS)
+    lanes = _lanes(trace)
+    title = _header(frame, trace, used)
+    causes = idle(trace)
+    _legend(frame, trace, colour, {s.cause for device in used for s in causes[device]})
+    top = frame.y
+    rows = frame.parts
+    frame.parts = []
+    _program(frame, trace)
+    for device in used:
+        bars = {
+            lane: _bars(frame, trace, lanes[device, lane], colour) for name, lane in sorted(lanes) if name == device
+        }
+        _device(frame, device, bars, _ribbon(frame, causes[device]), _utilisation(trace, device))
+    frame.parts = [*rows, *frame.bands, *_axis(frame, top), *frame.parts]
+    frame.y += 30
+    picture = document(frame.width, frame.y, [_PATTERNS, *frame.parts], title)
+    if path is not None:
+        _save(path, picture)
+    return picture
+
+
+def _pattern(name: str, angle: int) -> str:
+    return (
+        f'<pattern id="{name}" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate({angle})">'
+        '<rect class="hatch" width="5" height="5"/><line class="stripe" x1="0" y1="0" x2="0" y2="5"/></pattern>'
+    )
+
+
+_PATTERNS = f"<defs>{_pattern('to', 45)}{_pattern('from', -45)}</defs>"
+
+
+def _save(path: str | os.PathLike[str], picture: str) -> None:
+    try:
+        Path(path).write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write the picture {os.fspath(path)!r}: {error.strerror or error}") from error
+
+
+def _name(row: Row) -> str:
+    return str(row.get("name") or row["kind"])
+
+
+def _utilisation(trace: Trace, device: str) -> float:
+    busy = length(merge((r["start"], r["stop"]) for r in trace.work if r["device"] == device and r["kind"] in COMPUTE))
+    return busy / max(trace.window[1] - trace.window[0], 1e-12)
+
+
+def _header(frame: _Frame, trace: Trace, used: Sequence[str]) -> str:
+    """Draw the title and the figures; return the title."""
+    kinds = Counter(row["kind"] for row in trace.work)
+    moved = sum(trace.nbytes(row) for row in trace.work if row["kind"] == "copy")
+    parallelism = sum(_utilisation(trace, device) for device in used)
+    four = trace_overlap(trace)
+    title = f"{count_text(len(trace.tasks), 'task')} in {seconds_text(frame.span)}"
+    frame.text(20, 34, title, 19, more='font-weight="600"')
+    figures = [
+        f"parallelism {parallelism:.2f} on {count_text(len(used), 'device')}",
+        f"overlap  CT {four.ct:.0%}  TC {four.tc:.0%}  CC {four.cc:.0%}  TOT {four.tot:.0%}",
+        count_text(sum(kinds[kind] for kind in KERNELS), "kernel"),
+        count_text(kinds["copy"], "copy") + (f" of {bytes_text(moved)}" if moved else ""),
+    ]
+    idle_devices = [name for name in trace.devices if name not in used]
+    if idle_devices:
+        figures.append("not used: " + ", ".join(idle_devices))
+    if not trace.complete:
+        figures.append("trace cut off")
+    frame.y = 54
+    line = ""
+    for figure in figures:
+        joined = f"{line}  ·  {figure}" if line else figure
+        if line and text_width(joined, 12) > frame.width - 40:
+            frame.text(20, frame.y, line, 12, "dim", 'xml:space="preserve"')
+            frame.y += 17
+            joined = figure
+        line = joined
+    frame.text(20, frame.y, line, 12, "dim", 'xml:space="preserve"')
+    frame.y += 12
+    return title
+
+
+def _legend(frame: _Frame, trace: Trace, colour: dict[str, str], causes: set[str]) -> None:
+    """Draw what each colour means: kernels by their total time, then the rest."""
+    total: Counter[str] = Counter()
+    for row in trace.work:
+        if row["kind"] in KERNELS:
+            total[_name(row)] += row["stop"] - row["start"]
+    shown = [name for name, _ in total.most_common(24)]
+    entries = [(f'fill="{colour[name]}"', fit(name, 180, 11)) for name in shown]
+    if len(total) > len(shown):
+        entries.append(('class="misc" fill-opacity="0"', f"and {len(total) - len(shown):,} more"))
+    kinds = {row["kind"] for row in trace.work}
+    if "copy" in kinds:
+        entries += [('fill="url(#to)"', "copy to a device"), ('fill="url(#from)"', "copy back")]
+    if kinds - KERNELS - {"copy"}:
+        entries.append(('class="misc"', ", ".join(sorted(kinds - KERNELS - {"copy"}))))
+    if trace.waits:
+        entries.append(('class="wait"', "program waits"))
+    _swatches(frame, entries, 10)
+    idle_entries = [(f'fill="{c}"', cause) for cause, c in IDLE_COLOURS.items() if c and cause in causes]
+    if idle_entries:
+        _swatches(frame, [('fill-opacity="0"', "idle because:"), *idle_entries], 5)
+    frame.y += 8
+
+
+def _swatches(frame: _Frame, entries: Sequence[tuple[str, str]], height: float) -> None:
+    frame.y += 18
+    x = 20.0
+    for paint, label in entries:
+        bare = "fill-opacity" in paint
+        wide = (0 if bare else 18) + text_width(label, 11) + 16
+        if x + wide > frame.width - 12 and x > 20:
+            x, frame.y = 20.0, frame.y + 18
+        if not bare:
+            frame.parts.append(
+                f'<rect {paint} x="{x:.1f}" y="{frame.y - 4 - height / 2:.1f}" width="13" height="{height}" rx="2"/>'
+            )
+        frame.text(x + (0 if bare else 18), frame.y, label, 11, "dim")
+        x += wide
+
+
+def _axis(frame: _Frame, top: float) -> Iterator[str]:
+    """Yield grid lines behind the rows and the times below them."""
+    axis = ticks(frame.span, max(3, int(frame.plot / 90)))
+    bottom = frame.y
+    for i, (at, label) in enumerate(zip(axis.at, axis.labels, strict=True)):
+        x = frame.x(frame.start + at)
+        yield f'<line class="grid" x1="{x:.1f}" y1="{top:.1f}" x2="{x:.1f}" y2="{bottom + 4:.1f}"/>'
+        text = f"{label} {axis.unit}" if i in (0, len(axis.at) - 1) else label
+        yield f'<text class="dim" x="{x:.1f}" y="{bottom + 18:.1f}" font-size="11" text-anchor="middle">{text}</text>'
+
+
+def _program(frame: _Frame, trace: Trace) -> None:
+    """Draw the user thread: ticks where tasks were submitted, shaded where it waited."""
+    if not trace.waits and not trace.tasks:
+        return
+    y, height = frame.y + 6, 18.0
+    frame.text(20, y + 13, "program", 12, more='font-weight="600"')
+    frame.parts.append(f'<rect class="lane" x="{LEFT}" y="{y}" width="{frame.plot:.1f}" height="{height}" rx="3"/>')
+    waits = []
+    for wait in sorted(trace.waits, key=lambda w: (w["start"], w["stop"])):
+        what = wait.get("what") or "wait"
+        title = f"program waits {seconds_text(wait['stop'] - wait['start'])} in {what}"
+        waits.append(Bar(frame.x(wait["start"]), frame.x(wait["stop"]), "", "wait", what, title))
+    for block in blocks(waits):
+        frame.parts.append(bar_svg(block, y, height))
+    pixels = Counter(round(frame.x(task["submitted"])) for task in trace.tasks)
+    path = "".join(f"M{x} {y:g}v{5 if count == 1 else 8}" for x, count in sorted(pixels.items()))
+    title = f"{count_text(len(trace.tasks), 'task')} submitted"
+    frame.parts.append(f'<path class="edge" d="{path}"><title>{title}</title></path>')
+    frame.y = y + height + 8
+
+
+def _lanes(trace: Trace) -> dict[tuple[str, int], list[Row]]:
+    lanes: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in trace.work:
+        if row["device"]:
+            lanes[row["device"], row.get("lane") or 0].append(row)
+    return lanes
+
+
+def _bars(frame: _Frame, trace: Trace, rows: Iterable[Row], colour: dict[str, str]) -> list[Bar]:
+    bars = []
+    for row in rows:
+        css, fill, label = "", "", _name(row)
+        if row["kind"] in KERNELS:
+            fill = colour[label]
+        elif row["kind"] == "copy":
+            target = trace.link(row).rpartition(" -> ")[2]
+            fill = "url(#from)" if target in ("host", "user") else "url(#to)"
+            label = ""
+        else:
+            css, label = "misc", ""
+        failed = row.get("state") == "failed"
+        bars.append(Bar(frame.x(row["start"]), frame.x(row["stop"]), fill, css, label, _title(trace, row), failed))
+    return bars
+
+
+def _title(trace: Trace, row: Row) -> str:
+    """Return the tooltip of one instruction."""
+    seconds = row["stop"] - row["start"]
+    lines = [f"I{row['id']} {row['kind']} {row.get('name') or ''}".rstrip() + f": {seconds_text(seconds)}"]
+    if row.get("task") is not None:
+        lines.append(task_label(trace, row) + f" on {row['device']}, lane {row.get('lane') or 0}")
+    if row["kind"] == "copy":
+        lines.append(f"{trace.link(row)}, {bytes_text(trace.nbytes(row))}")
+    if row.get("predicted"):
+        lines.append(f"predicted {seconds_text(row['predicted'])}")
+    if row.get("waited"):
+        lines.append(f"{seconds_text(row['waited'])} of it waiting for the interpreter lock")
+    if row.get("state", "done") != "done":
+        lines.append(str(row["state"]))
+    return "\n".join(lines)
+
+
+def _ribbon(frame: _Frame, stretches: Iterable[Idle]) -> list[Bar]:
+    """Return the idle time of a device as bars coloured by cause."""
+    bars = []
+    for start, stop, cause, detail in stretches:
+        if fill := IDLE_COLOURS[cause]:
+            title = f"idle {seconds_text(stop - start)}: {cause}" + (f" ({detail})" if detail else "")
+            bars.append(Bar(frame.x(start), frame.x(stop), fill, "", "", title))
+    return bars
+
+
+def _device(frame: _Frame, name: str, lanes: dict[int, list[Bar]], ribbon: Sequence[Bar], utilisation: float) -> None:
+    """Draw one device: a row per lane, and below them why it was idle."""
+    tall = 22.0 if len(lanes) <= 6 else 14.0 if len(lanes) <= 16 else 9.0
+    gap = 3.0 if len(lanes) <= 16 else 1.0
+    top = frame.y + 4
+    height = len(lanes) * (tall + gap) + RIBBON + 11
+    frame.bands.append(
+        f'<rect class="band" x="8" y="{top:.1f}" width="{frame.width - 16:.1f}" height="{height:.1f}" rx="6"/>'
+    )
+    y = top + 6
+    frame.text(20, y + 13, fit(name, LEFT - 28 - (44 if len(lanes) > 1 else 0), 12), 12, more='font-weight="600"')
+    place = y + 28 if height > 44 else y + 25
+    frame.text(20, place, f"{utilisation:.0%} busy", 10, "dim")
+    for lane, bars in lanes.items():
+        if tall >= 14 and len(lanes) > 1:
+            frame.text(LEFT - 8, y + tall / 2 + 3.5, f"lane {lane}", 10, "dim", 'text-anchor="end"')
+        frame.parts.append(
+            f'<rect class="lane" x="{LEFT}" y="{y:.1f}" width="{frame.plot:.1f}" height="{tall:g}" rx="3"/>'
+        )
+        frame.parts += [bar_svg(block, y, tall) for block in blocks(bars)]
+        y += tall + gap
+    frame.parts += [bar_svg(block, y, RIBBON, round=0) for block in blocks(ribbon)]
+    frame.y = top + height

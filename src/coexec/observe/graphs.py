@@ -1,0 +1,153 @@
+"""The task, command and instruction graph of a run: as Graphviz text, as SVG, and as one page.
+
+Before: nodes.py, layout.py, page.py.  After: cli/.  Needs neither Graphviz nor a network.
+"""
+
+from __future__ import annotations
+
+from .layout import Layout, layered
+from .nodes import LEVELS, Arrow, Graph, Node, graph
+from .page import Tab, tabbed_page
+from .svg import colours, count_text, document, esc, fit, seconds_text, text_width
+from .trace import Trace
+
+MOST = 400
+"""A picture shows at most so many nodes; Graphviz text has them all."""
+_ROW, _FONT = 40.0, 11.0
+
+
+def graph_dot(trace: Trace, level: str) -> str:
+    """Return the whole graph of a level as Graphviz text, clustered by device."""
+    nodes, arrows = graph(trace, level)
+    colour = colours(device for node in nodes for device in node.devices)
+    names = {node.id: node.name for node in nodes}
+    clusters: dict[str, list[str]] = {}
+    for node in nodes:
+        fill = colour[node.devices[0]] if node.devices else "#8c959f"
+        text = _dot(f"{node.name} {node.label}", node.detail)
+        place = ", ".join(node.devices)
+        clusters.setdefault(place, []).append(f'{node.name} [label="{text}", color="{fill}"];')
+    lines = [f"digraph {level}s {{", "  rankdir=TB; node [shape=box, style=rounded, fontname=Helvetica, fontsize=10];"]
+    for number, (place, texts) in enumerate(sorted(clusters.items())):
+        if place:
+            lines.append(f'  subgraph cluster_{number} {{ label="{_dot(place)}"; color="#d0d7de"; fontname=Helvetica;')
+            lines += [f"    {text}" for text in texts]
+            lines.append("  }")
+        else:
+            lines += [f"  {text}" for text in texts]
+    for a, b, solid in arrows:
+        lines.append(f"  {names[a]} -> {names[b]}{'' if solid else ' [style=dashed]'};")
+    return "\n".join([*lines, "}", ""])
+
+
+def _dot(*lines: str) -> str:
+    """Return lines as the inside of a Graphviz string."""
+    texts = (line.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for line in lines if line)
+    return "\\n".join(texts)
+
+
+def graph_svg(trace: Trace, level: str, most: int = MOST) -> str:
+    """Return a picture of the graph of a level; only the first `most` nodes, and it says what is missing."""
+    whole = graph(trace, level)
+    nodes = sorted(whole.nodes, key=lambda node: node.id)[:most]
+    shown = {node.id for node in nodes}
+    arrows = [arrow for arrow in whole.arrows if arrow.source in shown and arrow.target in shown]
+    widths = {node.id: _width(node) for node in nodes}
+    plan = layered(widths, [(a.source, a.target) for a in arrows], row=_ROW)
+    colour = colours(device for node in nodes for device in node.devices)
+    title = f"{count_text(len(whole.nodes), level)}, {count_text(len(whole.arrows), 'dependency')}"
+    head, top = _head(title, _left_out(level, whole, Graph(nodes, arrows)), colour, any(not a.solid for a in arrows))
+    wide = max(plan.width + 40, 460.0)
+    body = [_ARROW.replace("ID", level), *head, f'<g transform="translate({(wide - plan.width) / 2:.1f} {top:g})">']
+    body += [_edge(plan, arrow, level) for arrow in arrows if (arrow.source, arrow.target) in plan.edges]
+    body += [_box_svg(node, *plan.nodes[node.id], widths[node.id], colour) for node in nodes]
+    return document(round(wide), round(top + plan.height + 24), [*body, "</g>"], title)
+
+
+def _left_out(level: str, whole: Graph, part: Graph) -> str:
+    if len(part.nodes) == len(whole.nodes):
+        return ""
+    first, last = part.nodes[0].name, part.nodes[-1].name
+    missing = count_text(len(whole.nodes) - len(part.nodes), level)
+    edges = len(whole.arrows) - len(part.arrows)
+    return f"Only {first} to {last}: {missing} and {count_text(edges, 'dependency')} are left out. The Graphviz text has all."
+
+
+_ARROW = (
+    '<defs><marker id="tip-ID" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    '<path class="tip" d="M0 .6L8 4L0 7.4z"/></marker></defs>'
+)
+
+
+def _width(node: Node) -> float:
+    text = max(text_width(f"{node.name} {node.label}", _FONT) + 4, text_width(node.detail, 9.5))
+    return min(230.0, max(76.0, text + 24))
+
+
+def _head(title: str, note: str, colour: dict[str, str], dashed: bool) -> tuple[list[str], float]:
+    """Return title, note and legend, and how high they are."""
+    parts = [f'<text class="ink" x="20" y="30" font-size="16" font-weight="600">{esc(title)}</text>']
+    y = 50.0
+    if note:
+        parts.append(f'<text class="warn" x="20" y="{y:g}" font-size="11.5">{esc(note)}</text>')
+        y += 20
+    x = 20.0
+    for device, fill in colour.items():
+        parts.append(f'<rect x="{x:.1f}" y="{y - 9:g}" width="12" height="10" rx="2" fill="{fill}"/>')
+        parts.append(f'<text class="dim" x="{x + 17:.1f}" y="{y:g}" font-size="11">{esc(device)}</text>')
+        x += 17 + text_width(device, 11) + 16
+    if dashed:
+        for label, dash in (("needs", ""), ("after", ' stroke-dasharray="4 3"')):
+            parts.append(f'<path class="edge" d="M{x:.1f} {y - 4:g}h20"{dash}/>')
+            parts.append(f'<text class="dim" x="{x + 26:.1f}" y="{y:g}" font-size="11">{label}</text>')
+            x += 26 + text_width(label, 11) + 16
+    return parts, y + 24
+
+
+def _edge(plan: Layout, arrow: Arrow, level: str) -> str:
+    """Return an edge as one smooth curve through its points."""
+    points = plan.edges[arrow.source, arrow.target]
+    (x, y), *rest = points
+    y += _ROW / 2
+    path = f"M{x:.1f} {y:.1f}"
+    for number, (to_x, middle) in enumerate(rest, start=1):
+        last = number == len(rest)
+        to_y = middle - (_ROW / 2 + 1 if last else _ROW / 2)
+        bend = (y + to_y) / 2
+        path += f"C{x:.1f} {bend:.1f} {to_x:.1f} {bend:.1f} {to_x:.1f} {to_y:.1f}"
+        if not last:
+            to_y = middle + _ROW / 2
+            path += f"V{to_y:.1f}"
+        x, y = to_x, to_y
+    dash = "" if arrow.solid else ' stroke-dasharray="4 3"'
+    return f'<path class="edge" d="{path}"{dash} marker-end="url(#tip-{level})"/>'
+
+
+def _box_svg(node: Node, x: float, y: float, width: float, colour: dict[str, str]) -> str:
+    """Return a node: a box with a stripe per device, its id and its name."""
+    left, top = x - width / 2, y - _ROW / 2
+    parts = [f"<g><title>{esc(node.title)}</title>"]
+    parts.append(f'<rect class="node" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{_ROW:g}" rx="5"/>')
+    tall = (_ROW - 8) / max(1, len(node.devices))
+    for i, device in enumerate(node.devices):
+        place = f'x="{left + 4:.1f}" y="{top + 4 + i * tall:.1f}" width="5" height="{tall:.1f}"'
+        parts.append(f'<rect {place} rx="1.5" fill="{colour[device]}"/>')
+    label = fit(node.label, width - 26 - text_width(node.name, _FONT), _FONT)
+    at = y - 3 if node.detail else y + 4
+    parts.append(
+        f'<text class="ink" x="{left + 15:.1f}" y="{at:.1f}" font-size="{_FONT:g}">'
+        f'<tspan font-weight="600">{esc(node.name)}</tspan> {esc(label)}</text>'
+    )
+    if node.detail:
+        detail = esc(fit(node.detail, width - 20, 9.5))
+        parts.append(f'<text class="dim" x="{left + 15:.1f}" y="{y + 12:.1f}" font-size="9.5">{detail}</text>')
+    return "".join(parts) + "</g>"
+
+
+def graph_html(trace: Trace) -> str:
+    """Return one self-contained HTML page with the task, command and instruction graph in tabs."""
+    name = trace.path.replace("\\", "/").rpartition("/")[2] or "run"
+    start, stop = trace.window
+    counts = {"task": len(trace.tasks), "command": len(trace.commands), "instruction": len(trace.instructions)}
+    tabs = [Tab(level, f"{level.capitalize()}s {counts[level]:,}", graph_svg(trace, level)) for level in LEVELS]
+    return tabbed_page(name, seconds_text(stop - start), tabs)
