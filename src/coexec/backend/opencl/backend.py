@@ -110,6 +110,9 @@ class OpenCLBackend:
             raise InvariantError(f"{instruction} was issued before {self._name} was started")
         self._lanes.issue(instruction, lane, waits)
 
+    def withdraw(self, instruction: Instruction) -> bool:
+        return self._lanes is not None and self._lanes.withdraw(instruction)
+
     def help(self) -> bool:
         return False
 

@@ -80,6 +80,7 @@ class Lanes:
         self._open_queue, self._enqueue, self._complete, self._finished = open_queue, enqueue, complete, finished
         self._inbox: SimpleQueue[tuple[Instruction, int, Sequence[Instruction], float] | None] = SimpleQueue()
         self._lanes: dict[int, Lane] = {}
+        self._waiting: dict[int, Instruction] = {}  # issued and not withdrawn; whoever pops one decides its fate
         self._events: dict[int, Any] = {}  # instruction id -> its last event, until it is reported
         self._clock = DeviceClock()
         self._stop_lock = threading.Lock()
@@ -95,7 +96,12 @@ class Lanes:
         """Queue an instruction. Never blocks."""
         if self._stopped:
             raise RuntimeClosed(f"{self._device} was stopped; {instruction} cannot run")
+        self._waiting[instruction.id] = instruction
         self._inbox.put((instruction, lane, waits, perf_counter()))
+
+    def withdraw(self, instruction: Instruction) -> bool:
+        """Take back an instruction that the driver does not have yet."""
+        return self._waiting.pop(instruction.id, None) is not None
 
     def stop(self) -> None:
         """Finish what was issued, then end the threads."""
@@ -111,7 +117,8 @@ class Lanes:
         """Enqueue whatever is issued, in order, until told to stop."""
         touched: dict[int, Lane] = {}
         while (item := self._inbox.get()) is not None:
-            self._submit(*item, touched)
+            if self._waiting.pop(item[0].id, None) is not None:
+                self._submit(*item, touched)
             if self._inbox.empty():
                 self._flush(touched)
         self._flush(touched)
@@ -156,7 +163,8 @@ class Lanes:
         keep: list[Any] = []
         failure: BaseException | None = None
         try:
-            events, keep = self._enqueue(lane.queue, instruction, pending)
+            if instruction.failure is None:
+                events, keep = self._enqueue(lane.queue, instruction, pending)
         except Exception as error:  # noqa: BLE001  reported
             failure = self._failure(instruction, error)
         if not events:
@@ -186,6 +194,7 @@ class Lanes:
             for event in running.events[-1:]:
                 if event.command_execution_status != 0:  # complete: do not even let go of the interpreter lock
                     event.wait()
+            failure = failure or running.instruction.failure
             if failure is None:
                 self._complete(running.instruction)
         except Exception as error:  # noqa: BLE001  reported

@@ -72,8 +72,15 @@ class OwnMemory:
 
     def place(self, allocation: Allocation) -> Place:
         if allocation.memory != self.memory or allocation.data is None:
-            raise BackendError(f"{allocation} is not in the memory of {self._name}, which reads no other")
+            raise BackendError(f"{allocation} is not in the memory of {self._name}, which reads no other") from _why(
+                allocation
+            )
         return Place(allocation.data, 0, DENSE)
+
+
+def _why(allocation: Allocation) -> BaseException | None:
+    """Return why an allocation has no memory, if it was tried."""
+    return allocation.owner if isinstance(allocation.owner, BaseException) else None
 
 
 class SharedMemory:
@@ -102,7 +109,9 @@ class SharedMemory:
     def place(self, allocation: Allocation) -> Place:
         data = allocation.data
         if not isinstance(data, np.ndarray):
-            raise BackendError(f"{allocation} is not in the host's memory, the only one that {self._name} reads")
+            raise BackendError(
+                f"{allocation} is not in the host's memory, the only one that {self._name} reads"
+            ) from _why(allocation)
         self._sweep()
         found = self._wrapped.get(id(data))
         if found is not None and found[0]() is data:

@@ -1,0 +1,10 @@
+"""Conformance suites and helpers for tests, shipped to users.
+
+Before: every stage they test.  After: the tests of this repository and of extensions.  Nothing in coexec needs it to run.
+"""
+
+from __future__ import annotations
+
+from .conformance import check_backend
+
+__all__ = ["check_backend"]
