@@ -25,6 +25,7 @@ def test_it_describes_itself_as_data():
     assert own.memories[2].capacity and own.kind == own.devices[0].kind == "opencl"
     assert shared.devices[0].memory == HOST and shared.devices[0].reads(USER) and shared.memories == {}
     assert (shared.devices[0].name, shared.devices[0].cores) == ("fast", (0,))
+    assert own.devices[0].cores == (available_cores() if own._traits.cpu else ())
     assert own.devices[0].speed != shared.devices[0].speed
     assert not own.runs_python and not own.helps and own.help() is False
 
@@ -114,7 +115,8 @@ def test_more_lanes_than_queues_still_keep_their_order():
     with Rig(lanes=2) as rig:
         y = rig.put(np.zeros(4, np.int64))
         for lane in (5, 3, 1):
-            rig.run(rig.kernel("y(i) = 10 * y(i) + a", whole((4,)), {"y": y}, a=lane), lane=lane)
+            (ran,) = rig.run(rig.kernel("y(i) = 10 * y(i) + a", whole((4,)), {"y": y}, a=lane), lane=lane)
+            assert ran.lane == lane
         assert (rig.get(y) == 531).all()
         names = [thread.name for thread in threading.enumerate() if thread.name.startswith("coexec-opencl:0")]
         assert sorted(names) == ["coexec-opencl:0-lane0", "coexec-opencl:0-lane1", "coexec-opencl:0-submit"]

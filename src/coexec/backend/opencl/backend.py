@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import BackendError, ConfigError, InvariantError
 from ...graph.instruction import Alloc, Copy, Fill, Free, Kernel
+from ...machine.cores import available_cores
 from ...machine.platform import HOST, Device, Memory
 from . import driver
 from .copies import enqueue_copy, enqueue_fill
@@ -30,7 +31,7 @@ class OpenCLBackend:
 
     With memory="own" it has buffers of its own (memory `memory_id`) and copies between them and the host. With
     memory="shared" it works on the host's memory in place, where the device sees it coherently. A CPU driver's threads
-    are kept on `cores`.
+    are kept on `cores`; by default they use all that the process may.
     """
 
     kind = "opencl"
@@ -55,7 +56,7 @@ class OpenCLBackend:
         self._traits = driver.traits(self._device)
         if memory == "shared":
             driver.require_coherent(name, self._traits)
-        self._cores = cores
+        self._cores = cores or (available_cores() if self._traits.cpu else ())
         self._name = name
         self._context: Any = cl.Context([self._device])
         self._storage: Storage = (
@@ -77,7 +78,7 @@ class OpenCLBackend:
             kind=self.kind,
             memory=memory,
             readable=self._storage.readable,
-            speed=f"opencl {self._traits.name} {'shared' if memory == HOST else 'own'} x{len(self._cores) or 'all'}",
+            speed=f"opencl {self._traits.name} {'shared' if memory == HOST else 'own'} x{len(self._cores)}",
             cores=self._cores,
             lanes=lanes,
             waits_across_lanes=True,

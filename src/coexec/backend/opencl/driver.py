@@ -114,10 +114,10 @@ def require_coherent(name: str, device: Traits) -> None:
 
 
 def pin_workers(name: str, device: Traits, cores: Iterable[int]) -> None:
-    """Keep a CPU driver's worker threads on `cores`; empty = wherever the process may run."""
+    """Keep a CPU driver's worker threads on `cores`."""
     wanted = tuple(cores)
     workers = drivers().workers
-    if device.cpu and not (workers and pin(workers, wanted or available_cores())) and wanted:
+    if device.cpu and not (workers and pin(workers, wanted)) and wanted != available_cores():
         warnings.warn(
             f"the threads of {name} ({device.name}) could not be kept on cores {list(wanted)}: "
             "the driver was loaded before coexec, or the system does not allow it",

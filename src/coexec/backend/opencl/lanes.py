@@ -30,6 +30,7 @@ class Running(NamedTuple):
     """An instruction that was enqueued, or could not be."""
 
     instruction: Instruction
+    lane: int  # as issued; several may share a queue
     issued: float
     events: list[Any]  # kept until they are over: dropping the event of a host copy blocks
     keep: list[Any]
@@ -119,6 +120,7 @@ class Lanes:
         while (item := self._inbox.get()) is not None:
             if self._waiting.pop(item[0].id, None) is not None:
                 self._submit(*item, touched)
+            del item
             if self._inbox.empty():
                 self._flush(touched)
         self._flush(touched)
@@ -149,13 +151,15 @@ class Lanes:
         pending = [event for wait in waits if (event := self._events.get(wait.id)) is not None]
         if pending:  # a queue that others wait for must be on its way
             self._flush(touched)
-        running = self._try(lane, instruction, pending, issued)
+        events, keep, failure = self._try(lane, instruction, pending)
         touched[lane.index] = lane
-        if running.events:
-            self._events[instruction.id] = running.events[-1]
-        lane.inbox.put(running)
+        if events:
+            self._events[instruction.id] = events[-1]
+        lane.inbox.put(Running(instruction, index, issued, events, keep, failure))
 
-    def _try(self, lane: Lane, instruction: Instruction, pending: list[Any], issued: float) -> Running:
+    def _try(
+        self, lane: Lane, instruction: Instruction, pending: list[Any]
+    ) -> tuple[list[Any], list[Any], BaseException | None]:
         """Enqueue an instruction, and a marker for one that needs no command or failed: others may wait for its place."""
         import pyopencl as cl
 
@@ -172,7 +176,7 @@ class Lanes:
                 events = [cl.enqueue_marker(lane.queue, pending)]
             except Exception as error:  # noqa: BLE001  reported
                 failure = failure or self._failure(instruction, error)
-        return Running(instruction, issued, events, keep, failure)
+        return events, keep, failure
 
     def _lane(self, index: int) -> Lane:
         lane = self._lanes.get(index)
@@ -186,6 +190,7 @@ class Lanes:
         """Report the instructions of one lane, in order, until told to stop."""
         while (running := lane.inbox.get()) is not None:
             self._report(lane, running, self._await(running))
+            del running  # its events hold host memory, and the next one may be long in coming
 
     def _await(self, running: Running) -> BaseException | None:
         """Wait until an instruction is over; return its failure."""
@@ -205,9 +210,7 @@ class Lanes:
         start, stop = self._times(lane, running)
         lane.over = stop
         self._events.pop(running.instruction.id, None)
-        instruction = running.instruction
-        del running
-        self._tell(Ran(instruction, self._device, lane.index, start, stop, error=failure))
+        self._tell(Ran(running.instruction, self._device, running.lane, start, stop, error=failure))
 
     def _times(self, lane: Lane, running: Running) -> tuple[float, float]:
         """Return when an instruction ran: by the device's clock if it has one, else as the host saw it."""
