@@ -54,6 +54,15 @@ def test_bars_stay_inside_the_plot_in_proportion_to_time() -> None:
     assert float(b.get("width", 0)) / float(a.get("width", 1)) == pytest.approx(3, abs=0.02)
 
 
+def test_copies_are_hatched_by_direction() -> None:
+    story = Story((("gpu:0", []),))
+    story.run("copy", "x", "gpu:0", 1.0, link=("host", "gpu:0"))
+    story.run("copy", "x", "gpu:0", 1.0, link=("gpu:0", "host"))
+    root = ET.fromstring(gantt_svg(story.trace()))
+    bars = [g.find(f"{SVG}rect") for g in root.iter(f"{SVG}g")]
+    assert [bar.get("fill") for bar in bars if bar is not None][:2] == ["url(#to)", "url(#from)"]
+
+
 def test_a_hundred_thousand_records_give_a_small_picture() -> None:
     ran = {"row": "ran", "kind": "kernel", "lane": 0, "waited": 0.0, "predicted": None, "state": "done"}
     rows = [

@@ -105,6 +105,14 @@ def test_busy_and_idle_time_fill_the_run_exactly_and_never_overlap(seed: int) ->
         assert sum(idle_by_cause(stretches).values()) == pytest.approx(sum(s.stop - s.start for s in stretches))
 
 
+def test_what_was_ready_before_it_was_submitted_had_not_been_submitted() -> None:
+    story = Story(PAIR)
+    story.run("kernel", "a", "cpu:0", 3.0, task=story.task("a"))
+    story.run("kernel", "b", "cpu:1", 1.0, task=story.task("b", submitted=2.0), late=0.5)
+    story.rows[-1]["ready"] = 0.0
+    assert idle(story.trace())["cpu:1"] == [Idle(0.0, 2.0, NOTHING, ""), Idle(2.0, 2.5, SCHEDULING, "")]
+
+
 def test_records_without_task_or_ready_time_are_no_obstacle() -> None:
     rows = [
         {"row": "header", "version": 1},

@@ -98,6 +98,15 @@ def test_there_is_no_arrow_inside_one_lane(tmp_path: Path) -> None:
     assert not [e for e in events_of(story.trace(), tmp_path) if e["ph"] == "s"]
 
 
+def test_an_instruction_that_took_no_time_still_holds_its_arrows(tmp_path: Path) -> None:
+    story = Story()
+    first = story.run("kernel", "a", "cpu:0", 0.0)
+    story.run("kernel", "b", "cpu:1", 0.0, needs=(first,))
+    events = events_of(story.trace(), tmp_path)
+    check(events)
+    assert [e["ph"] for e in events if e["ph"] in "sf"] == ["s", "f"]
+
+
 def test_slices_that_overlap_on_one_lane_get_a_thread_of_their_own(tmp_path: Path) -> None:
     ran = {"row": "ran", "kind": "kernel", "name": "k", "device": "cpu:0", "lane": 0, "start": 0.0, "stop": 1.0}
     events = events_of(Trace([{**ran, "id": 1}, {**ran, "id": 2}, {**ran, "id": 3, "lane": 1}]), tmp_path)

@@ -71,7 +71,7 @@ def test_names_keep_their_colours_and_do_not_meet_while_there_are_enough() -> No
     few = colours(["axpy", "heat", "norm"])
     assert len(set(few.values())) == 3 and colours(["norm", "heat", "axpy"]) == few
     many = colours(f"k{i}" for i in range(25))
-    assert len(many) == 25 and set(many.values()) == set(PALETTE)
+    assert len(set(many.values())) == 25 and set(PALETTE) <= set(many.values())
     assert len(set(colours(f"k{i}" for i in range(len(PALETTE))).values())) == len(PALETTE)
 
 

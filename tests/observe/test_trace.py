@@ -70,11 +70,15 @@ def test_numbers_that_json_cannot_hold_become_null_and_numpy_ones_plain(tmp_path
         "c": np.int64(7),
         "d": {1: 2},
     }
-    odd |= {"e": Path("p"), "f": (1, float("inf")), "g": np.float64("nan"), "h": [{"row": 1}, {"row": 2}]}
+    odd |= {"e": Path("p"), "f": (1, float("inf")), "g": np.float64("nan")}
     note = Trace.load(write(tmp_path / "run.json", HEADER, {"row": "note", **odd})).notes[0]
     expected = {"a": None, "b": 0.5, "c": 7, "d": {"1": 2}, "e": "p", "f": [1, None], "g": None}
     assert {key: note[key] for key in expected} == expected
-    assert note["h"] == [{"row": 1}, {"row": 2}]
+
+
+def test_nested_objects_that_look_like_rows_stay_on_their_line(tmp_path: Path) -> None:
+    note = {"row": "note", "t": 0.0, "text": "x", "inner": [{"row": 1}, {"row": 2}]}
+    assert Trace.load(write(tmp_path / "run.json", HEADER, note, note)).notes == [note, note]
 
 
 def test_rows_reach_the_disk_by_number_by_time_and_by_flush(tmp_path: Path) -> None:
@@ -111,7 +115,9 @@ for i in range(11):
     writer.row({{"row": "note", "t": float(i), "text": "x"}})
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": "src"}, check=False)
+    subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False
+    )
     with pytest.warns(CoexecWarning, match=r"run\.json is cut off after 12 rows"):
         trace = Trace.load(path)
     assert len(trace.notes) == 11 and not trace.complete and trace.duration == 10.0

@@ -23,7 +23,7 @@ IDLE_COLOURS = {
 }  # fmt: skip
 """Muted, and never next to the kernels' bars: they colour the thin ribbon below a device."""
 
-LEFT, RIGHT, RIBBON = 146.0, 28.0, 5.0
+RIGHT, RIBBON = 28.0, 5.0
 
 
 class _Frame:
@@ -32,13 +32,15 @@ class _Frame:
     def __init__(self, trace: Trace, width: float) -> None:
         self.start, stop = trace.window
         self.span = max(stop - self.start, 1e-9)
-        self.width, self.plot = width, width - LEFT - RIGHT
+        names = max((text_width(name, 13) for name in trace.devices), default=0.0)
+        self.left = min(0.25 * width, max(90.0, names + 82))  # room for a device's name and its lanes' numbers
+        self.width, self.plot = width, width - self.left - RIGHT
         self.y = 0.0
         self.bands: list[str] = []  # behind everything
         self.parts: list[str] = []
 
     def x(self, t: float) -> float:
-        return LEFT + self.plot * min(1.0, max(0.0, (t - self.start) / self.span))
+        return self.left + self.plot * min(1.0, max(0.0, (t - self.start) / self.span))
 
     def text(self, x: float, y: float, text: str, size: float = 11, css: str = "ink", more: str = "") -> None:
         self.parts.append(f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" {more}>{esc(text)}</text>')
@@ -186,7 +188,9 @@ def _program(frame: _Frame, trace: Trace) -> None:
         return
     y, height = frame.y + 6, 18.0
     frame.text(20, y + 13, "program", 12, more='font-weight="600"')
-    frame.parts.append(f'<rect class="lane" x="{LEFT}" y="{y}" width="{frame.plot:.1f}" height="{height}" rx="3"/>')
+    frame.parts.append(
+        f'<rect class="lane" x="{frame.left:.1f}" y="{y}" width="{frame.plot:.1f}" height="{height}" rx="3"/>'
+    )
     waits = []
     for wait in sorted(trace.waits, key=lambda w: (w["start"], w["stop"])):
         what = wait.get("what") or "wait"
@@ -263,14 +267,14 @@ def _device(frame: _Frame, name: str, lanes: dict[int, list[Bar]], ribbon: Seque
         f'<rect class="band" x="8" y="{top:.1f}" width="{frame.width - 16:.1f}" height="{height:.1f}" rx="6"/>'
     )
     y = top + 6
-    frame.text(20, y + 13, fit(name, LEFT - 28 - (44 if len(lanes) > 1 else 0), 12), 12, more='font-weight="600"')
+    frame.text(20, y + 13, fit(name, frame.left - 28 - (44 if len(lanes) > 1 else 0), 12), 12, more='font-weight="600"')
     place = y + 28 if height > 44 else y + 25
     frame.text(20, place, f"{utilisation:.0%} busy", 10, "dim")
     for lane, bars in lanes.items():
         if tall >= 14 and len(lanes) > 1:
-            frame.text(LEFT - 8, y + tall / 2 + 3.5, f"lane {lane}", 10, "dim", 'text-anchor="end"')
+            frame.text(frame.left - 8, y + tall / 2 + 3.5, f"lane {lane}", 10, "dim", 'text-anchor="end"')
         frame.parts.append(
-            f'<rect class="lane" x="{LEFT}" y="{y:.1f}" width="{frame.plot:.1f}" height="{tall:g}" rx="3"/>'
+            f'<rect class="lane" x="{frame.left:.1f}" y="{y:.1f}" width="{frame.plot:.1f}" height="{tall:g}" rx="3"/>'
         )
         frame.parts += [bar_svg(block, y, tall) for block in blocks(bars)]
         y += tall + gap

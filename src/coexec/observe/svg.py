@@ -105,14 +105,21 @@ def ticks(span: float, about: int = 10) -> Ticks:
 def colours(names: Iterable[str]) -> dict[str, str]:
     """Return a colour per name: the same name gets the same one in every picture, unless two would meet."""
     chosen: dict[str, str] = {}
-    free = set(range(len(PALETTE)))
-    for name in sorted(set(names)):
-        wish = crc32(name.encode("utf-8", "replace")) % len(PALETTE)
+    free: set[int] = set()
+    for number, name in enumerate(sorted(set(names))):
         free = free or set(range(len(PALETTE)))
+        wish = crc32(name.encode("utf-8", "replace"))
         at = min(free, key=lambda i: (i - wish) % len(PALETTE))
         free.discard(at)
-        chosen[name] = PALETTE[at]
+        chosen[name] = _shade(PALETTE[at], number // len(PALETTE))
     return chosen
+
+
+def _shade(colour: str, round: int) -> str:
+    """Return the colour, paler when the palette is used a second time, deeper the third."""
+    towards, share = ((255, 0.0), (255, 0.45), (0, 0.35))[round % 3]
+    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{int(part + (towards - part) * share + 0.5):02X}" for part in parts)
 
 
 def ink_on(colour: str) -> str:
