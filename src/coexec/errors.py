@@ -56,6 +56,7 @@ class TaskFailed(CoexecError):
     task: str = ""
     device: str = ""
     chunk: str = ""
+    reported: bool = False  # the program has seen it
 
 
 class TaskCancelled(CoexecError):

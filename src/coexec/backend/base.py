@@ -3,7 +3,7 @@
 Before: graph/instruction.py and machine/.  After: execute/.  Knows nothing of dependencies: whatever is issued may run.
 
 A backend owns one or more devices and memories. The executor issues instructions to lanes; a lane is an in-order
-queue of one device. `issue` never blocks. Each issued instruction is reported exactly once through `finished`, from
+queue of one device. `issue` never blocks. An instruction whose `failure` is set is not run, but reported with it. Each issued instruction is reported exactly once through `finished`, from
 any thread, in any order between lanes and in order within one lane.
 """
 
@@ -30,6 +30,8 @@ class Ran(NamedTuple):
 
 
 Finished = Callable[[Ran], None]
+CallHelper = Callable[[], bool]
+"""Wakes a user thread that waits, so that it calls `help`; False if none waits."""
 
 
 class Backend(Protocol):
@@ -44,7 +46,7 @@ class Backend(Protocol):
     helps: bool
     """Whether `help` can run issued work on the calling thread."""
 
-    def start(self, finished: Finished) -> None:
+    def start(self, finished: Finished, call_helper: CallHelper | None = None) -> None:
         """Begin to accept work. `finished` is called once per issued instruction, without any lock held."""
 
     def clock(self) -> float:
@@ -63,8 +65,17 @@ class Backend(Protocol):
         declare `waits_across_lanes` are ever given any.
         """
 
+    def withdraw(self, instruction: Instruction) -> bool:
+        """Take back an issued instruction that has not begun; it is then not reported. False if it has begun."""
+
     def help(self) -> bool:
         """Run one issued instruction on the calling thread, or return False."""
+
+    def left(self, *, idle: bool) -> None:
+        """Note that a waiting thread goes back to its program; what it left is the backend's own to run.
+
+        `idle` tells that nothing is open at all. Only called where `helps`.
+        """
 
     def stop(self) -> None:
         """Finish what was issued and end every thread. Idempotent."""

@@ -17,7 +17,7 @@ class Chunk(NamedTuple):
 
     device: str
     box: Box
-    index: int = 0  # position among the task's chunks
+    slot: int = 0  # position among the task's chunks
 
 
 class Command(NamedTuple):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Allocation:
     """A box of one array, backed in one memory. `data` belongs to the memory's backend."""
 
-    __slots__ = ("array", "box", "data", "dtype", "id", "memory", "owner")
+    __slots__ = ("array", "box", "data", "dtype", "frozen", "id", "memory", "owner")
 
     def __init__(self, id: int, memory: int, array: int, box: Box, dtype: np.dtype[Any]) -> None:
         self.id = id
@@ -31,7 +31,8 @@ class Allocation:
         self.box = box  # in the array's coordinates; always dense, C order
         self.dtype = dtype
         self.data: Any = None  # set when the alloc instruction runs: an ndarray of box.shape, a cl.Buffer, ...
-        self.owner: Any = None  # what keeps `data` alive, if `data` does not
+        self.frozen: Any = None  # the same data, read-only, where the backend has such a thing
+        self.owner: Any = None  # the backend's own: what keeps `data` alive, or why there is none
 
     @property
     def nbytes(self) -> int:
@@ -43,10 +44,11 @@ class Allocation:
 
 
 class Instruction:
-    """One step for one lane. Immutable once handed to the engine."""
+    """One step for one lane. Immutable once handed to the engine, but for `failure` and `eager`, which are its own."""
 
-    __slots__ = ("after", "device", "id", "needs", "priority", "task")
+    __slots__ = ("after", "device", "eager", "failure", "id", "needs", "priority", "task")
     kind = "instruction"
+    completes = False  # its task is over when the last such instruction is
 
     def __init__(
         self, id: int, device: str, task: Task | None, needs: tuple[int, ...], after: tuple[int, ...], priority: int = 0
@@ -57,6 +59,8 @@ class Instruction:
         self.needs = needs
         self.after = after
         self.priority = priority
+        self.failure: BaseException | None = None  # set: it must not run, and is reported with this error
+        self.eager = False  # issued behind its predecessors on the same lane, before they were over
 
     @property
     def nbytes(self) -> int:
@@ -161,13 +165,15 @@ class Binding(NamedTuple):
     cut: Any  # how to cut the parameter out of the hull: program/view.py's Cut, or None for the hull itself
     writes: bool
     pad: Any = None  # how to pad at the array's border: program/mapper.py's Pad, or None
+    dtype: Any = None  # of the elements
 
 
 class Kernel(Instruction):
     """Run one chunk of a task's body on a device."""
 
-    __slots__ = ("bindings", "body", "chunk")
+    __slots__ = ("bindings", "body", "chunk", "predicted", "size")
     kind = "kernel"
+    completes = True
 
     def __init__(
         self,
@@ -183,10 +189,14 @@ class Kernel(Instruction):
     ) -> None:
         self.id = id
         self.device = device
-        self.task = task
+        self.task: Task = task
         self.needs = needs
         self.after = after
         self.priority = priority
+        self.failure = None
+        self.eager = False
+        self.predicted: float | None = None  # seconds, where the planner knows
+        self.size = 0  # elements touched: what predictions are made from
         self.chunk = chunk
         self.body = body  # program/variant.py's Variant
         self.bindings = bindings
@@ -204,6 +214,7 @@ class Reduce(Instruction):
 
     __slots__ = ("operator", "partials", "target")
     kind = "reduce"
+    completes = True
 
     def __init__(
         self,
@@ -227,6 +238,7 @@ class Fence(Instruction):
 
     __slots__ = ("binding", "deliver")
     kind = "fence"
+    completes = True
 
     def __init__(
         self,
@@ -248,6 +260,7 @@ class Horizon(Instruction):
 
     __slots__ = ()
     kind = "horizon"
+    completes = True
 
 
 class Epoch(Instruction):
@@ -255,3 +268,4 @@ class Epoch(Instruction):
 
     __slots__ = ()
     kind = "epoch"
+    completes = True

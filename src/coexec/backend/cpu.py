@@ -1,0 +1,359 @@
+"""The CPU as devices: narrow ones (a core each), a wide one (all cores at once) and the host for the program's side.
+
+Before: backend/launch.py.  After: execute/.  Owns its worker threads; each device has one, which runs what is issued
+to the device in the order of issue, so lanes need no queues of their own here. A waiting user thread may help.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import BackendError, DoesNotFit, InvariantError
+from ..graph.instruction import Allocation, Instruction, Kernel
+from ..machine.platform import HOST, USER, Device
+from ..program.session import in_kernel
+from .base import CallHelper, Finished, Ran
+from .launch import aligned_empty, run, set_data
+from .library_threads import LibraryThreads
+
+LONG = 50e-6  # seconds: from here on a kernel's wait for the interpreter lock is measured
+POOL_BYTES = 1 << 28  # freed host memory kept for reuse
+POOL_LARGEST = 1 << 26
+PATIENT_SWITCH = 0.005
+EAGER_SWITCH = 20e-6
+
+
+class _Worker:
+    """One device's queue and thread. The deque is shared; whoever pops an instruction runs it."""
+
+    __slots__ = ("device", "idle", "queue", "siblings", "thread", "urgent", "wake")
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.queue: deque[tuple[Instruction, int]] = deque()
+        self.urgent: deque[tuple[Instruction, int]] = deque()
+        self.wake = threading.Lock()  # held while there is nothing to do; released to wake the thread
+        self.idle = False
+        self.thread: threading.Thread | None = None
+        self.siblings: list[_Worker] = []
+
+
+class CpuBackend:
+    """NumPy on this machine's cores."""
+
+    kind = "cpu"
+    runs_python = True
+    helps = True
+
+    def __init__(
+        self, devices: Sequence[Device], *, capacity: int | None = None, debug: bool = False, sync: bool = False
+    ) -> None:
+        self.devices = tuple(devices)
+        self._sync = sync  # no threads: whoever waits runs everything
+        self._debug = debug
+        self._capacity = capacity
+        self._used = 0
+        host = Device("host", "cpu", HOST, (HOST, USER))
+        self._workers = {device.name: _Worker(device) for device in (*devices, host)}
+        narrow = [w for w in self._workers.values() if not w.device.wide and w.device.name != "host"]
+        for worker in narrow:
+            worker.siblings = [other for other in narrow if other is not worker]
+        self._host = self._workers["host"]
+        self._finished: Finished | None = None
+        self._stopping = False
+        self._threads = LibraryThreads()
+        self._pool: dict[int, list[Any]] = {}
+        self._pooled = 0
+        self._pool_lock = threading.Lock()
+        self._running: set[str] = set()  # narrow devices in a kernel
+        self._wide_claims = False
+        self._quiet = threading.Condition()
+        self._long_kernels = 0
+        self.holding = False  # the submitting thread runs the next instruction itself
+        self._call_helper: CallHelper = lambda: False
+
+    # Contract ---------------------------------------------------------------------------------------------------------
+
+    def start(self, finished: Finished, call_helper: CallHelper | None = None) -> None:
+        """Begin to accept work. Threads start with the first instruction for their device."""
+        self._finished = finished
+        self._call_helper = call_helper or (lambda: False)
+
+    def clock(self) -> float:
+        """Return the time in seconds that records refer to."""
+        return time.perf_counter()
+
+    def supports(self, dtype: Any) -> bool:
+        """Tell whether a device can hold elements of `dtype`: NumPy holds all."""
+        del dtype
+        return True
+
+    def allocate(self, allocation: Allocation) -> None:
+        """Set `allocation.data` to an uninitialised array; its pages appear on first touch."""
+        nbytes = allocation.nbytes
+        if self._capacity is not None and self._used + nbytes > self._capacity:
+            raise DoesNotFit(f"{allocation!r}", "host", nbytes, max(0, self._capacity - self._used))
+        with self._pool_lock:
+            spare = self._pool.get(nbytes)
+            data = spare.pop() if spare else None
+            if data is not None:
+                self._pooled -= nbytes
+        if data is None:
+            try:
+                data = aligned_empty((nbytes,), _BYTES)
+            except MemoryError as error:
+                raise DoesNotFit(f"{allocation!r}", "host", nbytes, 0) from error
+        self._used += nbytes
+        set_data(allocation, data.view(allocation.dtype).reshape(allocation.box.shape))
+        allocation.owner = data
+
+    def release(self, allocation: Allocation) -> None:
+        """Give the memory back, or keep it for the next allocation of the same size."""
+        nbytes, data = allocation.nbytes, allocation.owner
+        allocation.data = allocation.frozen = allocation.owner = None
+        if data is None or isinstance(data, BaseException):
+            return
+        self._used -= nbytes
+        with self._pool_lock:
+            if nbytes <= POOL_LARGEST and self._pooled + nbytes <= POOL_BYTES:
+                self._pool.setdefault(nbytes, []).append(data)
+                self._pooled += nbytes
+
+    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> None:
+        """Queue an instruction for its device's thread. Never blocks."""
+        if waits:
+            raise InvariantError("the CPU backend orders nothing across lanes")
+        worker = self._workers[instruction.device]
+        if not self._threads.limited and isinstance(instruction, Kernel) and not worker.device.wide:
+            self._threads.limit()
+        (worker.urgent if instruction.priority > 6 else worker.queue).append((instruction, lane))
+        if self._sync or self.holding or (worker is self._host and self._call_helper()):
+            return
+        if not self._call_thread(worker):
+            for other in worker.siblings:
+                if other.idle:
+                    self._rouse(other)
+                    break
+
+    def withdraw(self, instruction: Instruction) -> bool:
+        """Take back an instruction that no thread has begun."""
+        worker = self._workers[instruction.device]
+        for queue in (worker.queue, worker.urgent):
+            for entry in list(queue):
+                if entry[0] is instruction:
+                    try:
+                        queue.remove(entry)
+                    except (IndexError, ValueError):  # a worker was faster
+                        return False
+                    return True
+        return False
+
+    def help(self) -> bool:
+        """Run one piece of host work on the calling thread: what the program itself waits for."""
+        for worker in self._workers.values() if self._sync else (self._host,):
+            try:
+                instruction, lane = worker.urgent.popleft() if worker.urgent else worker.queue.popleft()
+            except IndexError:
+                continue
+            self._execute(worker, instruction, lane)
+            return True
+        return False
+
+    def run_here(self, instruction: Instruction) -> None:
+        """Run an instruction that was just issued, with `holding` set, on the calling thread."""
+        worker = self._workers[instruction.device]
+        entry = worker.queue.pop() if worker.queue and worker.queue[-1][0] is instruction else None
+        if entry is not None:
+            self._execute(worker, *entry)
+
+    def left(self, *, idle: bool) -> None:
+        """Let the host thread take over what a helper left; when idle, give the program its library threads back."""
+        if self._host.queue and not self._sync:
+            self._call_thread(self._host)
+        if idle:
+            self._threads.restore()
+
+    def stop(self) -> None:
+        """Finish what was issued and end every thread."""
+        self._stopping = True
+        for worker in self._workers.values():
+            if worker.thread is not None:
+                if worker.idle:
+                    self._rouse(worker)
+                worker.thread.join()
+                worker.thread = None
+        self._threads.restore()
+        self._pool.clear()
+
+    # Threads ----------------------------------------------------------------------------------------------------------
+
+    def _begin(self, worker: _Worker) -> None:
+        name = f"coexec-{worker.device.name}"
+        worker.thread = threading.Thread(target=self._work, args=(worker,), name=name, daemon=True)
+        worker.wake.acquire(blocking=False)
+        worker.thread.start()
+
+    def _call_thread(self, worker: _Worker) -> bool:
+        """See to it that the device's thread looks at its queue; False if it is busy already."""
+        if worker.thread is None:
+            self._begin(worker)
+            return True
+        if worker.idle:
+            self._rouse(worker)
+            return True
+        return False
+
+    def _rouse(self, worker: _Worker) -> None:
+        worker.idle = False
+        try:
+            worker.wake.release()
+        except RuntimeError:  # somebody else woke it at the same moment
+            return
+
+    def _work(self, worker: _Worker) -> None:
+        cores = worker.device.cores
+        if cores and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, cores)
+        while True:
+            entry = self._take(worker)
+            if entry is not None:
+                self._execute(worker, *entry)
+                continue
+            worker.idle = True
+            if worker.queue or worker.urgent:  # issued between the look and the flag
+                worker.idle = False
+                continue
+            if self._stopping:
+                return
+            worker.wake.acquire()
+
+    def _take(self, worker: _Worker) -> tuple[Instruction, int] | None:
+        """Return the next instruction: urgent ones first, then the device's own, then a sibling's that may move."""
+        try:
+            return worker.urgent.popleft() if worker.urgent else worker.queue.popleft()
+        except IndexError:
+            pass
+        for other in worker.siblings:
+            try:
+                entry = other.queue[0]
+                if _may_move(entry[0]):
+                    other.queue.remove(entry)  # exactly this one, or nothing
+                    return entry
+            except (IndexError, ValueError):  # its own thread was faster
+                continue
+        return None
+
+    def _execute(self, worker: _Worker, instruction: Instruction, lane: int) -> None:
+        error: BaseException | None = instruction.failure
+        waited = 0.0
+        start = time.perf_counter()
+        if error is None:
+            try:
+                if isinstance(instruction, Kernel):
+                    waited = self._run_kernel(worker, instruction)
+                else:
+                    run(instruction)
+            except BaseException as caught:  # noqa: BLE001 - reported, never lost
+                error = caught
+        finished = self._finished
+        if finished is None:
+            raise BackendError("the CPU backend was not started")
+        finished(Ran(instruction, worker.device.name, lane, start, time.perf_counter(), waited, error))
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise error
+
+    def _run_kernel(self, worker: _Worker, instruction: Kernel) -> float:
+        """Run a body in the caller's context; return the seconds it waited for the interpreter lock."""
+        task = instruction.task
+        context = task.context
+        if context is not None and task.open > 1:
+            context = context.copy()  # sibling chunks run at the same time
+        in_kernel.name = task.name
+        long = instruction.predicted is not None and instruction.predicted > LONG
+        self._enter(worker, long=long)
+        try:
+            if not long:
+                if context is None:
+                    run(instruction, debug=self._debug)
+                else:
+                    context.run(run, instruction, debug=self._debug)
+                return 0.0
+            start, cpu = time.perf_counter(), time.thread_time()
+            if context is None:
+                run(instruction, debug=self._debug)
+            else:
+                context.run(run, instruction, debug=self._debug)
+            wall, cpu = time.perf_counter() - start, time.thread_time() - cpu
+            return max(0.0, wall - cpu) if not worker.device.wide else 0.0
+        finally:
+            in_kernel.name = ""
+            self._leave(worker, long=long)
+
+    def _enter(self, worker: _Worker, *, long: bool) -> None:
+        """Claim the cores: the wide device and the narrow ones exclude each other."""
+        device = worker.device
+        if long:
+            self._long_kernels += 1
+            if self._long_kernels == 1:
+                # Beside a thread that runs Python, a kernel gets the lock back after a switch interval per NumPy call.
+                sys.setswitchinterval(EAGER_SWITCH)
+        if device.wide:
+            self._wide_claims = True
+            with self._quiet:
+                while self._running:
+                    self._quiet.wait()
+            self._threads.restore()
+            return
+        if not device.cores:
+            return
+        while True:
+            self._running.add(device.name)
+            if not self._wide_claims:
+                return
+            self._running.discard(device.name)
+            with self._quiet:
+                self._quiet.notify_all()
+                while self._wide_claims:
+                    self._quiet.wait()
+
+    def _leave(self, worker: _Worker, *, long: bool) -> None:
+        device = worker.device
+        if long:
+            self._long_kernels -= 1
+            if not self._long_kernels:
+                sys.setswitchinterval(PATIENT_SWITCH)
+        if device.wide:
+            if len(self.devices) > 1:
+                self._threads.limit()
+            with self._quiet:
+                self._wide_claims = False
+                self._quiet.notify_all()
+            return
+        if device.cores:
+            self._running.discard(device.name)
+            if self._wide_claims:
+                with self._quiet:
+                    self._quiet.notify_all()
+
+
+def _may_move(instruction: Instruction) -> bool:
+    """Tell whether another core may run an instruction: it waits for nothing, and no user named its device."""
+    if instruction.eager:
+        return False
+    task = instruction.task
+    return isinstance(instruction, Kernel) and task is not None and (task.options is None or task.options.devices is None)
+
+
+def _bytes_dtype() -> Any:
+    import numpy as np
+
+    return np.dtype(np.uint8)
+
+
+_BYTES = _bytes_dtype()

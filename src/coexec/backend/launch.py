@@ -1,0 +1,197 @@
+"""Run bodies on NumPy arrays: bindings become arguments, results find their place.
+
+Before: graph/instruction.py, program/.  After: backend/cpu.py and every backend whose memory is the host's.
+Knows nothing of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, BackendError, ProgramError, ShapeError
+from ..geometry import Box, whole
+from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, Instruction, Kernel, Reduce
+from ..program.chunk import ChunkInfo
+from ..program.view import extract
+from ..program.mapper import Mapper
+
+ALIGNMENT = 128
+SENTINEL = 0xCB  # what debug mode puts into every byte of an output before its kernel runs
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return an uninitialised C-ordered array that any device can use in place."""
+    nbytes = whole(shape).volume * dtype.itemsize
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + nbytes].view(dtype).reshape(shape) if nbytes else np.empty(shape, dtype)
+
+
+def set_data(allocation: Allocation, data: np.ndarray[Any, Any]) -> None:
+    """Put an array and its read-only twin into a host allocation."""
+    allocation.data = data
+    allocation.frozen = data.view()
+    allocation.frozen.flags.writeable = False
+
+
+def resolve(binding: Binding) -> Any:
+    """Return the array that a parameter of a body sees: read-only unless the kernel declared that it writes."""
+    allocation = binding.allocation
+    if allocation is None:
+        empty = np.empty(binding.box.shape, binding.dtype)
+        return extract(empty, binding.box.lo, binding.box, binding.cut)
+    data = allocation.data if binding.writes else allocation.frozen
+    if data is None:
+        if isinstance(allocation.owner, BaseException):
+            raise BackendError(f"{allocation!r} could not be allocated") from allocation.owner
+        raise BackendError(f"{allocation!r} has no memory")
+    if binding.cut is None and (binding.box is allocation.box or binding.box == allocation.box):
+        array = data
+    else:
+        array = extract(data, allocation.box.lo, binding.box, binding.cut)
+    return array if binding.pad is None else binding.pad.apply(array, np)
+
+
+def run(instruction: Instruction, *, debug: bool = False) -> None:
+    """Execute an instruction on the calling thread."""
+    match instruction:
+        case Kernel():
+            _kernel(instruction, debug=debug)
+        case Copy(source=source, target=target, boxes=boxes):
+            for box in boxes:
+                _part(target, box)[...] = _part(source, box)
+        case Fill(allocation=allocation, boxes=boxes, value=value):
+            for box in boxes:
+                _part(allocation, box)[...] = value
+        case Reduce():
+            _reduce(instruction)
+        case Fence(binding=binding, deliver=deliver):
+            data = resolve(binding)
+            copy = np.array(data, copy=True, order="C")
+            copy.flags.writeable = False
+            deliver(copy)
+        case _:
+            raise BackendError(f"{instruction!r} is not for a host lane")
+
+
+def _part(allocation: Allocation, box: Box) -> Any:
+    if allocation.data is None:
+        raise BackendError(f"{allocation!r} has no memory") from (
+            allocation.owner if isinstance(allocation.owner, BaseException) else None
+        )
+    return extract(allocation.data, allocation.box.lo, box, None)
+
+
+def _reduce(instruction: Reduce) -> None:
+    parts, target, operator = resolve(instruction.partials), resolve(instruction.target), instruction.operator
+    if operator.fresh:
+        target[...] = operator.start(target.dtype)
+    for part in parts:
+        target[...] = operator.combine(target, part)
+
+
+def _kernel(instruction: Kernel, *, debug: bool) -> None:
+    task, kernel = instruction.task, instruction.task.kernel
+    assert kernel is not None  # noqa: S101 - only calls become kernels
+    values: dict[str, Any] = {}
+    for binding in instruction.bindings:
+        values[binding.name] = resolve(binding)
+    if debug:
+        _poison(instruction, values)
+    scalars = task.scalars
+    named = dict(values) if kernel.returns.names else values
+    for name, value in scalars.items():
+        if name not in values:
+            named[name] = value
+        else:  # a 0-d array passed as a scalar
+            named[name] = values[name][()]
+    if kernel.takes_chunk:
+        named["chunk"] = _chunk_info(instruction)
+    if kernel.takes_xp:
+        named["xp"] = np
+    body = instruction.body.function
+    if body is None or body is kernel.function:
+        body = task.body
+    returned = body(*[named[name] for name in kernel.params])
+    if kernel.returns.names:
+        _place_returned(instruction, values, returned)
+    elif returned is not None and not kernel.host:
+        raise ProgramError(
+            f"kernel {kernel.name!r} returned a {type(returned).__name__}; write into an output, or declare "
+            "returns=cx.like(...) for the functional form"
+        )
+    if debug:
+        _check_poison(instruction, values)
+
+
+def _chunk_info(instruction: Kernel) -> ChunkInfo:
+    task, box = instruction.task, instruction.chunk.box
+    parts = {}
+    for param, array_shape in zip(task.accesses, task.shapes, strict=True):
+        mapper: Mapper = param.access.mapper
+        if param.access.mode == "reduce":
+            parts[param.name] = whole(array_shape)
+        else:
+            pad = mapper.pad(box, array_shape)
+            parts[param.name] = pad.wanted if pad is not None else mapper.box(box, task.space, array_shape)
+    return ChunkInfo(box, whole(task.space) if task.visited is None else task.visited, parts)
+
+
+def _place_returned(instruction: Kernel, values: dict[str, Any], returned: Any) -> None:
+    """Put a body's results into the arrays that the call returned."""
+    kernel = instruction.task.kernel
+    assert kernel is not None  # noqa: S101 - only calls become kernels
+    names = kernel.returns.names
+    results = (returned,) if kernel.returns.single else returned
+    if not isinstance(results, tuple | list) or len(results) != len(names):
+        raise ArgumentError(f"kernel {kernel.name!r} must return {len(names)} arrays, as declared by returns=")
+    for name, result in zip(names, results, strict=True):
+        target = values[name]
+        if result is None or np.shape(result) != target.shape:
+            got = "nothing" if result is None else f"shape {np.shape(result)}"
+            raise ShapeError(f"kernel {kernel.name!r} returned {got} where returns= declares shape {target.shape}")
+        _adopt_or_copy(instruction, name, target, result)
+
+
+def _adopt_or_copy(instruction: Kernel, name: str, target: Any, result: Any) -> None:
+    binding = next(b for b in instruction.bindings if b.name == name)
+    allocation = binding.allocation
+    if (
+        allocation is not None
+        and target is allocation.data
+        and type(result) is np.ndarray
+        and result.base is None
+        and result.dtype == target.dtype
+        and result.flags.c_contiguous
+        and result.flags.writeable
+        and result.nbytes >= 1 << 16
+    ):
+        set_data(allocation, result)  # a fresh array of the right kind becomes the allocation itself
+    else:
+        np.copyto(target, result, casting="same_kind")
+
+
+def _poison(instruction: Kernel, values: dict[str, Any]) -> None:
+    """Debug mode: fill outputs that must be assigned in full with a pattern."""
+    for param in instruction.task.accesses:
+        array = values[param.name]
+        if param.access.mode == "write" and param.position >= 0 and array.dtype.itemsize >= 4:
+            array[...] = np.frombuffer(bytes([SENTINEL]) * array.dtype.itemsize, array.dtype)[0]
+
+
+def _check_poison(instruction: Kernel, values: dict[str, Any]) -> None:
+    for param in instruction.task.accesses:
+        array = values[param.name]
+        if param.access.mode == "write" and param.position >= 0 and array.dtype.itemsize >= 4 and array.size:
+            raw = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
+            left = np.argwhere((raw == SENTINEL).all(axis=-1))
+            if len(left):
+                where = tuple(int(i) for i in left[0])
+                raise ProgramError(
+                    f"kernel {instruction.task.name!r} declares {param.name!r} as cx.write but left element {where} of "
+                    f"its box {instruction.chunk.box} unassigned; assign every element or declare cx.update"
+                )
+
+

@@ -1,0 +1,287 @@
+"""Open the machine: device names in, backends and the platform they form out.
+
+Before: every backend.  After: runtime.py, cli/.  The table below is all a new backend needs to be found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import ConfigError, unknown_name
+from ..machine.cores import available_cores, cpu_model, memory_capacity
+from ..machine.platform import HOST, USER, Device, Memory, Platform, host_links
+from .base import Backend
+
+BACKENDS = {
+    "cpu": "coexec.backend.machine:open_cpu",
+    "opencl": "coexec.backend.machine:open_opencl",
+    "simulated": "coexec.backend.machine:open_simulated",
+    "null": "coexec.backend.machine:open_null",
+}
+"""Device kind -> function (names, Opening) -> backends. Packages add theirs in the group coexec.backends."""
+
+UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+class Named(NamedTuple):
+    """A device as the user named it: `opencl:0@1` is kind opencl, index 0, cores (1,)."""
+
+    kind: str
+    index: str
+    cores: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The device's name, without its cores."""
+        return f"{self.kind}:{self.index}" if self.index else self.kind
+
+
+@dataclass
+class Opening:
+    """What factories need and fill in while a machine is opened."""
+
+    memory: Mapping[str, str]
+    debug: bool = False
+    sync: bool = False
+    memories: list[Memory] = field(default_factory=list)
+    taken: set[int] = field(default_factory=set)  # cores that named devices occupy
+
+    def capacity(self, name: str) -> int | None:
+        """Return the limit the user set for a device's memory, in bytes."""
+        text = self.memory.get(name, "")
+        return parse_bytes(text) if text and text not in ("own", "shared") else None
+
+    def add_memory(self, memory: Memory) -> int:
+        """Add a memory and return its id."""
+        self.memories.append(memory)
+        return len(self.memories) - 1
+
+
+class Machine(NamedTuple):
+    """An opened machine."""
+
+    platform: Platform
+    lanes: dict[str, Any]  # device name (and "host") -> backend
+    memories: dict[int, Any]  # memory id -> backend
+
+    @property
+    def backends(self) -> list[Any]:
+        """Every backend once."""
+        return list(dict.fromkeys([*self.lanes.values(), *self.memories.values()]))
+
+
+def parse_bytes(text: str) -> int:
+    """Read "6GB" or "512 MiB" as bytes."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].lower() not in UNITS:
+        raise ConfigError(f"{text!r} is not a size; write for example 6GB or 512MiB")
+    return int(float(match[1]) * UNITS[match[2].lower()])
+
+
+def parse_devices(spec: str) -> list[Named]:
+    """Read "cpu:0,opencl:0@1" as names. Cores after @ are a number, a range (0-3), or several joined by +."""
+    named = []
+    for part in filter(None, (part.strip() for part in spec.split(","))):
+        match = re.fullmatch(r"([a-z_]+)(?::(\w+))?(?:@([0-9+-]+))?", part)
+        if match is None:
+            raise ConfigError(f"{part!r} is not a device; write for example cpu, cpu:0, cpu:all or opencl:0@1")
+        named.append(Named(match[1], match[2] or "", _parse_cores(match[3] or "", part)))
+    if not named:
+        raise ConfigError("no device is named; write for example devices='cpu' or devices='cpu:0,opencl:0@1'")
+    names = [n.name for n in named]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"device {twice!r} is named twice")
+    return named
+
+
+def _parse_cores(text: str, part: str) -> tuple[int, ...]:
+    cores: list[int] = []
+    for piece in filter(None, text.split("+")):
+        first, _, last = piece.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise ConfigError(f"{part!r}: cores after @ are numbers (1), ranges (0-3), or several joined by +")
+        cores += range(int(first), int(last or first) + 1)
+    known = available_cores()
+    if missing := [core for core in cores if core not in known]:
+        raise ConfigError(f"{part!r}: core {missing[0]} is not available to this process (available: {_list(known)})")
+    return tuple(cores)
+
+
+def _list(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def open_machine(
+    devices: str | None = None, memory: Mapping[str, str] | None = None, *, debug: bool = False, sync: bool = False
+) -> Machine:
+    """Open the named devices, by default every CPU core and every accelerator that is no CPU in disguise."""
+    named = parse_devices(_default_devices() if devices is None else devices)
+    opening = Opening(memory or {}, debug, sync, [Memory("user"), Memory("host", memory_capacity(), paged=True)])
+    if limit := opening.capacity("host"):
+        opening.memories[HOST] = Memory("host", limit, paged=True)
+    opening.taken = {core for n in named for core in n.cores}
+    backends = []
+    for kind in dict.fromkeys(n.kind for n in named):
+        backends += _factory(kind)([n for n in named if n.kind == kind], opening)
+    found: list[Device] = [device for backend in backends for device in backend.devices]
+    _check_memory_names(opening.memory, found)
+    return assemble(backends, opening)
+
+
+def assemble(backends: list[Any], opening: Opening) -> Machine:
+    """Join backends to a machine. The host's own work goes to the CPU, or to the first backend without one."""
+    devices = tuple(device for backend in backends for device in backend.devices)
+    lanes: dict[str, Any] = {device.name: backend for backend in backends for device in backend.devices}
+    host = next((b for b in backends if b.kind == "cpu"), None)
+    if host is None and any(b.kind in ("simulated", "null") for b in backends):
+        host = backends[0]
+    if host is None:
+        host = _cpu_backend((), opening)
+    lanes["host"] = host
+    memories: dict[int, Any] = {USER: host, HOST: host}
+    for device in devices:
+        if device.memory not in (USER, HOST):
+            memories[device.memory] = lanes[device.name]
+    links = host_links(m for m in memories if m not in (USER, HOST))
+    return Machine(Platform(devices, tuple(opening.memories), links), lanes, memories)
+
+
+def _factory(kind: str) -> Callable[[list[Named], Opening], list[Backend]]:
+    target = BACKENDS.get(kind)
+    if target is None:
+        installed = {entry.name: entry for entry in entry_points(group="coexec.backends")}
+        if kind not in installed:
+            raise unknown_name("device kind", kind, [*BACKENDS, *installed])
+        found: Callable[[list[Named], Opening], list[Backend]] = installed[kind].load()
+        return found
+    module, _, attribute = target.partition(":")
+    factory: Callable[[list[Named], Opening], list[Backend]] = getattr(import_module(module), attribute)
+    return factory
+
+
+def _check_memory_names(memory: Mapping[str, str], devices: Iterable[Device]) -> None:
+    known = [device.name for device in devices] + ["host"]
+    for name in memory:
+        if name not in known:
+            raise unknown_name("device in memory=", name, known)
+
+
+def _default_devices() -> str:
+    """Return every core, and every OpenCL device that is not the CPU once more. Probes only if a driver is installed."""
+    if not _has_system_driver():
+        return "cpu"
+    from .opencl.probe import probe
+
+    return ",".join(["cpu", *(f"opencl:{device.index}" for device in probe().devices if device.type != "cpu")])
+
+
+def _has_system_driver() -> bool:
+    from importlib.util import find_spec
+
+    registered = os.environ.get("OCL_ICD_VENDORS") or any(Path("/etc/OpenCL/vendors").glob("*.icd"))
+    return bool(registered) and find_spec("pyopencl") is not None
+
+
+def _require_opencl(index: int) -> None:
+    """Raise unless OpenCL device `index` works; a driver that crashes does so in a child process."""
+    from .opencl.probe import probe
+
+    found = probe()
+    if index in [device.index for device in found.devices]:
+        return
+    if found.unavailable:
+        why = found.unavailable[0]
+        raise ConfigError(f"opencl:{index} cannot be used: {why.reason}; {why.remedy}")
+    raise unknown_name("device", f"opencl:{index}", [f"opencl:{device.index}" for device in found.devices])
+
+
+# Factories --------------------------------------------------------------------------------------------------------------
+
+
+def open_cpu(named: list[Named], opening: Opening) -> list[Any]:
+    """Open CPU devices: `cpu` is every core nobody else was given, one narrow device each, and the wide one."""
+    cores = available_cores()
+    devices: list[Device] = []
+    for entry in named:
+        if entry.index in ("", "all"):
+            free = tuple(core for core in cores if core not in opening.taken)
+            if not entry.index:
+                devices += [_narrow(i, core) for i, core in enumerate(cores) if core in free]
+            if entry.index == "all" or len(free) > 1:
+                devices.append(_wide(free))
+        elif entry.index.isdigit() and int(entry.index) < len(cores):
+            devices.append(_narrow(int(entry.index), entry.cores[0] if entry.cores else cores[int(entry.index)]))
+        else:
+            known = [f"cpu:{i}" for i in range(len(cores))] + ["cpu:all"]
+            raise unknown_name("device", entry.name, known)
+    return [_cpu_backend(devices, opening)]
+
+
+def _narrow(index: int, core: int) -> Device:
+    speed, text = f"cpu {cpu_model()}", f"core {core} of {cpu_model()}"
+    return Device(f"cpu:{index}", "cpu", HOST, (HOST, USER), speed, (core,), description=text)
+
+
+def _wide(cores: tuple[int, ...]) -> Device:
+    speed, text = f"cpu {cpu_model()} x{len(cores)}", f"{len(cores)} cores of {cpu_model()}, library threads"
+    return Device("cpu:all", "cpu", HOST, (HOST, USER), speed, cores, wide=True, description=text)
+
+
+def _cpu_backend(devices: Iterable[Device], opening: Opening) -> Any:
+    from .cpu import CpuBackend
+
+    capacity = opening.capacity("host")
+    return CpuBackend(tuple(devices), capacity=capacity, debug=opening.debug, sync=opening.sync)
+
+
+def open_opencl(named: list[Named], opening: Opening) -> list[Any]:
+    """Open OpenCL devices, each with a memory of its own unless memory={name: "shared"}."""
+    from .opencl import OpenCLBackend
+
+    backends = []
+    for entry in named:
+        index = int(entry.index) if entry.index.isdigit() else 0
+        name = f"opencl:{index}"
+        _require_opencl(index)
+        mode = "shared" if opening.memory.get(name) == "shared" else "own"
+        memory_id = HOST if mode == "shared" else len(opening.memories)
+        backend = OpenCLBackend(index, name, memory_id, mode, entry.cores)  # type: ignore[arg-type]
+        if mode == "own":
+            capacity = opening.capacity(name)
+            memory = backend.memories[memory_id]
+            opening.add_memory(memory if capacity is None else Memory(memory.name, capacity))
+        backends.append(backend)
+    return backends
+
+
+def _many(kind: str, named: list[Named], opening: Opening) -> tuple[Device, ...]:
+    """Return devices with a memory each: `null:4` means four of them."""
+    devices = []
+    for entry in named:
+        for _ in range(int(entry.index) if entry.index.isdigit() else 1):
+            name = f"{kind}:{len(devices)}"
+            memory = opening.add_memory(Memory(name, opening.capacity(name)))
+            devices.append(Device(name, kind, memory, (memory,), kind))
+    return tuple(devices)
+
+
+def open_simulated(named: list[Named], opening: Opening) -> list[Any]:
+    """Open simulated devices: `simulated:4` is four, each with its own memory, on one virtual clock."""
+    from .simulated import SimulatedBackend
+
+    return [SimulatedBackend(_many("simulated", named, opening))]
+
+
+def open_null(named: list[Named], opening: Opening) -> list[Any]:
+    """Open null devices: `null:4` is four, each with its own memory, that compute nothing."""
+    from .null import NullBackend
+
+    return [NullBackend(_many("null", named, opening))]

@@ -1,0 +1,61 @@
+"""All options, as one frozen value, parsed once. A typo is an error.
+
+Before: errors.py.  After: runtime.py, cli/.  Functions receive what they need, not the whole Config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from .errors import ConfigError, unknown_name
+
+PREFIX = "COEXEC_"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Defaults of every runtime. Each can be set as COEXEC_<NAME> or as an argument of Runtime."""
+
+    devices: str = ""  # names, comma-separated, e.g. cpu:0,opencl:0@1; empty = every core and every accelerator
+    memory: str = ""  # per device, e.g. opencl:0=6GB or opencl:0=shared, comma-separated
+    trace: str = ""  # file to stream the trace to; empty = none
+    sync: bool = False  # run each call at once in the caller, for pdb
+    debug: bool = False  # check that cx.write outputs are assigned in full (slow)
+    placement: str = "earliest-finish"  # where indivisible tasks go; see `coexec devices --placements`
+    data_threshold: float = 0.1  # data-aware placements consider devices that hold more than this share of the inputs
+    lanes: str = "disjoint+reuse"  # lane policies: disjoint or same-as-parent, reuse or always-new
+    horizon: int = 256  # tasks between horizons; the program runs ahead by at most two of them
+    inline: bool = True  # run calls cheaper than their own scheduling at once, when nothing is pending
+
+
+def parse(environ: Mapping[str, str], prefix: str = PREFIX) -> Config:
+    """Read options from the environment."""
+    known = {field.name.upper(): field for field in fields(Config)}
+    values: dict[str, object] = {}
+    for key in (k.removeprefix(prefix) for k in environ if k.startswith(prefix)):
+        if key not in known:
+            raise ConfigError(str(unknown_name("environment variable", prefix + key, [prefix + k for k in known])))
+        values[key.lower()] = convert(prefix + key, environ[prefix + key], known[key].default)
+    return Config(**values)  # type: ignore[arg-type]  # each value has its field's type
+
+
+def convert(name: str, text: str, default: object) -> object:
+    """Read `text` as a value of the type of `default`."""
+    try:
+        if isinstance(default, bool):
+            return {"0": False, "1": True, "false": False, "true": True}[text.lower()]
+        return type(default)(text)  # type: ignore[call-arg]
+    except (KeyError, ValueError):
+        raise ConfigError(f"{name}={text!r} is not a {type(default).__name__}") from None
+
+
+def parse_memory(text: str) -> dict[str, str]:
+    """Read "opencl:0=6GB,host=8GB" as a dictionary."""
+    entries = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or not value:
+            raise ConfigError(f"memory {part!r} must read device=size, e.g. opencl:0=6GB or opencl:0=shared")
+        entries[name] = value
+    return entries

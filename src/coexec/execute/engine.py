@@ -1,0 +1,185 @@
+"""The engine: a pure out-of-order state machine. Instructions and completions in, "issue this on that lane" out.
+
+Before: lower/.  After: execute/executor.py.  Knows no clock, thread or device; its caller serialises all calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from ..graph.instruction import Instruction
+from .lanes import DeviceLanes, Lane
+
+IMMEDIATE = Lane("", -1)
+"""Where allocations, horizons and epochs go: the executor does them itself, nothing is queued behind them."""
+
+
+class Pending:
+    """An instruction that is not over."""
+
+    __slots__ = ("dependents", "failure", "handed", "instruction", "issued", "lane", "parents", "readers", "waiting")
+
+    def __init__(self, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.waiting = 0  # dependencies that are not over
+        self.readers: list[Pending] = []  # those who need its result
+        self.dependents: list[Pending] = []  # those who only come after it
+        self.parents: list[Pending] = []
+        self.failure: BaseException | None = None
+        self.lane: Lane | None = None
+        self.issued = False
+        self.handed = False  # its lane was given to a child
+
+
+class Issue(NamedTuple):
+    """An instruction to start now, on a lane, behind `waits` on other lanes of the same device."""
+
+    instruction: Instruction
+    lane: Lane
+    waits: tuple[Instruction, ...] = ()
+
+
+class Engine:
+    """Decides what may start next. Starts nothing itself."""
+
+    def __init__(self, devices: Mapping[str, DeviceLanes]) -> None:
+        self._devices = devices
+        self._open: dict[int, Pending] = {}
+        self._ready: list[tuple[int, int, Pending]] = []
+        self.failed: dict[int, BaseException] = {}  # over, and failed: what they wrote is poisoned
+        self.doomed: list[tuple[Instruction, BaseException]] = []  # ready but cancelled: the caller finishes them
+
+    @property
+    def idle(self) -> bool:
+        """Whether every instruction is over."""
+        return not self._open
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def submit(self, instruction: Instruction) -> None:
+        """Take an instruction; everything it depends on was submitted before it."""
+        node = Pending(instruction)
+        opened = self._open
+        parents = node.parents
+        for id in instruction.needs:
+            parent = opened.get(id)
+            if parent is not None:
+                parent.readers.append(node)
+                parents.append(parent)
+            elif self.failed and id in self.failed:
+                node.failure = instruction.failure = self.failed[id]
+        for id in instruction.after:
+            parent = opened.get(id)
+            if parent is not None:
+                parent.dependents.append(node)
+                parents.append(parent)
+        opened[instruction.id] = node
+        node.waiting = len(parents)
+        if not parents or self._may_be_eager(node):
+            heappush(self._ready, (-instruction.priority, instruction.id, node))
+
+    def _may_be_eager(self, node: Pending) -> bool:
+        """Tell whether `node` may be queued behind its unfinished parents."""
+        lanes = self._devices.get(node.instruction.device)
+        if lanes is None or node.instruction.priority > 6:  # urgent work is never bound to a lane's order
+            return False
+        if lanes.across:
+            return all(parent.lane is not None and parent.lane.device == lanes.device for parent in node.parents)
+        first = node.parents[0].lane
+        if first is None or first.device != lanes.device:
+            return False
+        return all(parent.lane is first for parent in node.parents) and any(
+            parent is first.tail for parent in node.parents
+        )
+
+    def next(self) -> Issue | None:
+        """Return the ready instruction of highest priority with its lane, or None."""
+        while self._ready:
+            node = heappop(self._ready)[2]
+            if node.issued:
+                continue
+            instruction = node.instruction
+            if node.waiting:
+                node.parents = [parent for parent in node.parents if parent.instruction.id in self._open]
+                if node.parents and not self._may_be_eager(node):
+                    continue  # overtaken: it becomes ready again when its last parent is over
+            if node.failure is not None and not node.waiting:
+                node.issued = True
+                self.doomed.append((instruction, node.failure))
+                return None
+            return self._assign(node, instruction)
+        return None
+
+    def _assign(self, node: Pending, instruction: Instruction) -> Issue:
+        lanes = self._devices.get(instruction.device)
+        node.issued = True
+        if lanes is None:
+            node.lane = IMMEDIATE
+            node.parents = []
+            return Issue(instruction, IMMEDIATE)
+        waits: tuple[Instruction, ...] = ()
+        if node.waiting and not lanes.across:
+            lane = node.parents[0].lane
+            assert lane is not None  # noqa: S101 - checked by _may_be_eager
+            for parent in node.parents:
+                parent.handed = True
+            instruction.eager = True
+        else:
+            inherited = lanes.of_parent(node.parents) if node.parents else None
+            lane = inherited if inherited is not None else lanes.fresh()
+            if node.waiting:
+                waits = tuple(p.instruction for p in node.parents if p.lane is not lane)
+                instruction.eager = True
+        lane.depth += 1
+        lane.tail = node
+        node.lane = lane
+        node.parents = []
+        return Issue(instruction, lane, waits)
+
+    def finish(self, instruction: Instruction, failure: BaseException | None = None) -> None:
+        """Note that an instruction is over. Completions may come in any order."""
+        node = self._open.pop(instruction.id)
+        failure = failure or node.failure
+        lane = node.lane
+        if lane is not None and lane is not IMMEDIATE:
+            lane.depth -= 1
+            if lane.tail is node:
+                lane.tail = None
+        if failure is not None:
+            self.failed[instruction.id] = failure
+            for child in node.readers:
+                if child.failure is None:
+                    child.failure = child.instruction.failure = failure
+        for child in node.readers:
+            child.waiting -= 1
+            if not child.waiting and not child.issued:
+                heappush(self._ready, (-child.instruction.priority, child.instruction.id, child))
+        for child in node.dependents:
+            child.waiting -= 1
+            if not child.waiting and not child.issued:
+                heappush(self._ready, (-child.instruction.priority, child.instruction.id, child))
+
+    def doom(self, instruction: Instruction, failure: BaseException) -> bool:
+        """Cancel an instruction that was not issued yet. False if it was."""
+        node = self._open.get(instruction.id)
+        if node is None or node.issued:
+            return False
+        if node.failure is None:
+            node.failure = instruction.failure = failure
+        return True
+
+    def forget_failures(self, alive: set[int]) -> None:
+        """Drop failures that nothing can depend on any more."""
+        if self.failed:
+            self.failed = {id: error for id, error in self.failed.items() if id in alive}
+
+    def waiting(self) -> list[Instruction]:
+        """Return what is not issued yet."""
+        return [node.instruction for node in self._open.values() if not node.issued]
+
+    def issued(self) -> list[Instruction]:
+        """Return what is issued and not over."""
+        return [node.instruction for node in self._open.values() if node.issued]

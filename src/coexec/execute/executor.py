@@ -1,0 +1,261 @@
+"""The live executor: drives the engine with real backends, on the threads of whoever submits, finishes or waits.
+
+Before: execute/engine.py, backend/.  After: runtime.py.  Owns the lock that orders the program; has no thread itself.
+
+Every method that says "locked" is called with the lock held. Backends call `finished` without it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..backend.base import Backend, Ran
+from ..errors import CoexecError, RuntimeClosed
+from ..graph.instruction import Alloc, Free, HostTask, Instruction, Kernel, Reduce
+from ..graph.task import Task
+from .engine import Engine
+from .failure import cancelled, task_failed
+
+
+class Executor:
+    """Issues what the engine releases, and completes tasks when their instructions are over."""
+
+    def __init__(
+        self, engine: Engine, lanes: Mapping[str, Backend], memories: Mapping[int, Backend], lock: Any
+    ) -> None:
+        self.engine = engine
+        self.lock = lock
+        self._lanes = lanes  # by device name
+        self._memories = memories  # by memory id
+        self._backends = list(dict.fromkeys([*lanes.values(), *memories.values()]))
+        self._helpers = [backend for backend in self._backends if backend.helps]
+        self.records: list[Ran] = []
+        self.failures: list[BaseException] = []  # raised by kernels, perhaps not seen by the program yet
+        self._sleepers: list[Callable[[], None]] = []  # waiting threads that would help
+        self.broken: BaseException | None = None  # an error of our own: every wait raises it
+        self._waiting_for_idle: list[Callable[[], None]] = []
+        self.on_finished: Callable[[Ran], None] = lambda ran: None  # locked; for load accounting
+        for backend in self._backends:
+            if backend.helps:
+                backend.start(self.finished, self._call_helper)
+            else:
+                backend.start(self.finished)
+
+    # Work in ------------------------------------------------------------------------------------------------------
+
+    def submit(self, instructions: Iterable[Instruction]) -> None:
+        """Take instructions and start what can start. Locked."""
+        submit = self.engine.submit
+        for instruction in instructions:
+            task = instruction.task
+            if instruction.completes and task is not None:
+                task.open += 1
+            submit(instruction)
+        self._issue()
+
+    def _issue(self) -> None:
+        """Issue everything that is ready. Locked."""
+        engine = self.engine
+        while True:
+            issue = engine.next()
+            if issue is not None:
+                instruction = issue.instruction
+                if issue.lane.number < 0:
+                    self._immediate(instruction)
+                else:
+                    self._lanes[instruction.device].issue(instruction, issue.lane.number, issue.waits)
+            elif engine.doomed:
+                self._complete_doomed()
+            else:
+                return
+
+    def _immediate(self, instruction: Instruction) -> None:
+        """Do what needs no lane: allocate, free, pass a horizon or an epoch. Locked."""
+        start = time.perf_counter()
+        error: BaseException | None = instruction.failure
+        if isinstance(instruction, Alloc):
+            try:
+                self._memories[instruction.allocation.memory].allocate(instruction.allocation)
+            except CoexecError as caught:
+                instruction.allocation.owner = error = caught
+        elif isinstance(instruction, Free):
+            self._memories[instruction.allocation.memory].release(instruction.allocation)
+            error = None
+        self._complete(Ran(instruction, "", -1, start, time.perf_counter(), 0.0, error))
+
+    def _complete_doomed(self) -> None:
+        doomed, self.engine.doomed = self.engine.doomed, []
+        now = time.perf_counter()
+        for instruction, failure in doomed:
+            self._complete(Ran(instruction, instruction.device, -1, now, now, 0.0, failure))
+
+    # Work out -----------------------------------------------------------------------------------------------------
+
+    def finished(self, ran: Ran) -> None:
+        """Take a completion from a backend's thread, and start what it made ready."""
+        try:
+            with self.lock:
+                self._complete(ran)
+                self._issue()
+        except BaseException as error:  # noqa: BLE001 - ours: it must fail every wait, not vanish with this thread
+            self.break_down(error)
+
+    def _complete(self, ran: Ran) -> None:
+        instruction = ran.instruction
+        failure = None if ran.error is None else task_failed(ran)
+        self.engine.finish(instruction, failure)
+        self.records.append(ran)
+        task = instruction.task
+        if task is not None:
+            if failure is not None and task.failure is None:
+                task.failure = failure
+                if failure is not ran.error:  # its own error, not that of a task before it
+                    self.failures.append(failure)
+            if instruction.completes:
+                task.open -= 1
+                if not task.open:
+                    self._finish(task)
+        self.on_finished(ran)
+        if self._waiting_for_idle and self.engine.idle:
+            for wake in self._waiting_for_idle:
+                wake()
+            self._waiting_for_idle.clear()
+
+    def _finish(self, task: Task) -> None:
+        task.finished = True
+        task.context = None
+        waiters, task.waiters = task.waiters, None
+        for wake in waiters or ():
+            wake()
+
+    def break_down(self, error: BaseException) -> None:
+        """Fail every present and future wait: coexec itself is wrong."""
+        self.broken = error
+        with self.lock:
+            for instruction in [*self.engine.issued(), *self.engine.waiting()]:
+                task = instruction.task
+                if task is not None and task.waiters:
+                    for wake in task.waiters:
+                        wake()
+                    task.waiters = None
+            for wake in [*self._waiting_for_idle, *self._sleepers]:
+                wake()
+            self._waiting_for_idle.clear()
+
+    # Waits --------------------------------------------------------------------------------------------------------
+
+    def wait_for(self, task: Task, timeout: float | None = None) -> bool:
+        """Block until `task` is over, doing host work meanwhile; return False on time-out."""
+
+        def register(wake: Callable[[], None]) -> bool:
+            if task.finished:
+                return False
+            task.waiters = [*(task.waiters or ()), wake]
+            return True
+
+        return self._wait(register, lambda: task.finished, timeout)
+
+    def wait_idle(self) -> None:
+        """Block until everything is over."""
+
+        def register(wake: Callable[[], None]) -> bool:
+            if self.engine.idle:
+                return False
+            self._waiting_for_idle.append(wake)
+            return True
+
+        self._wait(register, lambda: self.engine.idle, None)
+
+    def _wait(
+        self, register: Callable[[Callable[[], None]], bool], over: Callable[[], bool], timeout: float | None
+    ) -> bool:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        gate = threading.Lock()
+        gate.acquire()
+
+        def wake() -> None:
+            try:
+                gate.release()
+            except RuntimeError:  # woken twice before it could look
+                return
+
+        with self.lock:
+            if not register(wake):
+                return True
+        try:
+            return self._help_until(over, gate, wake, deadline)
+        finally:
+            for backend in self._helpers:
+                backend.left(idle=self.engine.idle)
+
+    def _help_until(
+        self, over: Callable[[], bool], gate: threading.Lock, wake: Callable[[], None], deadline: float | None
+    ) -> bool:
+        while True:
+            self._check_broken()
+            while not over() and self.help():
+                pass
+            if over():
+                return True
+            self._sleepers.append(wake)  # from here on, host work wakes this thread
+            if self.help():
+                self._awake(wake)
+                continue
+            # Blocking on one lock that the last dependency releases: no polling, and Ctrl-C gets through.
+            left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                woken = gate.acquire(timeout=left)
+            finally:
+                self._awake(wake)
+            if not woken:
+                return over()
+
+    def _awake(self, wake: Callable[[], None]) -> None:
+        if wake in self._sleepers:
+            try:
+                self._sleepers.remove(wake)
+            except ValueError:  # called for help at this moment
+                return
+
+    def _call_helper(self) -> bool:
+        """Wake a thread that waits, to do host work; False if there is none."""
+        try:
+            wake = self._sleepers.pop()
+        except IndexError:
+            return False
+        wake()
+        return True
+
+    def help(self) -> bool:
+        """Run one piece of work on the calling thread, if a backend has any for it."""
+        return any(backend.help() for backend in self._helpers)
+
+    def _check_broken(self) -> None:
+        if self.broken is not None:
+            raise RuntimeClosed("coexec failed internally; please report this with its cause") from self.broken
+
+    # Cancellation -------------------------------------------------------------------------------------------------
+
+    def cancel(self, instructions: Iterable[Instruction], reason: str) -> list[Instruction]:
+        """Cancel those instructions that have not begun; return them. Locked."""
+        stopped = []
+        for instruction in instructions:
+            if not isinstance(instruction, Kernel | HostTask | Reduce):
+                continue
+            error = cancelled(instruction.task, reason)
+            if self.engine.doom(instruction, error):
+                stopped.append(instruction)
+            elif self._lanes[instruction.device].withdraw(instruction):
+                stopped.append(instruction)
+                now = time.perf_counter()
+                self._complete(Ran(instruction, instruction.device, -1, now, now, 0.0, error))
+        self._issue()
+        return stopped
+
+    def stop(self) -> None:
+        """End every backend. Nothing may be open."""
+        for backend in self._backends:
+            backend.stop()

@@ -1,0 +1,75 @@
+"""Failures as the user sees them: the original error, its type kept, with task, device, chunk and both lines.
+
+Before: graph/task.py.  After: execute/executor.py.  Knows no engine.
+"""
+
+from __future__ import annotations
+
+import traceback
+from functools import lru_cache
+
+from ..backend.base import Ran
+from ..errors import CoexecError, TaskCancelled, TaskFailed
+from ..graph.instruction import Kernel
+from ..graph.task import Task
+
+
+@lru_cache(maxsize=256)
+def _failed_as(kind: type[BaseException]) -> type[TaskFailed]:
+    """Return a TaskFailed that `except kind` also catches, where Python allows such a class."""
+    if not issubclass(kind, Exception) or issubclass(kind, CoexecError):
+        return TaskFailed
+    try:
+        made = type(f"TaskFailed[{kind.__name__}]", (TaskFailed, kind), {"__init__": _init, "__str__": _text})
+        made("probe")
+    except TypeError:
+        return TaskFailed
+    made.__module__ = TaskFailed.__module__
+    return made
+
+
+def _init(self: BaseException, *args: object) -> None:
+    self.args = args
+
+
+def _text(self: BaseException) -> str:
+    return str(self.args[0]) if self.args else ""
+
+
+def task_failed(ran: Ran) -> BaseException:
+    """Return the error that reading this instruction's results raises."""
+    instruction, error = ran.instruction, ran.error
+    assert error is not None  # noqa: S101 - only failures are wrapped
+    if isinstance(error, TaskFailed | TaskCancelled):
+        return error  # cancelled because of an earlier failure: keep the first one
+    task = instruction.task
+    chunk = str(instruction.chunk.box) if isinstance(instruction, Kernel) else ""
+    name = task.name if task is not None else instruction.kind
+    where = _body_line(error)
+    text = (
+        f"T{task.id if task is not None else '?'} {name} failed on {ran.device}"
+        f"{', chunk ' + chunk if chunk else ''}: {type(error).__name__}: {error}"
+        f"{' (in the body at ' + where + ')' if where else ''}"
+        f"{f'; called at {task.call}:{task.line}' if task is not None and task.call else ''}"
+    )
+    failed = _failed_as(type(error))(text)
+    failed.task, failed.device, failed.chunk = name, ran.device, chunk
+    failed.__cause__ = error
+    return failed
+
+
+def _body_line(error: BaseException) -> str:
+    """Return the last line outside coexec that the error passed through."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "coexec" not in f.filename.replace("\\", "/").split("/")]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def cancelled(task: Task | None, reason: str) -> TaskCancelled:
+    """Return the error of a task that was cancelled before it began."""
+    name = f"T{task.id} {task.name}" if task is not None else "an instruction"
+    return TaskCancelled(f"{name} was cancelled before it began: {reason}")
+
+
+def for_reader(failure: BaseException) -> BaseException:
+    """Return a failure fit to be raised again: the same error, with a fresh traceback for every reader."""
+    return failure.with_traceback(None)

@@ -1,0 +1,153 @@
+"""The task graph: what depends on what, box by box, in program order.
+
+Before: program/.  After: plan/, lower/.  Knows no device and no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..geometry import Box
+from ..program.access import Access
+from ..program.array import Array, Storage
+from ..program.view import grid_of, narrow
+from .task import Owner, Task
+from .tracker import Tracker
+
+if TYPE_CHECKING:
+    from ..program.kernel import Kernel
+
+EPOCH = 0
+LOOK_BACK = 64  # how many ancestors the transitive reduction visits before it keeps a redundant edge
+
+
+def touched(task: Task, access: Access, array: Array, chunk: Box | None) -> Box:
+    """Return the base box of `array` that `chunk` of the task touches; None stands for the whole task."""
+    if task.visited is None and chunk is None:
+        return array._box
+    if access.mode == "reduce":
+        return array._box
+    part = access.mapper.box(chunk or task.visited or array._box, task.space, array.shape)
+    return narrow(array._box, array._cut, part)
+
+
+class TaskGraph:
+    """Builds tasks with exact dependencies. Remembers only what later tasks could depend on."""
+
+    def __init__(self, owner: Owner | None = None) -> None:
+        self._owner = owner
+        self._next = EPOCH
+        self._parents: dict[int, tuple[int, ...]] = {}  # of tasks since the last two horizons
+        self._front: dict[int, None] = {}  # tasks nothing depends on yet
+        self._orders: dict[Any, int] = {}  # host tasks: last one per order
+        self._storages: dict[int, Tracker] = {}
+        self._touched: set[Tracker] = set()  # since the last mark
+        self._marked: list[set[Tracker]] = []  # those touched before each mark that is not collapsed yet
+        self._horizon = EPOCH
+        self.since_horizon = 0
+
+    def register(self, storage: Storage) -> None:
+        """Begin to track a new array."""
+        storage.tracker = self._storages[storage.id] = Tracker(storage.box, self._horizon)
+
+    def forget(self, storage_id: int) -> None:
+        """Stop tracking a dropped array."""
+        self._storages.pop(storage_id, None)
+
+    def task(self, name: str, kernel: Kernel | None) -> Task:
+        """Return a new task, not yet part of the graph."""
+        self._next += 1
+        return Task(self._next, name, kernel, self._owner)
+
+    def add(self, task: Task) -> None:
+        """Find what `task` comes after and make it visible to later tasks."""
+        found: set[int] = set()
+        touches = []
+        for param, array in zip(task.accesses, task.arrays, strict=True):
+            access = param[2]
+            if task.visited is None:
+                box, grid = array._box, array._grid
+            else:
+                box = touched(task, access, array, None)
+                grid = None if array._grid is None else grid_of(box, array._cut)
+            if not box.empty:
+                tracker = array._storage.tracker
+                touches.append((tracker, box, grid, access))
+                if access.mode != "write":
+                    tracker.before_read(box, grid, found)
+                if access.writes:
+                    tracker.before_write(box, grid, found)
+        id = task.id
+        kernel = task.kernel
+        if kernel is not None and kernel.order is not None:
+            found.add(self._orders.get(kernel.order, self._horizon))
+            self._orders[kernel.order] = id
+        for tracker, box, grid, access in touches:
+            self._touched.add(tracker)
+            if access.writes:
+                tracker.did_write(box, grid, id)
+            else:
+                tracker.did_read(box, grid, id)
+        self._link(task, found)
+
+    def _link(self, task: Task, found: set[int]) -> None:
+        found.discard(self._horizon)
+        if len(found) > 1:
+            found = self._without_ancestors(found)
+        task.after = tuple(sorted(found)) if found else (self._horizon,)
+        self._parents[task.id] = task.after
+        front = self._front
+        for id in task.after:
+            front.pop(id, None)
+        front[task.id] = None
+        self.since_horizon += 1
+
+    def _without_ancestors(self, found: set[int]) -> set[int]:
+        """Drop ids that are ancestors of other ids in the set: those already order them."""
+        lowest = min(found)
+        kept = set(found)
+        for id in found:
+            stack = [p for p in self._parents.get(id, ()) if p >= lowest]
+            budget = LOOK_BACK
+            seen = set()
+            while stack and budget:
+                parent = stack.pop()
+                if parent in seen:
+                    continue
+                seen.add(parent)
+                budget -= 1
+                kept.discard(parent)
+                stack += [p for p in self._parents.get(parent, ()) if p >= lowest]
+        return kept
+
+    def mark(self, name: str) -> Task:
+        """Return a task that comes after everything so far: a horizon or an epoch."""
+        task = self.task(name, None)
+        task.after = tuple(self._front) or (self._horizon,)
+        self._front = {task.id: None}
+        self._parents[task.id] = task.after
+        self.since_horizon = 0
+        self._marked.append(self._touched)
+        self._touched = set()
+        return task
+
+    def collapse(self, horizon: int) -> None:
+        """Let the oldest mark, `horizon`, stand for everything before it."""
+        self._horizon = horizon
+        self._parents = {id: after for id, after in self._parents.items() if id >= horizon}
+        self._orders = {order: max(id, horizon) for order, id in self._orders.items()}
+        for tracker in self._marked.pop(0):
+            tracker.collapse(horizon)
+
+    def frontier(self) -> set[int]:
+        """Return the tasks that a later task could directly depend on."""
+        return set().union(*(tracker.ids() for tracker in self._storages.values())) - {self._horizon}
+
+    def live(self) -> int:
+        """Return how many entries the graph holds: bounded by the horizons."""
+        return len(self._parents) + sum(len(tracker) for tracker in self._storages.values())
+
+    def parents(self, ids: Iterable[int]) -> set[int]:
+        """Return the parents of tasks that are still remembered."""
+        return set().union(*(self._parents.get(id, ()) for id in ids))

@@ -1,0 +1,202 @@
+"""Back boxes with memory and make them valid there: alloc, resize, fill and copy instructions.
+
+Before: lower/state.py, lower/emit.py.  After: lower/lowering.py.  Knows no kernel: only which boxes are needed where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..errors import PlanError
+from ..geometry import Box, Region, RegionMap, bounding, overlap, overlaps
+from ..graph.instruction import Alloc, Allocation, Copy, Fill, Free
+from ..graph.task import Task
+from ..machine.platform import HOST, USER, Platform
+from .emit import Emitter
+from .state import FILL, ArrayState, Backing
+
+
+class Coherence:
+    """Emits what brings array boxes into memories."""
+
+    def __init__(self, platform: Platform, emitter: Emitter) -> None:
+        self._platform = platform
+        self._emitter = emitter
+        self._next_allocation = 0
+        self._copier = {d.memory: d.name for d in reversed(platform.devices) if d.memory not in (USER, HOST)}
+        self._nearest: dict[tuple[int, int], int] = {}  # (valid bits, target) -> source memory
+
+    # Allocations ------------------------------------------------------------------------------------------------------
+
+    def allocation(self, memory: int, state: ArrayState, box: Box) -> Allocation:
+        """Return a new allocation, not yet backed."""
+        self._next_allocation += 1
+        return Allocation(self._next_allocation, memory, state.id, box, state.dtype)
+
+    def back(self, state: ArrayState, memory: int, box: Box, task: Task | None) -> Backing:
+        """Return the backing that holds `box` in one piece, growing or making one if there is none."""
+        if (backing := state.find(memory, box)) is not None:
+            return backing
+        place = self._platform.memories[memory]
+        if place.paged and (place.capacity is None or state.box.volume * state.dtype.itemsize <= place.capacity):
+            box = state.box  # pages appear on first touch, so the final size costs nothing
+        swallowed: list[Backing] = []
+        while True:  # merging may make the box overlap further backings
+            more = [b for b in state.backings.get(memory, ()) if b not in swallowed and overlaps(b.box, box)]
+            if not more:
+                break
+            swallowed += more
+            box = bounding([box, *(b.box for b in more)])
+        allocation = self.allocation(memory, state, box)
+        alloc = Alloc(self._emitter.id(), "", task, allocation, (self._emitter.epoch,))
+        self._emitter.emit(alloc)
+        backing = Backing(allocation, alloc.id)
+        self._emitter.touch(backing.tracker)
+        for old in swallowed:
+            self._move(state, old, backing, task)
+        state.add(backing)
+        return backing
+
+    def _move(self, state: ArrayState, old: Backing, new: Backing, task: Task | None) -> None:
+        """Copy what is live in `old` to the larger `new`, and free `old`."""
+        memory = old.allocation.memory
+        live = tuple(box for box, mask in state.valid.get(old.box) if mask & 1 << memory)
+        if live:
+            self._copy(old, new, live, "resize", task, self._lane(memory, memory))
+        self.free(state, old, task)
+
+    def free(self, state: ArrayState, backing: Backing, task: Task | None) -> None:
+        """Free a backing once everything that touches it is over."""
+        after = self._emitter.roots(backing.tracker.ids())
+        self._emitter.emit(Free(self._emitter.id(), "", task, backing.allocation, after))
+        state.remove(backing)
+
+    def _lane(self, source: int, target: int) -> str:
+        """Return the device whose lane copies between two memories: the target's, else the source's, else the host."""
+        return self._copier.get(target) or self._copier.get(source) or "host"
+
+    # Validity ---------------------------------------------------------------------------------------------------------
+
+    def validate(self, state: ArrayState, memory: int, reads: Sequence[Box], device: str, task: Task | None) -> None:
+        """Make all `reads` valid in `memory`. Their boxes are backed there already.
+
+        Each missing element moves once; pieces are cut by producer and by the set of reads that want them, so that
+        a read waits for nothing but what it sees.
+        """
+        if all(state.holds(memory, box) for box in reads):
+            return
+        missing = self._missing(state, memory, reads)
+        fills = [piece for piece, mask, _ in missing if mask == FILL]
+        for backing, boxes in self._by_backing(state, memory, fills).items():
+            self._fill(state, backing, tuple(boxes), device, task)
+        groups: dict[tuple[Backing, Backing, int, int], list[Box]] = {}
+        for piece, mask, readers in missing:
+            if mask != FILL:
+                for source, target, part, writer in self._sources(state, memory, piece, mask, device, task):
+                    groups.setdefault((source, target, writer, readers), []).append(part)
+        for (source, target, _, _), boxes in groups.items():
+            lane = self._lane(source.allocation.memory, memory)
+            lane = device if lane == "host" and memory == HOST else lane
+            self._copy(source, target, Region(boxes).boxes, "coherence", task, lane)
+        for piece, _, _ in missing:
+            state.copied(memory, piece)
+
+    def _missing(self, state: ArrayState, memory: int, reads: Sequence[Box]) -> list[tuple[Box, int, int]]:
+        """Return the disjoint pieces not valid in `memory`, with where they are valid and which reads want them."""
+        bit = 1 << memory
+        if len(reads) == 1:
+            wanted = [(reads[0], 1)]
+        else:
+            hull = bounding(reads)
+            readers: RegionMap[int] = RegionMap(hull, 0)
+            for number, box in enumerate(reads):
+                for piece, who in readers.get(box):
+                    readers.set(piece, who | 1 << number)
+            wanted = [(piece, who) for piece, who in readers.get(hull) if who]
+        return [
+            (piece, mask, who)
+            for box, who in wanted
+            for piece, mask in state.valid.get(box)
+            if mask and not mask & bit  # nothing to move for what was never written
+        ]
+
+    def _sources(
+        self, state: ArrayState, memory: int, piece: Box, mask: int, device: str, task: Task | None
+    ) -> Iterable[tuple[Backing, Backing, Box, int]]:
+        """Yield (source, target, part, writer) for a piece that is valid in the memories of `mask`."""
+        nearest = self._nearest_source(mask & ~FILL, memory)
+        if nearest < 0:  # no direct link: the host stages it, once for all who want it
+            self.back(state, HOST, piece, task)
+            self.validate(state, HOST, [piece], device, task)
+            nearest = HOST
+        for source in state.backings[nearest]:
+            if (from_source := overlap(source.box, piece)) is None:
+                continue
+            for target in state.backings[memory]:
+                if (part := overlap(target.box, from_source)) is not None:
+                    for produced, writer in source.tracker.writers(part):
+                        yield source, target, produced, writer
+
+    def _nearest_source(self, mask: int, memory: int) -> int:
+        """Return the valid memory with the fastest direct link to `memory`, or -1."""
+        known = self._nearest.get((mask, memory))
+        if known is None:
+            valid = [m for m in range(len(self._platform.memories)) if mask >> m & 1]
+            linked = [(link.seconds(1 << 20), m) for m in valid if (link := self._platform.link(m, memory)) is not None]
+            if not linked and not any(self._platform.link(m, HOST) for m in valid):
+                names = ", ".join(self._platform.memories[m].name for m in valid)
+                raise PlanError(f"no link leads from {names} to {self._platform.memories[memory].name}")
+            known = self._nearest[mask, memory] = min(linked)[1] if linked else -1
+        return known
+
+    def _by_backing(self, state: ArrayState, memory: int, boxes: Iterable[Box]) -> dict[Backing, list[Box]]:
+        found: dict[Backing, list[Box]] = {}
+        for box in boxes:
+            for backing in state.backings[memory]:
+                if (part := overlap(backing.box, box)) is not None:
+                    found.setdefault(backing, []).append(part)
+        return found
+
+    def _fill(self, state: ArrayState, backing: Backing, boxes: tuple[Box, ...], device: str, task: Task | None) -> None:
+        boxes = Region(boxes).boxes
+        after: set[int] = set()
+        for box in boxes:
+            backing.tracker.before_write(box, None, after)
+        memory = backing.allocation.memory
+        lane = self._lane(memory, memory)
+        lane = device if lane == "host" else lane
+        fill = Fill(
+            self._emitter.id(), lane, task, backing.allocation, boxes, state.initial, self._emitter.roots(after)
+        )
+        self._emitter.emit(fill)
+        self._emitter.touch(backing.tracker)
+        for box in boxes:
+            backing.tracker.did_write(box, None, fill.id)
+
+    def _copy(
+        self, source: Backing, target: Backing, boxes: tuple[Box, ...], reason: str, task: Task | None, lane: str
+    ) -> None:
+        needs: set[int] = set()
+        after: set[int] = set()
+        for box in boxes:
+            source.tracker.before_read(box, None, needs)
+            target.tracker.before_write(box, None, after)
+        id = self._emitter.id()
+        order = tuple(after - needs)
+        self._emitter.emit(
+            Copy(id, lane, task, source.allocation, target.allocation, boxes, reason, tuple(needs), order)
+        )
+        for box in boxes:
+            source.tracker.did_read(box, None, id)
+            target.tracker.did_write(box, None, id)
+        self._emitter.touch(source.tracker)
+        self._emitter.touch(target.tracker)
+
+
+def discard(state: ArrayState, written: Iterable[Box], read: Iterable[Box]) -> None:
+    """Forget values that a task overwrites without reading them, so that nobody copies dead data."""
+    dead = Region(tuple(written)) - Region(tuple(read))
+    for box in dead.boxes:
+        state.valid.set(box, 0)
+
+

@@ -1,0 +1,310 @@
+"""Lower commands to instructions: a pure function of (command, state). No thread, no device, no clock.
+
+Before: graph/command.py.  After: execute/.  Knows where arrays are backed and valid, never their data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+from ..geometry import Box, Grid, whole
+from ..graph.command import Chunk, Command
+from ..graph.instruction import Binding, Fence, HostTask, Instruction, Kernel, Reduce
+from ..graph.task import Task
+from ..graph.task_graph import touched
+from ..machine.platform import HOST, USER, Device, Platform
+from ..program.access import Access, Operator
+from ..program.array import Array, Storage
+from ..program.mapper import Pad
+from ..program.variant import Variant
+from ..program.view import Cut, grid_of
+from .coherence import Coherence, discard
+from .emit import Emitter
+from .state import ArrayState, Backing
+
+
+class Touch(NamedTuple):
+    """One array parameter of one chunk."""
+
+    name: str
+    state: ArrayState
+    box: Box
+    grid: Grid | None
+    cut: Cut | None
+    memory: int
+    reads: bool  # the old values are needed
+    writes: bool
+    strict: bool  # reads=True only because a strided write leaves elements between untouched
+    pad: Pad | None
+
+
+class Lowering:
+    """Turns commands into instructions, one after another, and remembers what later ones need."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+        self.emitter = Emitter()
+        self.coherence = Coherence(platform, self.emitter)
+        self._devices: dict[str, Device] = {d.name: d for d in platform.devices}
+        self._devices["host"] = Device("host", "cpu", HOST, (HOST, USER))
+        self._states: dict[int, ArrayState] = {}
+        self._orders: dict[Any, int] = {}
+        self._next_private = 0
+
+    # Arrays -----------------------------------------------------------------------------------------------------------
+
+    def register(self, storage: Storage, memory: int | None = None) -> Backing | None:
+        """Begin to track an array; with `memory`, its contents are already there and the backing is returned."""
+        state = ArrayState(storage.id, storage.box, storage.dtype, storage.initial)
+        storage.state = self._states[storage.id] = state
+        if memory is None:
+            return None
+        backing = Backing(self.coherence.allocation(memory, state, state.box), self.emitter.epoch)
+        state.add(backing)
+        state.wrote(memory, state.box)
+        return backing
+
+    def drop(self, storage_id: int) -> list[Instruction]:
+        """Free every backing of an array whose last handle is gone."""
+        state = self._states.pop(storage_id, None)
+        for backing in state.all_backings() if state is not None else ():
+            if state is not None and backing.allocation.memory != USER:
+                self.coherence.free(state, backing, None)
+        return self.emitter.take()
+
+    # Commands ---------------------------------------------------------------------------------------------------------
+
+    def lower(self, command: Command, variants: Sequence[Variant]) -> list[Instruction]:
+        """Return the instructions of one command, in topological order. `variants` has one entry per chunk."""
+        task = command.task
+        partials = self._partials(task, len(command.chunks)) if task.kernel and task.kernel.reduces else {}
+        chunks = [self._touches(task, chunk, partials) for chunk in command.chunks]
+        self._prepare(task, command.chunks, chunks)
+        self._launch(task, command.chunks, chunks, variants)
+        for name, partial in partials.items():
+            self._combine(task, name, partial)
+        return self.emitter.take()
+
+    def _touches(self, task: Task, chunk: Chunk, partials: dict[str, ArrayState]) -> list[Touch]:
+        device = self._devices[chunk.device]
+        touches = []
+        for param, array in zip(task.accesses, task.arrays, strict=True):
+            access = param[2]
+            if access.mode == "reduce":
+                touches.append(_slot(param[0], partials[param[0]], chunk.slot, device.memory))
+            else:
+                touches.append(self._touch(task, param[0], access, array, chunk, device))
+        return touches
+
+    def _touch(self, task: Task, name: str, access: Access, array: Array, chunk: Chunk, device: Device) -> Touch:
+        state: ArrayState = array._storage.state
+        pad = None
+        if task.visited is None:
+            box, grid = array._box, array._grid
+        else:
+            box = touched(task, access, array, chunk.box)
+            grid = None if array._grid is None else grid_of(box, array._cut)
+            pad = access.mapper.pad(chunk.box, array.shape)
+        memory = device.memory
+        if not access.writes and USER in state.backings and device.reads(USER) and not state.holds(memory, box):
+            memory = USER if state.holds(USER, box) else memory
+        strided = grid is not None and access.mode == "write"
+        reads = access.reads or strided
+        return Touch(name, state, box, grid, array._cut, memory, reads, access.writes, not strided, pad)
+
+    def _prepare(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> None:
+        """Back every box and make what is read valid, all chunks together."""
+        if len(chunks) == 1 and all(
+            t.memory in t.state.complete
+            and (not t.reads or (t.state.valid.uniform or 0) & 1 << t.memory)
+            for t in touches[0]
+        ):
+            return  # the usual case of a warm program: nothing to allocate, nothing to move
+        by_state: dict[ArrayState, list[tuple[Touch, str]]] = {}
+        for chunk, parts in zip(chunks, touches, strict=True):
+            for touch in parts:
+                if not touch.box.empty:
+                    by_state.setdefault(touch.state, []).append((touch, chunk.device))
+        for state, parts_of in by_state.items():
+            self._prepare_array(task, state, parts_of)
+
+    def _prepare_array(self, task: Task, state: ArrayState, parts: list[tuple[Touch, str]]) -> None:
+        if any(state.find(t.memory, t.box) is None for t, _ in parts):
+            written = [t.box for t, _ in parts if t.writes and not t.reads]
+            discard(state, written, [t.box for t, _ in parts if t.reads])
+            for touch, _ in parts:
+                self.coherence.back(state, touch.memory, touch.box, task)
+        reads: dict[int, list[tuple[Box, str]]] = {}
+        for touch, device in parts:
+            if touch.reads:
+                reads.setdefault(touch.memory, []).append((touch.box, device))
+        for memory, wanted in reads.items():
+            boxes = list(dict.fromkeys(box for box, _ in wanted))
+            self.coherence.validate(state, memory, boxes, wanted[0][1], task)
+
+    def _launch(
+        self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]], variants: Sequence[Variant]
+    ) -> None:
+        """Emit the kernels. All look for what they come after before any is noted: siblings are unordered."""
+        emitter = self.emitter
+        kernel = task.kernel
+        kind = HostTask if kernel is not None and kernel.host else Kernel
+        priority = 4 + (task.options.priority if task.options is not None else 0)
+        done = []
+        for chunk, parts, variant in zip(chunks, touches, variants, strict=True):
+            needs: set[int] = set()
+            after: set[int] = set()
+            bindings = []
+            backings = []
+            for name, state, box, grid, cut, memory, reads, writes, strict, pad in parts:
+                if box.empty:
+                    bindings.append(Binding(name, None, box, cut, writes, pad, state.dtype))
+                    continue
+                backing = state.find(memory, box)
+                assert backing is not None, "every box was backed before launch"  # noqa: S101 - our own invariant
+                backings.append(backing)
+                bindings.append(Binding(name, backing.allocation, box, cut, writes, pad, state.dtype))
+                if reads and strict:
+                    backing.tracker.before_read(box, grid, needs)
+                if writes:
+                    backing.tracker.before_write(box, grid, after)
+            if kernel is not None and kernel.order is not None:
+                after.add(self._orders.get(kernel.order, emitter.epoch))
+            after -= needs
+            if not needs and not after:
+                after.add(emitter.epoch)
+            id = emitter.id()
+            emitter.emit(
+                kind(id, chunk.device, task, chunk, variant, tuple(bindings), tuple(needs), tuple(after), priority)
+            )
+            if kernel is not None and kernel.order is not None:
+                self._orders[kernel.order] = id
+            done.append((id, parts, backings))
+        for id, parts, backings in done:
+            self._note(id, [touch for touch in parts if not touch.box.empty], backings)
+
+    def _note(self, id: int, touches: Sequence[Touch], backings: Sequence[Backing]) -> None:
+        """Make one kernel visible to later instructions."""
+        for touch, backing in zip(touches, backings, strict=True):
+            tracker = backing.tracker
+            self.emitter.touch(tracker)
+            if touch.writes:
+                tracker.did_write(touch.box, touch.grid, id)
+                touch.state.wrote(touch.memory, touch.box)
+            else:
+                tracker.did_read(touch.box, touch.grid, id)
+
+    # Reductions -------------------------------------------------------------------------------------------------------
+
+    def _partials(self, task: Task, slots: int) -> dict[str, ArrayState]:
+        """Return a private array per reduction, one slot per chunk, each starting at the identity."""
+        partials = {}
+        for param, array in zip(task.accesses, task.arrays, strict=True):
+            operator = param.access.operator
+            if operator is not None:
+                self._next_private -= 1
+                box = whole((slots, *array.shape))
+                start = operator.start(array.dtype)
+                partials[param.name] = ArrayState(self._next_private, box, array.dtype, start)
+        return partials
+
+    def _combine(self, task: Task, name: str, partial: ArrayState) -> None:
+        """Emit the reduction of the slots, in order, into the array, on the host."""
+        index = next(i for i, param in enumerate(task.accesses) if param.name == name)
+        array, operator = task.arrays[index], task.accesses[index].access.operator
+        assert isinstance(operator, Operator)  # noqa: S101 - our own invariant
+        self.coherence.back(partial, HOST, partial.box, task)
+        self.coherence.validate(partial, HOST, [partial.box], "host", task)
+        state: ArrayState = array._storage.state
+        box, grid = array._box, array._grid
+        if not box.empty:
+            self.coherence.back(state, HOST, box, task)
+            if not operator.fresh or grid is not None:
+                self.coherence.validate(state, HOST, [box], "host", task)
+            self._reduce(task, operator, array, partial, Binding(name, None, box, array._cut, writes=True))
+        for backing in partial.all_backings():
+            self.coherence.free(partial, backing, task)
+
+    def _reduce(self, task: Task, operator: Operator, array: Array, partial: ArrayState, target: Binding) -> None:
+        state: ArrayState = array._storage.state
+        box, grid = array._box, array._grid
+        source, sink = partial.find(HOST, partial.box), state.find(HOST, box)
+        assert source is not None and sink is not None  # noqa: S101, PT018 - backed by the caller
+        needs: set[int] = set()
+        after: set[int] = set()
+        source.tracker.before_read(partial.box, None, needs)
+        if not operator.fresh:
+            sink.tracker.before_read(box, grid, needs)
+        sink.tracker.before_write(box, grid, after)
+        id = self.emitter.id()
+        parts = Binding("partials", source.allocation, partial.box, None, writes=False)
+        target = target._replace(allocation=sink.allocation)
+        self.emitter.emit(Reduce(id, "host", task, parts, target, operator, tuple(needs), tuple(after - needs)))
+        source.tracker.did_read(partial.box, None, id)
+        sink.tracker.did_write(box, grid, id)
+        state.wrote(HOST, box)
+        self.emitter.touch(sink.tracker)
+
+    # The host program -------------------------------------------------------------------------------------------------
+
+    def fence(self, task: Task, array: Array, deliver: Callable[[Any], None]) -> list[Instruction]:
+        """Hand exactly the elements of `array`, as they are now, to the host program."""
+        state: ArrayState = array._storage.state
+        box, grid = array._box, array._grid
+        needs: set[int] = set()
+        backing = None
+        if not box.empty:
+            memory = USER if USER in state.backings and state.holds(USER, box) else HOST
+            backing = self.coherence.back(state, memory, box, task)
+            self.coherence.validate(state, memory, [box], "host", task)
+            backing.tracker.before_read(box, grid, needs)
+        id = self.emitter.id()
+        binding = Binding("", backing.allocation if backing else None, box, array._cut, writes=False, dtype=state.dtype)
+        after = () if needs else (self.emitter.epoch,)
+        self.emitter.emit(Fence(id, "host", task, binding, deliver, tuple(needs), after))
+        if backing is not None:
+            backing.tracker.did_read(box, grid, id)
+            self.emitter.touch(backing.tracker)
+        return self.emitter.take()
+
+    def gather(self, storage_ids: Collection[int], task: Task) -> list[Instruction]:
+        """Make arrays valid in host memory, so that they outlive the devices."""
+        for id in storage_ids:
+            state = self._states.get(id)
+            mask = state.valid.uniform if state is not None else 0
+            if state is not None and not (mask is not None and mask & (1 << HOST | 1 << USER)) and not state.box.empty:
+                self.coherence.back(state, HOST, state.box, task)
+                self.coherence.validate(state, HOST, [state.box], "host", task)
+        return self.emitter.take()
+
+    def horizon(self, task: Task, failed: Collection[int] = ()) -> list[Instruction]:
+        """Emit a horizon; the one before it takes effect."""
+        self.emitter.horizon(task, failed)
+        self._orders = {order: max(id, self.emitter.epoch) for order, id in self._orders.items()}
+        return self.emitter.take()
+
+    def epoch(self, task: Task, failed: Collection[int] = ()) -> list[Instruction]:
+        """Emit an epoch, which takes effect at once."""
+        epoch = self.emitter.begin(task)
+        self.emitter.apply(epoch, failed)
+        self._orders = {order: epoch.id for order in self._orders}
+        return self.emitter.take()
+
+    def live(self) -> int:
+        """Return how many tracking entries there are: bounded by the horizons."""
+        return sum(len(b.tracker) for state in self._states.values() for b in state.all_backings())
+
+    def states(self) -> dict[int, ArrayState]:
+        """Return the state of every live array, by array id."""
+        return self._states
+
+
+def _slot(name: str, partial: ArrayState, index: int, memory: int) -> Touch:
+    """Return the touch of one chunk's slot of a private array."""
+    lo = (index, *partial.box.lo[1:])
+    box = Box(lo, (index + 1, *partial.box.hi[1:]))
+    axes = tuple(range(1, box.ndim))
+    cut = Cut((1,) * box.ndim, axes)
+    return Touch(name, partial, box, None, cut, memory, reads=True, writes=True, strict=True, pad=None)
+

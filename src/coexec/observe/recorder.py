@@ -1,0 +1,177 @@
+"""From what happened to the trace and to the predictors: one record serves both.
+
+Before: backend/base.py's Ran, predict/.  After: runtime.py, which gives it everything.  Owned by the runtime; task and
+command rows come from submitting threads under the program's lock, `ran` from whoever drains.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform as python_platform
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._version import __version__
+from ..backend.base import Ran
+from ..errors import TaskCancelled
+from ..graph.command import Command
+from ..graph.instruction import Copy, Instruction, Kernel
+from ..graph.task import Task
+from ..machine.platform import Platform
+from ..predict.history import History
+from .trace import TraceWriter
+
+KEPT = 4096  # completion times remembered, to tell when an instruction became ready
+
+
+class Recorder:
+    """Streams rows to a trace file, if one was asked for, and teaches the predictors."""
+
+    def __init__(self, path: str, platform: Platform, history: History, clock: Callable[[], float]) -> None:
+        self._platform = platform
+        self._history = history
+        self._speed = {device.name: device.speed for device in platform.devices}
+        self._clock = clock
+        self._start = clock()
+        self._writer = TraceWriter(path) if path else None
+        self.tracing = self._writer is not None
+        self._over: dict[int, float] = {}
+        if self._writer is not None:
+            self._writer.row(self._header())
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "row": "header",
+            "version": 1,
+            "coexec": __version__,
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "python": python_platform.python_version(),
+            "numpy": np.__version__,
+            "cores": os.cpu_count(),
+            **self._platform.as_dict(),
+            "options": {},
+        }
+
+    def _since(self, t: float) -> float:
+        return round(t - self._start, 9)
+
+    # Rows of the three graphs -------------------------------------------------------------------------------------
+
+    def task(self, task: Task) -> None:
+        """Record a task."""
+        if self._writer is not None:
+            self._writer.row(
+                {
+                    "row": "task",
+                    "id": task.id,
+                    "name": task.name,
+                    "call": f"{os.path.basename(task.call)}:{task.line}" if task.call else "",
+                    "after": task.after,
+                    "submitted": self._since(task.submitted),
+                    "scheduling": round(task.scheduling, 9),
+                    "why": task.why,
+                }
+            )
+
+    def command(self, command: Command, instructions: Iterable[Instruction]) -> None:
+        """Record a command and its instructions."""
+        if self._writer is not None:
+            chunks = [{"device": c.device, "lo": c.box.lo, "hi": c.box.hi} for c in command.chunks]
+            row = {"row": "command", "id": command.id, "task": command.task.id, "after": command.after}
+            self._writer.row({**row, "chunks": chunks})
+            self.instructions(instructions)
+
+    def fence(self, task: Task, instructions: Iterable[Instruction]) -> None:
+        """Record a host read, a horizon or an epoch: a command without chunks."""
+        if self._writer is not None:
+            self._writer.row({"row": "command", "id": task.id, "task": task.id, "after": task.after, "chunks": []})
+            self.instructions(instructions)
+
+    def instructions(self, instructions: Iterable[Instruction]) -> None:
+        """Record instructions."""
+        if self._writer is None:
+            return
+        for instruction in instructions:
+            row = {"row": "instruction", **self._named(instruction), "needs": instruction.needs}
+            row["after"] = instruction.after
+            row["bytes"] = instruction.nbytes
+            if isinstance(instruction, Copy):
+                memories = self._platform.memories
+                row["from"] = memories[instruction.source.memory].name
+                row["to"] = memories[instruction.target.memory].name
+                row["reason"] = instruction.reason
+            self._writer.row(row)
+
+    def _named(self, instruction: Instruction) -> dict[str, Any]:
+        task = instruction.task
+        return {
+            "id": instruction.id,
+            "kind": instruction.kind,
+            "name": task.name if task is not None and isinstance(instruction, Kernel) else instruction.kind,
+            "task": task.id if task is not None else None,
+            "device": instruction.device or "host",
+        }
+
+    # What happened ------------------------------------------------------------------------------------------------
+
+    def ran(self, records: Sequence[Ran]) -> None:
+        """Record what finished, and learn from it."""
+        for record in records:
+            instruction = record.instruction
+            if type(instruction) is Kernel and record.error is None:
+                kernel = instruction.task.kernel
+                key = (instruction.task.name, id(kernel), instruction.body.name, self._speed.get(record.device, ""))
+                seconds = record.stop - record.start - record.waited
+                self._history.model(key).learn(instruction.size, max(seconds, 1e-9))
+        if self._writer is not None:
+            for record in records:
+                self._writer.row(self._ran_row(record))
+
+    def _ran_row(self, record: Ran) -> dict[str, Any]:
+        instruction = record.instruction
+        over = self._over
+        over[instruction.id] = record.stop
+        if len(over) > KEPT:
+            for id in list(over)[: KEPT // 2]:
+                del over[id]
+        known = [over[id] for id in (*instruction.needs, *instruction.after) if id in over]
+        submitted = instruction.task.submitted if instruction.task is not None else self._start
+        row = {"row": "ran", **self._named(instruction), "lane": record.lane}
+        row["device"] = record.device or "host"
+        row["ready"] = self._since(min(record.start, max([submitted, *known])))
+        row["start"], row["stop"] = self._since(record.start), self._since(record.stop)
+        row["waited"] = round(record.waited, 9)
+        row["predicted"] = instruction.predicted if isinstance(instruction, Kernel) else None
+        row["bytes"] = instruction.nbytes
+        row["state"] = _state(record)
+        return row
+
+    def wait(self, start: float, stop: float, what: str) -> None:
+        """Record that the program waited. Times are wall-clock, and so left out of simulated runs."""
+        if self._writer is not None and self._clock is not None and stop - start > 1e-6:
+            now, wall = self._clock(), time.perf_counter()
+            if abs(now - wall) < 1.0:
+                row = {"row": "wait", "start": self._since(start), "stop": self._since(stop), "what": what}
+                self._writer.row(row)
+
+    def note(self, text: str) -> None:
+        """Record a warning or a remark."""
+        if self._writer is not None:
+            self._writer.row({"row": "note", "t": self._since(self._clock()), "text": text})
+
+    def close(self) -> None:
+        """Complete the trace."""
+        if self._writer is not None:
+            self._writer.close(self._since(self._clock()))
+
+
+def _state(record: Ran) -> str:
+    if record.error is None:
+        return "done"
+    from ..errors import TaskFailed
+
+    return "cancelled" if isinstance(record.error, TaskCancelled | TaskFailed) else "failed"

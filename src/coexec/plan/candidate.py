@@ -1,0 +1,91 @@
+"""Who could run a kernel: (device, variant) pairs, with what was measured of each.
+
+Before: machine/, predict/.  After: plan/place.py, plan/planner.py.  Knows no task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import PlanError, unknown_name
+from ..machine.platform import Device, Platform
+from ..predict.history import History, Model
+
+if TYPE_CHECKING:
+    from ..program.kernel import Kernel
+    from ..program.variant import Variant
+
+Supports = Callable[[np.dtype[Any]], bool]
+
+
+class Candidate:
+    """A device and the variant it would run."""
+
+    __slots__ = ("device", "memory", "model", "name", "variant")
+
+    def __init__(self, device: Device, variant: Variant, model: Model) -> None:
+        self.device = device
+        self.name = device.name
+        self.memory = device.memory
+        self.variant = variant
+        self.model = model
+
+
+class Candidates:
+    """Finds the candidates of a kernel, once per kernel and choice of devices."""
+
+    def __init__(
+        self, platform: Platform, history: History, runs_python: Mapping[str, bool], supports: Mapping[str, Supports]
+    ) -> None:
+        self._platform = platform
+        self._history = history
+        self._runs_python = runs_python  # by device
+        self._supports = supports  # by device
+        self._cache: dict[tuple[int, int, str | None], tuple[Kernel, list[Candidate]]] = {}
+
+    def of(self, kernel: Kernel, devices: str | None) -> list[Candidate]:
+        """Return the pairs that can run `kernel`, restricted to the named devices."""
+        key = (id(kernel), len(kernel.variants), devices)
+        known = self._cache.get(key)
+        if known is not None:
+            return known[1]
+        found = [
+            Candidate(device, variant, self._history.model((kernel.name, id(kernel), variant.name, device.speed)))
+            for device in self._named(devices)
+            for variant in kernel.variants
+            if not variant.off and self._fits(device, variant)
+        ]
+        if not found:
+            raise PlanError(
+                f"kernel {kernel.name!r} has variants for {', '.join(sorted({v.kind for v in kernel.variants}))}, none "
+                f"of which runs on {devices or ', '.join(d.name for d in self._platform.devices)}; "
+                f"add one (kernel.opencl(source), kernel.variant(function)) or allow another device"
+            )
+        self._cache[key] = (kernel, found)  # the kernel is kept, so that its id stays its own
+        return found
+
+    def _named(self, devices: str | None) -> list[Device]:
+        if devices is None:
+            return list(self._platform.devices)
+        found = []
+        for name in filter(None, (part.strip() for part in devices.split(","))):
+            matching = [d for d in self._platform.devices if d.name == name or (d.kind == name and not d.wide)]
+            if not matching:
+                raise unknown_name("device", name, [d.name for d in self._platform.devices])
+            found += matching
+        return found
+
+    def _fits(self, device: Device, variant: Variant) -> bool:
+        if variant.kind == "python":
+            return self._runs_python[device.name]
+        return variant.kind == device.kind or not self._executes(device)
+
+    def _executes(self, device: Device) -> bool:
+        return device.kind not in ("null", "simulated")
+
+    def holding(self, candidates: list[Candidate], dtypes: list[np.dtype[Any]]) -> list[Candidate]:
+        """Return the candidates whose devices can hold all of `dtypes`."""
+        return [c for c in candidates if all(self._supports[c.name](dtype) for dtype in dtypes)]

@@ -1,0 +1,193 @@
+"""Placement: which device an indivisible task goes to. The policies of the GrCUDA scheduler, and a predicted one.
+
+Before: plan/candidate.py.  After: plan/planner.py.  Knows loads, bytes and links; never a thread or a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from ..errors import unknown_name
+from ..machine.platform import USER, Platform
+from .candidate import Candidate
+
+UNKNOWN_SECONDS = 50e-6  # what a kernel nobody measured is taken to cost, so that work spreads over equal devices
+
+
+class Where(Protocol):
+    """Where a task's inputs are: (bytes, memories as bits) per array."""
+
+    def __call__(self) -> Sequence[tuple[int, int]]: ...
+
+
+class Placement(Protocol):
+    """Chooses among candidates; says why."""
+
+    def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
+        """Return the candidate and the reason."""
+
+
+class Loads:
+    """Predicted seconds of unfinished work, and the number of unfinished tasks, per device."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+        self.seconds: dict[str, float] = {d.name: 0.0 for d in platform.devices}
+        self.tasks: dict[str, int] = {d.name: 0 for d in platform.devices}
+        self._sharing = {
+            d.name: [o.name for o in platform.devices if o is not d and set(o.cores) & set(d.cores)]
+            for d in platform.devices
+        }
+
+    def add(self, device: str, seconds: float) -> None:
+        """Note work given to a device, and to those whose cores it occupies."""
+        self.tasks[device] += 1
+        self.seconds[device] += seconds
+        for other in self._sharing[device]:
+            self.seconds[other] += seconds
+
+    def remove(self, device: str, seconds: float) -> None:
+        """Note work finished."""
+        self.tasks[device] -= 1
+        idle = self.tasks[device] == 0 and not self._sharing[device]
+        self.seconds[device] = 0.0 if idle else max(0.0, self.seconds[device] - seconds)
+        for other in self._sharing[device]:
+            self.seconds[other] = max(0.0, self.seconds[other] - seconds)
+
+    def transfer(self, memory: int, where: Sequence[tuple[int, int]], *, best: bool = True) -> float:
+        """Return the seconds to bring the inputs to `memory`, over the best or the worst link to each."""
+        total = 0.0
+        for nbytes, mask in where:
+            if not mask or mask >> memory & 1 or mask >> USER & 1 and memory == 1:
+                continue
+            links = [
+                link.seconds(nbytes)
+                for source in range(len(self.platform.memories))
+                if mask >> source & 1 and (link := self.platform.link(source, memory)) is not None
+            ]
+            total += (min(links) if best else max(links)) if links else 2 * nbytes / 8e9
+        return total
+
+
+class EarliestFinish:
+    """The device predicted to finish first, transfers included; devices nobody measured are tried once."""
+
+    def __init__(self, loads: Loads, threshold: float) -> None:
+        del threshold
+        self._loads = loads
+
+    def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
+        loads = self._loads.seconds
+        held = None
+        best, best_finish, tried = candidates[0], float("inf"), None
+        narrow = float("inf")
+        for candidate in candidates:
+            seconds = candidate.model.seconds(size)
+            if seconds is None:
+                if candidate.device.wide:
+                    tried = candidate
+                    continue
+                seconds = UNKNOWN_SECONDS
+            elif candidate.device.wide and not candidate.model.measured(size):
+                tried = candidate
+                continue
+            finish = loads[candidate.name] + seconds
+            if candidate.memory > 1:
+                held = where() if held is None else held
+                finish += self._loads.transfer(candidate.memory, held)
+            narrow = min(narrow, seconds)
+            if finish < best_finish:
+                best, best_finish = candidate, finish
+        if tried is not None and (best_finish == float("inf") or (1e-3 < narrow < float("inf") and best.model.measured(size) > 1)):
+            return tried, f"first try of {tried.name} for this size"
+        return best, ""
+
+
+class RoundRobin:
+    """One device after the other."""
+
+    def __init__(self, loads: Loads, threshold: float) -> None:
+        del loads, threshold
+        self._next = 0
+
+    def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
+        del size, where
+        chosen = candidates[self._next % len(candidates)]
+        self._next += 1
+        return chosen, "round-robin"
+
+
+class LeastBusy:
+    """The device with the fewest unfinished tasks."""
+
+    def __init__(self, loads: Loads, threshold: float) -> None:
+        del threshold
+        self._loads = loads
+
+    def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
+        del size, where
+        tasks = self._loads.tasks
+        chosen = min(candidates, key=lambda c: tasks[c.name])
+        return chosen, f"least busy: {tasks[chosen.name]} tasks"
+
+
+class DataAware:
+    """Among devices that hold more than `threshold` of the input bytes, the one with the least cost; else in turn."""
+
+    def __init__(self, loads: Loads, threshold: float, name: str, cost: Callable[..., float]) -> None:
+        self._loads = loads
+        self._threshold = threshold
+        self._name = name
+        self._cost = cost
+        self._turn = RoundRobin(loads, threshold)
+
+    def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
+        held = where()
+        total = sum(nbytes for nbytes, _ in held)
+        near = [c for c in candidates if total and _present(c.memory, held) > self._threshold * total]
+        if not near:
+            chosen, _ = self._turn.choose(candidates, size, where)
+            return chosen, f"{self._name}: no device holds {self._threshold:.0%} of the inputs, in turn"
+        chosen = min(near, key=lambda c: self._cost(self._loads, c.memory, held))
+        return chosen, f"{self._name}: {_present(chosen.memory, held)} of {total} bytes are there"
+
+
+def _present(memory: int, where: Sequence[tuple[int, int]]) -> int:
+    return sum(nbytes for nbytes, mask in where if mask >> memory & 1)
+
+
+def _min_size(loads: Loads, threshold: float) -> Placement:
+    return DataAware(loads, threshold, "minimal transfer size", lambda _, memory, where: -float(_present(memory, where)))
+
+
+def _min_min(loads: Loads, threshold: float) -> Placement:
+    name = "minimal transfer time over the best links"
+    return DataAware(loads, threshold, name, lambda l, memory, where: l.transfer(memory, where, best=True))
+
+
+def _min_max(loads: Loads, threshold: float) -> Placement:
+    name = "minimal transfer time over the worst links"
+    return DataAware(loads, threshold, name, lambda l, memory, where: l.transfer(memory, where, best=False))
+
+
+PLACEMENTS: dict[str, Callable[[Loads, float], Placement]] = {
+    "earliest-finish": EarliestFinish,
+    "round-robin": RoundRobin,
+    "least-busy": LeastBusy,
+    "min-transfer-size": _min_size,
+    "minmin-transfer-time": _min_min,
+    "minmax-transfer-time": _min_max,
+}
+
+
+def load_placement(name: str, loads: Loads, threshold: float) -> Placement:
+    """Return the placement policy called `name`, from the table or from an installed package."""
+    if name in PLACEMENTS:
+        return PLACEMENTS[name](loads, threshold)
+    found = {entry.name: entry for entry in entry_points(group="coexec.placements")}
+    if name in found:
+        placement: Placement = found[name].load()(loads, threshold)
+        return placement
+    raise unknown_name("placement", name, [*PLACEMENTS, *found])

@@ -1,0 +1,177 @@
+"""Predict, divide, place: from a task to a command, a list of (device, box) chunks with a variant each.
+
+Before: graph/, predict/, machine/.  After: lower/.  Knows no memory's contents but which arrays are valid where.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+from ..errors import CoexecWarning
+from ..geometry import Box, overlaps, whole
+from ..graph.command import Chunk, Command
+from ..graph.task import Task
+from ..graph.task_graph import touched
+from ..program.array import Array
+from ..program.mapper import Same
+from ..program.variant import Variant
+from .candidate import Candidate, Candidates
+from .place import Loads, Placement
+from .split import blocks, even
+
+WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs more than it brings
+UNKNOWN_ELEMENTS = 200_000  # the same bar for a kernel nobody measured
+HOST_VARIANT = Variant("host", "cpu")
+Valid = Callable[[Array], int]
+
+
+
+
+class Planner:
+    """Plans one task after another. Deterministic for the same history and loads."""
+
+    def __init__(
+        self, candidates: Candidates, placement: Placement, loads: Loads, valid: Valid, *, explain: bool = False
+    ) -> None:
+        self._candidates = candidates
+        self._placement = placement
+        self._valid = valid
+        self.loads = loads
+        self.explain = explain
+        self._warned: set[int] = set()
+
+    def plan(self, task: Task) -> tuple[Command, list[Variant], list[float | None]]:
+        """Return the command, the variant of each chunk and the predicted seconds of each."""
+        kernel, options = task.kernel, task.options
+        assert kernel is not None and options is not None  # noqa: S101, PT018 - only calls are planned
+        box = task.visited if task.visited is not None else whole(task.space)
+        if kernel.host:
+            chunks = (Chunk("host", box),)
+            return Command(task.id, task, chunks, task.after, "host task"), [HOST_VARIANT], [None]
+        candidates = self._candidates.of(kernel, options.devices)
+        if len(candidates) > 1:
+            candidates = self._able(task, candidates)
+        size = sum([array.size for array in task.arrays])
+        axis = self._axis(task, box)
+        if kernel.reduces:
+            group = self._group(candidates, named=options.devices is not None) if axis is not None else candidates[:1]
+            return self._divided(task, blocks(box, axis or 0, [c.name for c in group]), group, size, "fixed blocks")
+        if axis is not None and options.split and self._worth(candidates, size, options.devices is not None):
+            group = self._group(candidates, named=options.devices is not None)
+            chunks = even(box, axis, [c.name for c in group])
+            if len(chunks) > 1 and self._independent(task, chunks):
+                return self._divided(task, chunks, group, size, f"divided evenly over {len(chunks)} devices")
+        return self._placed(task, box, candidates, size)
+
+    def _able(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
+        """Leave out devices that cannot hold an argument's type, and variants that cannot pad."""
+        if all(c.device.kind == "cpu" for c in candidates):
+            return candidates
+        able = self._candidates.holding(candidates, [array.dtype for array in task.arrays])
+        padded = task.visited is not None and any(
+            param.access.mapper.pad(task.visited, array.shape)
+            for param, array in zip(task.accesses, task.arrays, strict=True)
+        )
+        return [c for c in able if c.variant.kind != "opencl" or not padded] or able or candidates
+
+    def _axis(self, task: Task, box: Box) -> int | None:
+        """Return the axis to cut along, or None if the task is indivisible."""
+        kernel = task.kernel
+        for axis in kernel.split if kernel is not None else ():
+            if box.hi[axis] - box.lo[axis] > 1:
+                return axis
+        return None
+
+    def _worth(self, candidates: Sequence[Candidate], size: int, named: bool) -> bool:
+        if named:
+            return len({c.name for c in candidates}) > 1
+        seconds = [s for c in candidates if not c.device.wide and (s := c.model.seconds(size)) is not None]
+        return min(seconds) > WORTH_DIVIDING if seconds else size > UNKNOWN_ELEMENTS
+
+    def _group(self, candidates: Sequence[Candidate], *, named: bool) -> list[Candidate]:
+        """Return one candidate per device to divide over: all named ones, else the narrow ones of one kind."""
+        narrow = [c for c in candidates if not c.device.wide] or list(candidates)
+        if not named:
+            narrow = [c for c in narrow if c.device.speed == narrow[0].device.speed]
+        best: dict[str, Candidate] = {}
+        for candidate in narrow:
+            known = best.get(candidate.name)
+            if known is None or self._faster(candidate, known):
+                best[candidate.name] = candidate
+        return list(best.values())
+
+    def _faster(self, a: Candidate, b: Candidate) -> bool:
+        first, second = a.model.seconds(1 << 20), b.model.seconds(1 << 20)
+        return second is not None and (first is None or first < second)
+
+    def _divided(
+        self, task: Task, chunks: tuple[Chunk, ...], group: Sequence[Candidate], size: int, why: str
+    ) -> tuple[Command, list[Variant], list[float | None]]:
+        by_name = {c.name: c for c in group}
+        volume = sum(chunk.box.volume for chunk in chunks) or 1
+        seconds = []
+        for chunk in chunks:
+            predicted = by_name[chunk.device].model.seconds(size * chunk.box.volume // volume)
+            seconds.append(predicted)
+            self.loads.add(chunk.device, predicted or 0.0)
+        # From here on the task is mapped chunk by chunk, even where each array arrives whole.
+        task.visited = task.visited if task.visited is not None else whole(task.space)
+        variants = [by_name[chunk.device].variant for chunk in chunks]
+        return Command(task.id, task, chunks, task.after, why), variants, seconds
+
+    def _placed(
+        self, task: Task, box: Box, candidates: Sequence[Candidate], size: int
+    ) -> tuple[Command, list[Variant], list[float | None]]:
+        if len(candidates) == 1:
+            chosen, why = candidates[0], "the only device that can run it"
+        else:
+            chosen, why = self._placement.choose(candidates, size, lambda: self._where(task))
+            if self.explain and not why:
+                why = self._explanation(candidates, size)
+        seconds = chosen.model.seconds(size)
+        self.loads.add(chosen.name, seconds or 0.0)
+        command = Command(task.id, task, (Chunk(chosen.name, box),), task.after, why)
+        return command, [chosen.variant], [seconds]
+
+    def _where(self, task: Task) -> list[tuple[int, int]]:
+        return [(array.nbytes, self._valid(array)) for array in task.arrays]
+
+    def _explanation(self, candidates: Sequence[Candidate], size: int) -> str:
+        parts = []
+        for candidate in candidates:
+            seconds = candidate.model.seconds(size)
+            known = f"{seconds * 1e3:.3g} ms" if seconds is not None else "unknown"
+            parts.append(f"{candidate.name} {known} after {self.loads.seconds[candidate.name] * 1e3:.3g} ms of work")
+        return "earliest predicted finish: " + ", ".join(parts)
+
+    def _independent(self, task: Task, chunks: Sequence[Chunk]) -> bool:
+        """Tell whether no chunk touches what a sibling writes; warn once per kernel if one does."""
+        storages = {id(array._storage) for array in task.arrays}
+        simple = all(not p.access.writes or isinstance(p.access.mapper, Same) for p in task.accesses)
+        if simple and len(storages) == len(task.arrays):
+            return True
+        if task.visited is None:
+            task.visited = whole(task.space)
+        touches = [
+            [(a, p.access.writes, touched(task, p.access, a, chunk.box)) for p, a in zip(task.accesses, task.arrays, strict=True)]
+            for chunk in chunks
+        ]
+        for mine, theirs in combinations(touches, 2):
+            for array, writes, box in mine:
+                for other, other_writes, other_box in theirs:
+                    if array._storage is other._storage and (writes or other_writes) and overlaps(box, other_box):
+                        self._warn_conflict(task)
+                        return False
+        return True
+
+    def _warn_conflict(self, task: Task) -> None:
+        if id(task.kernel) not in self._warned:
+            self._warned.add(id(task.kernel))
+            warnings.warn(
+                f"kernel {task.name!r} ({task.call}:{task.line}): one part would touch what another part writes (the "
+                "same array twice, or an output wider than its chunk), so it runs undivided",
+                CoexecWarning,
+                stacklevel=2,
+            )

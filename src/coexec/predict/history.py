@@ -1,0 +1,98 @@
+"""How long kernels took before, and so how long they will take: robust against outliers, honest about the unknown.
+
+Before: nothing.  After: plan/.  Knows keys, sizes and seconds; records are given to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+
+class Estimate(NamedTuple):
+    """A predicted duration in seconds, and how far measurements lay from it."""
+
+    seconds: float
+    spread: float = 0.0
+
+
+WINDOW = 7  # measurements kept per size class: a median of seven ignores three outliers
+SETTLED = 32  # after so many, only every 16th is looked at
+
+
+class _SizeClass:
+    """Recent seconds per element of one size class (sizes within a factor of two)."""
+
+    __slots__ = ("count", "rates", "seconds_per_element", "spread")
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self.count = 0
+        self.seconds_per_element = 0.0
+        self.spread = 0.0
+
+    def learn(self, rate: float) -> None:
+        self.count += 1
+        if self.count > SETTLED and self.count & 15:
+            return
+        if len(self.rates) == WINDOW:
+            del self.rates[0]
+        self.rates.append(rate)
+        ordered = sorted(self.rates)
+        middle = ordered[len(ordered) // 2]
+        self.seconds_per_element = middle
+        self.spread = (ordered[-1] - ordered[0]) / middle if middle else 0.0
+
+
+class Model:
+    """One variant on one speed class of devices."""
+
+    __slots__ = ("_classes",)
+
+    def __init__(self) -> None:
+        self._classes: dict[int, _SizeClass] = {}
+
+    def learn(self, size: int, seconds: float) -> None:
+        """Take one measurement of `size` elements."""
+        key = size.bit_length()
+        known = self._classes.get(key)
+        if known is None:
+            known = self._classes[key] = _SizeClass()
+        known.learn(seconds / (size or 1))
+
+    def seconds(self, size: int) -> float | None:
+        """Return the predicted seconds for `size` elements, or None if nothing was measured near it."""
+        known = self._classes.get(size.bit_length())
+        if known is not None:
+            return known.seconds_per_element * (size or 1)
+        if not self._classes:
+            return None
+        key = min(self._classes, key=lambda other: abs(other - size.bit_length()))
+        return self._classes[key].seconds_per_element * (size or 1)
+
+    def estimate(self, size: int) -> Estimate | None:
+        """Return the prediction with its spread, or None."""
+        seconds = self.seconds(size)
+        if seconds is None:
+            return None
+        known = self._classes.get(size.bit_length())
+        return Estimate(seconds, known.spread if known is not None else 1.0)
+
+    def measured(self, size: int) -> int:
+        """Return how many measurements of that size class there are."""
+        known = self._classes.get(size.bit_length())
+        return known.count if known is not None else 0
+
+
+class History:
+    """All models, by (variant, speed class)."""
+
+    def __init__(self) -> None:
+        self._models: dict[Hashable, Model] = {}
+
+    def model(self, key: Hashable) -> Model:
+        """Return the model for `key`, an empty one if nothing was measured yet."""
+        known = self._models.get(key)
+        if known is None:
+            known = self._models[key] = Model()
+        return known

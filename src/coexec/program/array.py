@@ -1,0 +1,320 @@
+"""Virtual arrays and their views: handles that hold no data.
+
+Before: program/view.py, program/session.py.  After: program/kernel.py.  Knows no memory; the runtime keeps the pieces.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from ..errors import ArgumentError, ShapeError
+from ..geometry import Box, Grid, whole
+from . import session
+from .view import Cut, grid_of, index, transpose, view_shape
+
+Shape = tuple[int, ...]
+
+
+class Storage:
+    """What all views of one array share. `state` and `tracker` belong to lower/ and graph/."""
+
+    __slots__ = ("__weakref__", "box", "dtype", "id", "initial", "name", "session", "shape", "state", "tracker")
+
+    def __init__(self, runtime: Any, shape: Shape, dtype: np.dtype[Any], initial: Any = None) -> None:
+        self.shape = shape
+        self.box = whole(shape)
+        self.dtype = dtype
+        self.initial = initial  # the value every element starts with; None = not initialised
+        self.session = runtime
+        self.id = 0
+        self.name = ""
+        self.state: Any = None
+        self.tracker: Any = None
+
+    def __del__(self) -> None:
+        # A finalizer may run anywhere, also while the runtime's lock is held: it only enqueues.
+        if self.id:
+            self.session.dropped(self.id)
+
+
+class Array:
+    """An array, or a view of one. Lives wherever it is needed, in pieces."""
+
+    __slots__ = ("__weakref__", "_box", "_cut", "_grid", "_storage", "shape", "size")
+    __array_priority__ = 1000
+    shape: Shape
+    size: int
+
+    def __init__(self, storage: Storage, box: Box, cut: Cut | None) -> None:
+        self._storage = storage
+        self._box = box
+        self._cut = cut
+        self._grid: Grid | None = None if cut is None else grid_of(box, cut)
+        self.shape = box.shape if cut is None else view_shape(box, cut)
+        self.size = math.prod(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The elements' type."""
+        return self._storage.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self._storage.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def T(self) -> Array:  # noqa: N802 - NumPy's name
+        """The view with its axes reversed."""
+        return self.transpose()
+
+    @property
+    def runtime(self) -> Any:
+        """The runtime this array belongs to."""
+        return self._storage.session
+
+    def transpose(self, *axes: Any) -> Array:
+        """Return a view with its axes permuted."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        order = tuple(range(self.ndim))[::-1] if not order else tuple(int(a) % max(1, self.ndim) for a in order)
+        return Array(self._storage, self._box, transpose(self._cut, self.ndim, self._box.ndim, order))
+
+    def __getitem__(self, key: Any) -> Array:
+        """Return a view. Never waits."""
+        box, cut = index(self._box, self._cut, self.shape, key)
+        return Array(self._storage, box, cut)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Assign, in program order, like any task. Never waits."""
+        from .assign import assign
+
+        assign(self[key], value)
+
+    def copy(self) -> Array:
+        """Return a new array with the same elements."""
+        new = empty(self.shape, self.dtype)
+        new[...] = self
+        return new
+
+    def fill(self, value: Any) -> None:
+        """Set every element to `value`."""
+        self[...] = value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:  # noqa: FBT001 - NumPy's
+        """Wait for this array alone; return its elements as they are at this point of the program."""
+        if copy is False:
+            raise ValueError("a coexec array is always copied to NumPy; use np.asarray(array) without copy=False")
+        data: np.ndarray[Any, Any] = self._storage.session.read(self)
+        if dtype is not None and np.dtype(dtype) != data.dtype:
+            return data.astype(dtype)
+        return data.copy() if copy else data
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from .numpy_protocol import array_function
+
+        return array_function(function, types, args, kwargs)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from .numpy_protocol import array_ufunc
+
+        return array_ufunc(ufunc, method, inputs, kwargs)
+
+    def item(self, *index_: SupportsIndex) -> Any:
+        """Wait for one element and return it as a Python scalar."""
+        view = self[tuple(index_)] if index_ else self
+        if view.size != 1:
+            raise ShapeError(f"item() takes exactly one element; this array has {view.size} (shape {view.shape})")
+        return np.asarray(view).reshape(()).item()
+
+    def tolist(self) -> Any:
+        """Wait for this array and return it as nested lists."""
+        return np.asarray(self).tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ShapeError("the truth value of an array with more than one element is ambiguous")
+        return bool(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.ndim:
+            raise TypeError("only 0-d integer arrays can be an index")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d array")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self.shape[0]))
+
+    __hash__ = None  # type: ignore[assignment]  # elementwise ==, like NumPy
+
+    def __repr__(self) -> str:
+        name = f"{self._storage.name}, " if self._storage.name else ""
+        return f"cx.Array({name}shape={self.shape}, dtype={self.dtype})"
+
+
+def _add_operators() -> None:
+    """Give Array Python's operators, each as the NumPy ufunc of that name."""
+    from numpy.lib.mixins import NDArrayOperatorsMixin
+
+    for name, method in vars(NDArrayOperatorsMixin).items():
+        if callable(method) and name.startswith("__") and name not in ("__init__", "__hash__"):
+            setattr(Array, name, method)
+
+
+_add_operators()
+
+
+def check_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return `dtype` as a NumPy type of fixed size, or raise."""
+    checked = np.dtype(dtype)
+    if checked.hasobject or checked.itemsize == 0:
+        raise ArgumentError(
+            f"dtype {checked} has no fixed size or holds Python objects; use a fixed-size type such as "
+            "float64, int32, S16 or a structured type of these"
+        )
+    return checked
+
+
+def check_shape(shape: Any) -> Shape:
+    """Return `shape` as a tuple of non-negative integers, or raise."""
+    entries = (shape,) if isinstance(shape, int | np.integer) else shape
+    try:
+        checked = tuple(int(n.__index__()) for n in entries)
+    except (TypeError, AttributeError):
+        raise ShapeError(f"{shape!r} is not a shape; pass an integer or a tuple of integers") from None
+    if any(n < 0 for n in checked):
+        raise ShapeError(f"shape {checked} has a negative extent")
+    return checked
+
+
+def _new(shape: Any, dtype: Any, initial: Any, data: Any = None, *, borrowed: bool = False) -> Array:
+    runtime = session.current()
+    storage = Storage(runtime, check_shape(shape), check_dtype(dtype), initial)
+    runtime.adopt(storage, data, borrowed=borrowed)
+    return Array(storage, storage.box, None)
+
+
+def array(data: Any, dtype: Any = None) -> Array:
+    """Return a new array with a copy of `data`. Later changes of `data` are not seen."""
+    if isinstance(data, Array):
+        new = empty(data.shape, data.dtype if dtype is None else dtype)
+        new[...] = data
+        return new
+    plain = np.asarray(data, dtype=dtype)
+    check_dtype(plain.dtype)
+    return _new(plain.shape, plain.dtype, None, plain)
+
+
+def asarray(data: Any, dtype: Any = None) -> Array:
+    """Return `data` as an array, borrowing host or DLPack memory for reading where possible.
+
+    The memory is never written: the first task that writes gets a private copy. Do not change `data` while tasks
+    that read it may be pending.
+    """
+    if isinstance(data, Array):
+        return data if dtype is None or np.dtype(dtype) == data.dtype else array(data, dtype)
+    if not isinstance(data, np.ndarray) and hasattr(data, "__dlpack__"):
+        data = np.from_dlpack(data)
+    if not isinstance(data, np.ndarray) or (dtype is not None and np.dtype(dtype) != data.dtype):
+        return array(data, dtype)
+    check_dtype(data.dtype)
+    view = data.view(np.ndarray)
+    view.flags.writeable = False
+    return _new(view.shape, view.dtype, None, view, borrowed=True)
+
+
+def empty(shape: Any, dtype: Any = float) -> Array:
+    """Return an array whose elements have no defined value yet."""
+    return _new(shape, dtype, None)
+
+
+def full(shape: Any, value: Any, dtype: Any = None) -> Array:
+    """Return an array of `value`s. Nothing is filled until a task reads it."""
+    checked = check_dtype(np.asarray(value).dtype if dtype is None else dtype)
+    initial = np.asarray(value).astype(checked)
+    if initial.ndim:
+        raise ShapeError(f"cx.full takes one value, not an array of shape {initial.shape}")
+    return _new(shape, checked, initial[()])
+
+
+def zeros(shape: Any, dtype: Any = float) -> Array:
+    """Return an array of zeros. Nothing is filled until a task reads it."""
+    checked = check_dtype(dtype)
+    return _new(shape, checked, np.zeros((), checked)[()])
+
+
+def ones(shape: Any, dtype: Any = float) -> Array:
+    """Return an array of ones. Nothing is filled until a task reads it."""
+    return full(shape, 1, dtype)
+
+
+def empty_like(prototype: Any, dtype: Any = None) -> Array:
+    """Return an array of the shape and type of `prototype`, with no defined values."""
+    return empty(np.shape(prototype) if not isinstance(prototype, Array) else prototype.shape, _like(prototype, dtype))
+
+
+def zeros_like(prototype: Any, dtype: Any = None) -> Array:
+    """Return zeros of the shape and type of `prototype`."""
+    return zeros(np.shape(prototype) if not isinstance(prototype, Array) else prototype.shape, _like(prototype, dtype))
+
+
+def full_like(prototype: Any, value: Any, dtype: Any = None) -> Array:
+    """Return `value`s of the shape and type of `prototype`."""
+    shape = prototype.shape if isinstance(prototype, Array) else np.shape(prototype)
+    return full(shape, value, _like(prototype, dtype))
+
+
+def ones_like(prototype: Any, dtype: Any = None) -> Array:
+    """Return ones of the shape and type of `prototype`."""
+    return full_like(prototype, 1, dtype)
+
+
+def _like(prototype: Any, dtype: Any) -> Any:
+    if dtype is not None:
+        return dtype
+    return prototype.dtype if isinstance(prototype, Array) else np.asarray(prototype).dtype
+
+
+__all__ = [
+    "Array",
+    "Storage",
+    "array",
+    "asarray",
+    "check_dtype",
+    "check_shape",
+    "empty",
+    "empty_like",
+    "full",
+    "full_like",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]

@@ -1,0 +1,82 @@
+"""Assignment `a[s] = v` as ordered tasks, and copies between arrays.
+
+Before: program/kernel.py.  After: program/array.py, which calls it late.  Knows no device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from .access import read, write
+from .array import Array
+from .kernel import kernel
+from .mapper import all as map_all
+
+
+@kernel(split=0, name="fill", out=write)
+def fill(out: Any, value: Any) -> None:
+    """Set every element to one value."""
+    out[...] = value
+
+
+@kernel(name="set", out=write)
+def set_item(out: Any, value: Any) -> None:
+    """Set one element, or a 0-d array."""
+    out[...] = value
+
+
+@kernel(name="assign", out=write)
+def assign_constant(out: Any, value: Any) -> None:
+    """Copy an array of the host program."""
+    out[...] = value
+
+
+@kernel(split=0, name="copy", source=read, out=write)
+def copy(source: Any, out: Any) -> None:
+    """Copy an array of the same shape."""
+    out[...] = source
+
+
+@kernel(name="broadcast", source=read(map_all), out=write)
+def broadcast(source: Any, out: Any) -> None:
+    """Copy an array, repeating it to the shape of the output."""
+    out[...] = source
+
+
+fill.internal = set_item.internal = assign_constant.internal = True
+
+
+def assign(view: Array, value: Any) -> None:
+    """Assign `value` to every element of `view`, in program order."""
+    if isinstance(value, Array):
+        _check_broadcast(value.shape, view.shape)
+        if value._storage is view._storage and value._box == view._box and value._cut == view._cut:
+            return  # `a[s] += v` has already changed the elements in place
+        (copy if value.shape == view.shape and view.shape else broadcast)(value, view)
+        return
+    plain = np.asarray(value)
+    _check_castable(plain, view)
+    _check_broadcast(plain.shape, view.shape)
+    if plain.ndim:
+        fixed = np.array(plain, dtype=view.dtype, copy=True)
+        fixed.flags.writeable = False
+        assign_constant(view, fixed)
+    else:
+        item = plain.astype(view.dtype)[()]
+        (fill if view.shape else set_item)(view, item)
+
+
+def _check_castable(value: np.ndarray[Any, Any], view: Array) -> None:
+    if value.dtype.kind in "OSU" and view.dtype.kind not in "SUV":
+        value.astype(view.dtype)  # raises as NumPy would
+    if value.dtype.kind == "c" and view.dtype.kind in "fiub":
+        raise TypeError(f"cannot assign complex values to an array of {view.dtype}")
+
+
+def _check_broadcast(source: tuple[int, ...], target: tuple[int, ...]) -> None:
+    fits = len(source) <= len(target) and all(s in (1, t) for s, t in zip(source[::-1], target[::-1], strict=False))
+    if not fits and not (len(source) > len(target) and all(n == 1 for n in source[: len(source) - len(target)])):
+        raise ShapeError(f"cannot assign an array of shape {source} to a view of shape {target}")

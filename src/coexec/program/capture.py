@@ -1,0 +1,118 @@
+"""What a body takes from outside: plain values are copied at the call, mutable ones are refused.
+
+Before: nothing.  After: program/kernel.py.  Knows Python functions, nothing of arrays but their type's name.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import enum
+import inspect
+import textwrap
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+
+PLAIN = frozenset({int, float, bool, complex, str, bytes, type(None), type(...), np.float64, np.float32, np.int64})
+"""Types passed by value at once, without a further look."""
+_CODE = (
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    type,
+    np.ufunc,
+    np.dtype,
+    enum.Enum,
+    slice,
+    range,
+)
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether `value` can be shared between threads by value."""
+    if type(value) in PLAIN or isinstance(value, np.generic | _CODE):
+        return True
+    if isinstance(value, tuple | frozenset):
+        return all(is_plain(entry) for entry in value)
+    return isinstance(value, int | float | complex | str | bytes)
+
+
+class Captured:
+    """The globals and closure cells that a function reads, and a copy of the function with fixed values."""
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self._function = function
+        code = function.__code__
+        loads = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+        self._globals = tuple(sorted(loads))
+        self._cells = code.co_freevars
+        self._seen: tuple[Any, ...] | None = None
+        self._fixed: Callable[..., Any] = function
+        self.nothing = not self._cells and not self._names_to_watch()
+
+    def _names_to_watch(self) -> tuple[str, ...]:
+        """Return the global names that may hold data: all but modules, functions, classes and built-ins."""
+        scope = self._function.__globals__
+        return tuple(n for n in self._globals if n in scope and not isinstance(scope[n], _CODE))
+
+    def fixed(self) -> Callable[..., Any]:
+        """Return the function with the values that its outside names have now."""
+        scope = self._function.__globals__
+        names = self._names_to_watch()
+        cells = [cell.cell_contents for cell in self._function.__closure__ or ()]
+        values = (*(scope[name] for name in names), *cells)
+        if self._seen is not None and len(values) == len(self._seen) and all(map(_same, values, self._seen)):
+            return self._fixed
+        for name, value in zip((*names, *self._cells), values, strict=True):
+            if not is_plain(value) and not callable(value):
+                raise ArgumentError(
+                    f"kernel {self._function.__name__!r} takes {name!r} ({type(value).__name__}) from outside, and it "
+                    "could change before the kernel runs; pass it as an argument"
+                )
+        self._seen = values
+        self._fixed = self._copy(dict(zip(names, values, strict=False)), cells)
+        return self._fixed
+
+    def _copy(self, values: dict[str, Any], cells: list[Any]) -> Callable[..., Any]:
+        old = self._function
+        if not values and not cells:
+            return old
+        scope = {**old.__globals__, **values} if values else old.__globals__
+        closure = tuple(types.CellType(value) for value in cells) or None
+        new = types.FunctionType(old.__code__, scope, old.__name__, old.__defaults__, closure)
+        new.__kwdefaults__ = old.__kwdefaults__
+        return new
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and isinstance(a, int | str) and a == b)
+
+
+def rebound_outputs(function: Callable[..., Any], outputs: Iterable[str]) -> list[tuple[str, int]]:
+    """Return outputs that the body assigns a new value to instead of writing into them, with the line."""
+    names = set(outputs)
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError, TypeError):
+        return []
+    first = function.__code__.co_firstlineno if hasattr(function, "__code__") else 1
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name) and target.id in names and not _is_view_of(node.value, target.id):
+                    found.append((target.id, first + node.lineno - 1))
+    return found
+
+
+def _is_view_of(value: ast.expr, name: str) -> bool:
+    """Tell whether an expression looks like a view of `name`: name[...], name.T, name.reshape(...)."""
+    while isinstance(value, ast.Subscript | ast.Attribute | ast.Call):
+        value = value.func if isinstance(value, ast.Call) else value.value
+    return isinstance(value, ast.Name) and value.id == name

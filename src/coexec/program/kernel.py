@@ -1,0 +1,349 @@
+"""Kernels: a Python body, the declared access of each array, and how the index space may be divided.
+
+Before: program/access.py, program/array.py.  After: graph/task.py.  Knows no device; a call goes to the session.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any, NamedTuple
+
+from ..errors import ArgumentError, CoexecWarning, ShapeError
+from ..geometry import Box, whole
+from . import session
+from .access import Access, write
+from .array import Array
+from .capture import PLAIN, Captured, is_plain, rebound_outputs
+from .mapper import All, Same
+from .mapper import all as map_all
+from .returns import Returns, as_returns
+from .variant import Numerics, Variant, exact
+
+SPECIAL = ("chunk", "xp")
+NO_SCALARS: dict[str, Any] = {}
+
+
+class ArrayParam(NamedTuple):
+    """An array parameter: its position in the signature (-1 for returned arrays) and its access."""
+
+    name: str
+    position: int
+    access: Access
+
+
+class Options(NamedTuple):
+    """Options of one call, set with `kernel.using(...)`."""
+
+    devices: str | None = None  # names, comma-separated; None = all
+    priority: int = 0
+    split: bool = True  # False: run undivided
+
+
+DEFAULT = Options()
+
+
+class Kernel:
+    """A kernel. Calling it records a task and returns at once."""
+
+    host = False  # host tasks are kernels that only the host runs
+    internal = False  # coexec's own: its scalars are made to last and need no check
+    order: Any = None  # host tasks with equal `order` run in program order
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        accesses: dict[str, Access],
+        *,
+        split: int | Sequence[int] | None = None,
+        over: str | int | Sequence[int] | None = None,
+        returns: Any = None,
+        weight: Any = None,
+        name: str | None = None,
+    ) -> None:
+        update_wrapper(self, function)
+        self.function = function
+        self.name = name or function.__name__
+        self.signature = inspect.signature(function)
+        self.params = _parameters(self.name, self.signature)
+        self.passed = tuple(p for p in self.params if p not in SPECIAL)
+        self.takes_chunk, self.takes_xp = "chunk" in self.params, "xp" in self.params
+        self.returns: Returns = as_returns(returns)
+        self._declare(accesses)
+        self.split = () if split is None else (split,) if isinstance(split, int) else tuple(split)
+        self.over = over
+        self.weight = weight
+        self._check_declaration()
+        self.options = DEFAULT
+        body = Variant("python", "python", function=function, numerics=exact)
+        self.variants: list[Variant] = [body]
+        plain = inspect.isfunction(function)
+        self._captured = Captured(function) if plain else None  # type: ignore[arg-type]
+        self._capture_nothing = self._captured is None or self._captured.nothing
+        for output, line in rebound_outputs(function, (p.name for p in self.array_params if p.access.writes)):
+            warnings.warn(
+                f"kernel {self.name!r} (line {line}) rebinds its output {output!r}, so the array passed in does not "
+                f"change; write into it: {output}[...] = ...",
+                CoexecWarning,
+                stacklevel=3,
+            )
+
+    def _declare(self, accesses: dict[str, Access]) -> None:
+        unknown = [name for name in accesses if name not in self.passed]
+        if unknown:
+            raise ArgumentError(
+                f"kernel {self.name!r} declares access to {', '.join(map(repr, unknown))}, but its parameters are "
+                f"({', '.join(self.passed)}); options are split, over, returns, weight, name"
+            )
+        for name, access in accesses.items():
+            if not isinstance(access, Access):
+                raise ArgumentError(
+                    f"kernel {self.name!r}: {name}={access!r} is not an access; use cx.read, cx.write, cx.update or "
+                    "cx.reduce(op), with a range mapper as in cx.read(cx.halo(1))"
+                )
+        params = [ArrayParam(p, i, accesses[p]) for i, p in enumerate(self.passed) if p in accesses]
+        params += [ArrayParam(name, -1, write) for name in self.returns.names]
+        self.array_params = tuple(params)
+        self.scalar_params = tuple((i, p) for i, p in enumerate(self.passed) if p not in accesses)
+        self.reduces = any(p.access.mode == "reduce" for p in params)
+        # Whole-array mappers everywhere: an undivided call touches exactly what it was given.
+        self.simple = not self.reduces and all(type(p.access.mapper) in (Same, All) for p in params)
+
+    def _check_declaration(self) -> None:
+        if isinstance(self.over, str) and self.over not in self.passed:
+            raise ArgumentError(f"kernel {self.name!r}: over={self.over!r} is not one of its parameters")
+        if self.split and not any(p.access.writes for p in self.array_params):
+            raise ArgumentError(f"kernel {self.name!r} declares split= but writes no array; declare its outputs")
+        if any(axis < 0 for axis in self.split):
+            raise ArgumentError(f"kernel {self.name!r}: split axes count from 0, not {self.split}")
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Record a task and return at once: its handle, or the new arrays of the functional form."""
+        return session.current().submit(self, args, kwargs, self.options)
+
+    def using(self, *, devices: str | None = None, priority: int = 0, split: bool = True) -> Configured:
+        """Return this kernel with options for the calls made through it."""
+        return Configured(self, Options(devices, priority, split))
+
+    def body(self) -> Callable[..., Any]:
+        """Return the Python body with the outside values of this moment."""
+        return self.function if self._captured is None or self._capture_nothing else self._captured.fixed()
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Array], dict[str, Any]]:
+        """Return the arrays, in the order of `array_params`, and the scalars by name."""
+        if kwargs or len(args) != len(self.passed):
+            args = self._complete(args, kwargs)
+        arrays: list[Array] = []
+        for param in self.array_params:
+            position = param[1]
+            if position >= 0:
+                array = args[position]
+                if type(array) is not Array:
+                    raise self._not_an_array(param, array)
+                arrays.append(array)
+        if not self.scalar_params:
+            return arrays, NO_SCALARS
+        scalars = {}
+        for position, name in self.scalar_params:
+            value = args[position]
+            if type(value) not in PLAIN and not self.internal:
+                self._check_scalar(name, value)
+            scalars[name] = value
+        return arrays, scalars
+
+    def _complete(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        special = {name: None for name in self.params if name in SPECIAL}
+        for name in special:
+            if name in kwargs:
+                raise ArgumentError(f"kernel {self.name!r}: {name!r} is given by coexec, do not pass it")
+        if special:
+            names = iter(self.passed)
+            kwargs = {**{next(names): a for a in args[: len(self.passed)]}, **kwargs} if args else kwargs
+            if len(args) > len(self.passed):
+                raise ArgumentError(f"kernel {self.name!r} takes ({', '.join(self.passed)}), got {len(args)} arguments")
+            args = ()
+        try:
+            bound = self.signature.bind(*args, **kwargs, **special)
+        except TypeError as error:
+            raise ArgumentError(f"kernel {self.name!r} takes ({', '.join(self.passed)}): {error}") from None
+        bound.apply_defaults()
+        return tuple(bound.arguments[name] for name in self.passed)
+
+    def _not_an_array(self, param: ArrayParam, value: Any) -> ArgumentError:
+        return ArgumentError(
+            f"kernel {self.name!r}: parameter {param.name!r} is declared {param.access.mode} and takes a coexec array, "
+            f"got {type(value).__name__}; make one with cx.array(value) (copies) or cx.asarray(value) (borrows)"
+        )
+
+    def _check_scalar(self, name: str, value: Any) -> None:
+        if isinstance(value, Array):
+            if value.ndim:
+                raise ArgumentError(
+                    f"kernel {self.name!r}: array of shape {value.shape} passed for {name!r}, which has no declared "
+                    f"access; declare {name}=cx.read (or write, update, reduce)"
+                )
+        elif not is_plain(value):
+            raise ArgumentError(
+                f"kernel {self.name!r}: {name!r} is a {type(value).__name__}, which could change before the kernel "
+                "runs; pass numbers, strings or tuples, or a coexec array with declared access"
+            )
+
+    # Index space --------------------------------------------------------------------------------------------------
+
+    def space(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[tuple[int, ...], Box]:
+        """Return the shape of the index space and the part of it that is visited. Checks all shapes."""
+        shape = self._space_shape(arrays, scalars)
+        visited = whole(shape)
+        for param, array in zip(self.array_params, arrays, strict=True):
+            mapper = param.access.mapper
+            if param.access.mode != "reduce":
+                mapper.check(param.name, array.shape, shape)
+                visited = mapper.visited(visited, array.shape)
+        if self.split and max(self.split) >= len(shape):
+            raise ShapeError(f"kernel {self.name!r} is split along axis {max(self.split)}; its index space is {shape}")
+        return shape, visited
+
+    def _space_shape(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[int, ...]:
+        over = self.over
+        if over is None:
+            for param, array in zip(self.array_params, arrays, strict=True):
+                if param.access.writes and param.access.mode != "reduce":
+                    return array.shape
+            return arrays[0].shape if arrays else ()
+        if not isinstance(over, str):
+            return (over,) if isinstance(over, int) else tuple(over)
+        for param, array in zip(self.array_params, arrays, strict=True):
+            if param.name == over:
+                return array.shape
+        extent = scalars[over]
+        if isinstance(extent, bool) or not hasattr(extent, "__index__") or isinstance(extent, Array):
+            raise ArgumentError(f"kernel {self.name!r}: over={over!r} needs an integer, got {extent!r}")
+        if (count := int(extent)) < 0:
+            raise ShapeError(f"kernel {self.name!r}: over={over!r} is {count}; an index space cannot be negative")
+        return (count,)
+
+    # Variants -----------------------------------------------------------------------------------------------------
+
+    def variant(
+        self, function: Callable[..., Any], *, name: str | None = None, numerics: Numerics = exact
+    ) -> Callable[..., Any]:
+        """Add another callable that computes the same on NumPy arrays, e.g. a Numba function."""
+        label = name or getattr(function, "__name__", "callable")
+        self.variants.append(Variant(label, "cpu", function=function, numerics=numerics))
+        return function
+
+    def opencl(
+        self,
+        source: str,
+        *,
+        entry: str | None = None,
+        global_size: Callable[..., Any] | None = None,
+        local_size: tuple[int, ...] | None = None,
+        numerics: Numerics | None = None,
+    ) -> Kernel:
+        """Add OpenCL C source for this kernel: a statement per index-space point, or a whole `__kernel`."""
+        if self.takes_chunk or self.takes_xp:
+            raise ArgumentError(f"kernel {self.name!r} asks for chunk or xp, which OpenCL C cannot have")
+        self.variants.append(
+            Variant(
+                "opencl",
+                "opencl",
+                source=source,
+                entry=entry,
+                global_size=global_size,
+                local_size=local_size,
+                numerics=Numerics(2) if numerics is None else numerics,
+            )
+        )
+        return self
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{p.name}={p.access!r}" for p in self.array_params)
+        return f"<cx.kernel {self.name}({inner})>"
+
+
+class Configured:
+    """A kernel with options for its calls."""
+
+    __slots__ = ("_kernel", "_options")
+
+    def __init__(self, kernel: Kernel, options: Options) -> None:
+        self._kernel = kernel
+        self._options = options
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Record a task with these options and return at once."""
+        return session.current().submit(self._kernel, args, kwargs, self._options)
+
+
+def _parameters(name: str, signature: inspect.Signature) -> tuple[str, ...]:
+    for parameter in signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ArgumentError(f"kernel {name!r} takes *{parameter.name}; name every parameter instead")
+    return tuple(signature.parameters)
+
+
+def kernel(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    split: int | Sequence[int] | None = None,
+    over: str | int | Sequence[int] | None = None,
+    returns: Any = None,
+    weight: Any = None,
+    name: str | None = None,
+    **accesses: Any,
+) -> Any:
+    """Declare a kernel: `@cx.kernel(split=0, x=cx.read, y=cx.update)`.
+
+    Each array parameter names its access; all others are passed by value. `split` names the axes of the index space
+    along which coexec may divide the task; without it the task is indivisible. The index space is the first written
+    array unless `over` names an array, a shape or an integer parameter. `returns` makes the functional form.
+    """
+
+    def make(function: Callable[..., Any]) -> Kernel:
+        return Kernel(function, accesses, split=split, over=over, returns=returns, weight=weight, name=name)
+
+    return make if function is None else make(function)
+
+
+class HostTask(Kernel):
+    """A function with effects outside of arrays, run on the host in program order."""
+
+    host = True
+
+    def __init__(self, function: Callable[..., Any], accesses: dict[str, Access], *, order: Any = "host") -> None:
+        whole_arrays = {
+            name: Access(access.mode, map_all) if isinstance(access, Access) else access
+            for name, access in accesses.items()
+        }
+        if any(isinstance(a, Access) and a.mode == "reduce" for a in accesses.values()):
+            raise ArgumentError("a host task cannot reduce; use cx.update")
+        super().__init__(function, whole_arrays, over=())
+        self.order = order
+
+    def _check_scalar(self, name: str, value: Any) -> None:
+        if isinstance(value, Array):
+            super()._check_scalar(name, value)
+
+    def body(self) -> Callable[..., Any]:
+        return self.function
+
+
+def host_task(
+    function: Callable[..., Any] | None = None, /, *, order: Any = "host", **accesses: Any
+) -> Any:
+    """Declare a host task: `@cx.host_task(frame=cx.read)`. Arrays arrive as NumPy arrays, effects stay in order.
+
+    Host tasks with the same `order` run one after another as they were called; `order=None` leaves them free.
+    """
+
+    def make(function: Callable[..., Any]) -> HostTask:
+        return HostTask(function, accesses, order=order)
+
+    return make if function is None else make(function)
+

@@ -1,0 +1,91 @@
+"""The runtime as the program sees it: a protocol and the current one.
+
+Before: nothing.  After: program/array.py, program/kernel.py.  Knows no stage; runtime.py fills it in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import NestedCallError, RuntimeClosed
+
+if TYPE_CHECKING:
+    from .array import Array, Storage
+    from .kernel import Kernel, Options
+
+
+class Session(Protocol):
+    """What arrays and kernels ask of a runtime."""
+
+    def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
+        """Register a new array, with its first contents if `data` is not None."""
+
+    def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
+        """Record one call and return its task, or its new arrays."""
+
+    def read(self, array: Array) -> Any:
+        """Wait for `array` alone and return its elements as a read-only ndarray."""
+
+    def dropped(self, storage_id: int) -> None:
+        """Note that the last handle of an array is gone. Called by finalizers: only enqueues."""
+
+
+class InKernel(threading.local):
+    """Tells whether the present thread runs a body."""
+
+    name: str = ""
+
+
+in_kernel = InKernel()
+_stack: list[Any] = []
+_default: list[Callable[[], Any]] = []
+_forked = False
+
+
+def current() -> Any:
+    """Return the runtime that new calls belong to, starting the default one if none is open."""
+    if in_kernel.name:
+        raise NestedCallError(
+            f"coexec was called from inside {in_kernel.name!r}; a body computes on the arrays it is given. "
+            "Call the other kernel from the program instead"
+        )
+    if _forked:
+        raise RuntimeClosed(
+            "this process was forked from one that used coexec, and threads do not survive a fork; "
+            "start workers with multiprocessing's 'spawn' method"
+        )
+    if _stack:
+        return _stack[-1]
+    runtime = _default[0]()
+    _stack.insert(0, runtime)
+    return runtime
+
+
+def push(runtime: Any) -> None:
+    """Make `runtime` the current one."""
+    _stack.append(runtime)
+
+
+def remove(runtime: Any) -> None:
+    """Forget `runtime`, wherever it stands."""
+    if runtime in _stack:
+        _stack.remove(runtime)
+
+
+def set_default(factory: Callable[[], Any]) -> None:
+    """Say how the default runtime is made."""
+    _default[:] = [factory]
+
+
+def mark_forked() -> None:
+    """Refuse every use from now on: this is a forked child."""
+    global _forked  # noqa: PLW0603 - a process is forked once, and all runtimes in it are dead
+    _forked = True
+    _stack.clear()
+
+
+def forked() -> bool:
+    """Tell whether this process is a forked child."""
+    return _forked

@@ -1,0 +1,58 @@
+"""Variants: the ways a kernel can be computed, each for one kind of backend, with declared numerics.
+
+Before: nothing.  After: program/kernel.py, plan/, backend/.  Knows no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Numerics(NamedTuple):
+    """How close a variant comes to NumPy: 0 ulp is NumPy's bits."""
+
+    ulp: float = 0.0
+
+    def __repr__(self) -> str:
+        return "exact" if self.ulp == 0 else f"close({self.ulp:g})"
+
+
+exact = Numerics()
+"""A variant that gives NumPy's bits."""
+
+
+def close(ulp: float) -> Numerics:
+    """Declare a variant that may differ from NumPy by `ulp` units in the last place."""
+    return Numerics(ulp)
+
+
+class Variant:
+    """One way to compute a kernel. `off` says why it is not used, or is empty."""
+
+    __slots__ = ("entry", "function", "global_size", "kind", "local_size", "name", "numerics", "off", "source")
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        *,
+        function: Callable[..., Any] | None = None,
+        source: str = "",
+        entry: str | None = None,
+        global_size: Callable[..., Any] | None = None,
+        local_size: tuple[int, ...] | None = None,
+        numerics: Numerics = exact,
+    ) -> None:
+        self.name = name
+        self.kind = kind  # "python": any backend whose arrays speak NumPy's language; else a backend's name
+        self.function = function
+        self.source = source
+        self.entry = entry
+        self.global_size = global_size
+        self.local_size = local_size
+        self.numerics = numerics
+        self.off = ""
+
+    def __repr__(self) -> str:
+        return f"<variant {self.name} for {self.kind}, {self.numerics}{', off: ' + self.off if self.off else ''}>"
