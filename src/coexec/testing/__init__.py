@@ -6,5 +6,6 @@ Before: every stage they test.  After: the tests of this repository and of exten
 from __future__ import annotations
 
 from .conformance import check_backend
+from .kernels import check_kernel
 
-__all__ = ["check_backend"]
+__all__ = ["check_backend", "check_kernel"]
