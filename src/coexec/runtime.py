@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from contextvars import copy_context
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from .graph.instruction import Instruction, Kernel as KernelInstruction
 from .graph.task import Task, mark_reported
 from .graph.task_graph import TaskGraph
 from .lower.lowering import Lowering
+from .lower.state import FILL
 from .machine.platform import HOST, USER
 from .observe.recorder import Recorder
 from .plan.candidate import Candidates
@@ -87,7 +89,7 @@ class Runtime:
         self._dropped: deque[int] = deque()
         self._next_array = 0
         self._live: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
-        self._horizons: list[Task] = []
+        self._last_mark: Task | None = None  # the last horizon or epoch
         self._build(config)
         _open_runtimes.add(self)
         _register_exit()
@@ -114,7 +116,7 @@ class Runtime:
         self._engine = Engine(lanes)
         self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
         self._executor.on_finished = self._finished
-        self._recorder = Recorder(config.trace, platform, self.history, machine.lanes["host"].clock)
+        self._recorder = Recorder(config.trace, platform, machine.lanes["host"].clock)
         self._planner = Planner(
             candidates, placement, self.loads, _valid_memories, explain=self._recorder.tracing
         )
@@ -122,8 +124,12 @@ class Runtime:
         self._signals = Signals(owned, lambda: self._cancel_pending("the program was interrupted"))
         self._signals.install()
         self._cpu = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
+        self._inline = config.inline and not config.sync
+        self._sync = config.sync
+        self._horizon_step = config.horizon
         with self._lock:
-            self._pass_epoch("start")
+            _, epoch = self._emit_epoch("start")
+            self._lowering.passed(epoch, ())
 
     # What the program asks ----------------------------------------------------------------------------------------
 
@@ -156,61 +162,62 @@ class Runtime:
         begin = time.perf_counter()
         arrays, scalars = kernel.bind(args, kwargs)
         returned = self._returned(kernel, arrays, scalars) if kernel.returns.names else ()
+        task = Task(0, kernel.name, kernel, self)
+        self._describe(task, kernel, [*arrays, *returned] if returned else arrays, scalars)
+        task.submitted = begin
+        task.options = options
+        task.body = kernel.body()
+        task.context = copy_context()
         frame = sys._getframe(2)
-        here: Instruction | None = None
+        if kernel.internal:
+            frame = _program_frame(frame)
+        task.call, task.line = frame.f_code.co_filename, frame.f_lineno
         with self._lock:
             if self._closed:
                 self._check_open()
             if self._dropped:
                 self._collect()
-            task = self._graph.task(kernel.name, kernel)
-            task.call, task.line = frame.f_code.co_filename, frame.f_lineno
-            task.submitted = begin
-            self._describe(task, kernel, [*arrays, *returned] if returned else arrays, scalars, options)
-            idle = self._engine.idle
-            self._graph.add(task)
-            here = self._run(task, idle=idle)
+            here = self._run(task)
             task.scheduling = time.perf_counter() - begin
-            self._recorder.task(task)
-        if here is not None and self._cpu is not None:
-            self._cpu.holding = False
+            if self._recorder.tracing:
+                self._recorder.task(task)
+        if here is not None:
             self._cpu.run_here(here)
         if self._signals.pending is not None:
             self._signals.check()
-        if self._graph.since_horizon >= self.config.horizon:
+        if self._graph.since_horizon >= self._horizon_step:
             self._pass_horizon()
-        if self.config.sync:
+        if self._sync:
             task.result()
         if not returned:
             return task
-        return returned[0] if kernel.returns.single else tuple(returned)
+        return returned[0] if kernel.returns.single else returned
 
-    def _describe(
-        self, task: Task, kernel: Kernel, arrays: list[Array], scalars: dict[str, Any], options: Options
-    ) -> None:
-        """Fill in what the call says: accesses, scalars, index space, context."""
+    def _describe(self, task: Task, kernel: Kernel, arrays: list[Array], scalars: dict[str, Any]) -> None:
+        """Fill in what the call says: arrays, scalars and the index space."""
+        task.space, task.box = kernel.space(arrays, scalars)
+        if not kernel.simple:
+            task.visited = task.box
         task.accesses = kernel.array_params
+        if scalars:
+            task.scalars = scalars
+            extra = [(name, value) for name, value in scalars.items() if type(value) is Array]
+            if extra:  # a 0-d array passed as a scalar is a read dependency and stays on its device
+                task.accesses = (*task.accesses, *(ArrayParam(name, -1, WHOLE.access) for name, _ in extra))
+                arrays = [*arrays, *(value for _, value in extra)]
+        task.arrays = arrays
+        storages = set()
         for array in arrays:
-            if array._storage.session is not self:
+            storage = array._storage
+            if storage.session is not self:
                 raise ProgramError(
                     f"kernel {kernel.name!r} was given {array!r}, which belongs to another runtime; "
                     "make it inside this one, or pass cx.array(np.asarray(x))"
                 )
-        if scalars:
-            extra = [(name, value) for name, value in scalars.items() if type(value) is Array]
-            if extra:  # a 0-d array passed as a scalar is a read dependency and stays on its device
-                task.accesses = (*task.accesses, *(ArrayParam(name, 0, WHOLE.access) for name, _ in extra))
-                arrays = [*arrays, *(value for _, value in extra)]
-        task.arrays = arrays
-        task.scalars = scalars
-        task.options = options
-        task.space, visited = kernel.space(arrays, scalars)
-        if not kernel.simple:
-            task.visited = visited
+            storages.add(storage)
+        task.once = len(storages) == len(arrays)
         if kernel.takes_chunk:
             task.shapes = [array.shape for array in arrays]
-        task.body = kernel.body()
-        task.context = copy_context()
 
     def _returned(self, kernel: Kernel, arrays: list[Array], scalars: dict[str, Any]) -> tuple[Array, ...]:
         """Make the new arrays of the functional form."""
@@ -222,37 +229,35 @@ class Runtime:
             made.append(Array(storage, storage.box, None))
         return tuple(made)
 
-    def _run(self, task: Task, *, idle: bool) -> Instruction | None:
-        """Plan, lower and issue a task. Locked. Returns an instruction that the caller should run itself."""
-        command, variants, seconds = self._planner.plan(task)
-        instructions = self._lowering.lower(command, variants)
-        total = sum([array.size for array in task.arrays])
-        kernels = [i for i in instructions if type(i) is KernelInstruction]
-        volume = sum([chunk.box.volume for chunk in command.chunks]) or 1 if len(kernels) > 1 else 0
-        for kernel, predicted in zip(kernels, seconds, strict=False):
-            kernel.predicted = predicted
-            kernel.size = total * kernel.chunk.box.volume // volume if volume else total
+    def _run(self, task: Task) -> Instruction | None:
+        """Link, plan, lower and issue a task. Locked. Returns what the caller should run itself, once unlocked."""
+        idle = self._engine.idle
+        self._graph.add(task)
+        command, shares = self._planner.plan(task)
+        instructions = self._lowering.lower(command, shares)
         task.why = command.why
         task.arrays = ()  # the arrays may be dropped from now on
-        here = self._cheap(kernels, instructions, idle=idle)
-        if here is not None and self._cpu is not None:
-            self._cpu.holding = True
         if self._recorder.tracing:
             self._recorder.command(command, instructions)
-        self._executor.submit(instructions)
-        return here
+        if not idle or not self._cheap(instructions):
+            self._executor.submit(instructions)
+            return None
+        cpu, last = self._cpu, instructions[-1]
+        assert cpu is not None  # noqa: S101 - checked by _cheap
+        cpu.holding = True
+        try:
+            self._executor.submit(instructions)
+        finally:
+            cpu.holding = False
+        return last
 
-    def _cheap(
-        self, kernels: list[KernelInstruction], instructions: list[Instruction], *, idle: bool
-    ) -> Instruction | None:
-        """Return the kernel if the caller should run it: it is predicted cheaper than a hand-over, and nothing waits."""
-        if not idle or not self.config.inline or len(kernels) != 1 or self._cpu is None or self.config.sync:
-            return None
-        kernel = kernels[0]
-        predicted = kernel.predicted
-        if predicted is None or predicted > CHEAP or self.machine.lanes[kernel.device] is not self._cpu:
-            return None
-        return kernel if instructions[-1] is kernel and not self.platform.device(kernel.device).wide else None
+    def _cheap(self, instructions: list[Instruction]) -> bool:
+        """Tell whether the caller should run the kernel itself: it is predicted to cost less than handing it over."""
+        last = instructions[-1]
+        if len(instructions) > 1 or type(last) is not KernelInstruction or not self._inline:
+            return False
+        predicted = last.predicted
+        return predicted is not None and predicted < CHEAP and self.machine.lanes[last.device] is self._cpu
 
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""
@@ -264,9 +269,9 @@ class Runtime:
         with self._lock:
             if self._dropped:
                 self._collect()
-            task = self._graph.task("read", None)
+            task = Task(0, "read", None, self)
             task.submitted = time.perf_counter()
-            task.accesses, task.arrays = (WHOLE,), (array,)
+            task.accesses, task.arrays, task.once = (WHOLE,), (array,), True
             self._graph.add(task)
             instructions = self._lowering.fence(task, array, box.append)
             task.arrays = ()
@@ -283,8 +288,10 @@ class Runtime:
         """Wait for everything; raise all failures that the program has not seen yet, as a group."""
         with self._lock:
             self._check_open()
-            task = self._pass_epoch("wait")
+            task, epoch = self._emit_epoch("wait")
         self._wait_for(task, "wait")
+        with self._lock:
+            self._lowering.passed(epoch, self._engine.failed)
         unseen = self._unseen()
         for failure in unseen:
             mark_reported(failure)
@@ -323,37 +330,37 @@ class Runtime:
 
     def _pass_horizon(self) -> None:
         """Bound what is remembered, and how far the program runs ahead: by two horizons."""
-        if self._horizons and not self._horizons[-1].finished:
-            self._wait_for(self._horizons[-1], "run-ahead")
+        before = self._last_mark
+        if before is not None and not before.finished:
+            self._wait_for(before, "run-ahead")
         with self._lock:
-            if self._graph.since_horizon < self.config.horizon:
+            if self._graph.since_horizon < self._horizon_step or self._last_mark is not before:
                 return  # another thread was faster
             failed = self._engine.failed
             task = self._graph.mark("horizon")
             task.submitted = time.perf_counter()
-            if self._horizons:
-                self._graph.collapse(self._horizons.pop().id)
-            self._horizons.append(task)
+            if before is not None:
+                self._graph.passed(before.id)
+            self._last_mark = task
             instructions = self._lowering.horizon(task, failed)
             self._recorder.task(task)
             self._recorder.fence(task, instructions)
             self._executor.submit(instructions)
         self._drain()
 
-    def _pass_epoch(self, name: str) -> Task:
-        """Emit an epoch: everything later comes after everything earlier. Locked."""
+    def _emit_epoch(self, name: str) -> tuple[Task, int]:
+        """Emit an epoch, which comes after everything so far; return its task and instruction id. Locked."""
         if self._dropped:
             self._collect()
         task = self._graph.mark(name)
         task.submitted = time.perf_counter()
-        for _ in range(len(self._horizons) + 1):
-            self._graph.collapse(task.id)
-        self._horizons.clear()
-        instructions = self._lowering.epoch(task, self._engine.failed)
+        self._graph.passed(task.id)
+        self._last_mark = task
+        instructions = self._lowering.epoch(task, at_once=False)
         self._recorder.task(task)
         self._recorder.fence(task, instructions)
         self._executor.submit(instructions)
-        return task
+        return task, instructions[-1].id
 
     def _collect(self) -> None:
         """Free arrays whose last handle is gone. Locked."""
@@ -470,7 +477,14 @@ def _valid_memories(array: Array) -> int:
         mask = -1
         for _, bits in state.valid.get(array._box):
             mask &= bits
-    return mask
+    return mask & ~FILL  # an initial value is made where it is needed
+
+
+def _program_frame(frame: FrameType) -> FrameType:
+    """Return the nearest caller outside coexec: assignments and ufuncs are called through coexec's own code."""
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("coexec."):
+        frame = frame.f_back
+    return frame
 
 
 def _merged(config: Config, **given: Any) -> Config:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextvars import copy_context
 from typing import Any
 
 from ..errors import BackendError, DoesNotFit, InvariantError
@@ -19,7 +20,7 @@ from ..graph.instruction import Allocation, Instruction, Kernel
 from ..machine.platform import HOST, USER, Device
 from ..program.session import in_kernel
 from .base import CallHelper, Finished, Ran
-from .launch import aligned_empty, run, set_data
+from .launch import aligned_empty, run, run_kernel, set_data
 from .library_threads import LibraryThreads
 
 LONG = 50e-6  # seconds: from here on a kernel's wait for the interpreter lock is measured
@@ -72,6 +73,7 @@ class CpuBackend:
         self._pooled = 0
         self._pool_lock = threading.Lock()
         self._running: set[str] = set()  # narrow devices in a kernel
+        self._has_wide = any(device.wide for device in devices)
         self._wide_claims = False
         self._quiet = threading.Condition()
         self._long_kernels = 0
@@ -272,28 +274,25 @@ class CpuBackend:
         """Run a body in the caller's context; return the seconds it waited for the interpreter lock."""
         task = instruction.task
         context = task.context
-        if context is not None and task.open > 1:
-            context = context.copy()  # sibling chunks run at the same time
+        if context is None or task.open > 1:  # sibling chunks run at the same time
+            context = context.copy() if context is not None else copy_context()
         in_kernel.name = task.name
         long = instruction.predicted is not None and instruction.predicted > LONG
-        self._enter(worker, long=long)
+        exclusive = long or self._has_wide
+        if exclusive:
+            self._enter(worker, long=long)
         try:
             if not long:
-                if context is None:
-                    run(instruction, debug=self._debug)
-                else:
-                    context.run(run, instruction, debug=self._debug)
+                context.run(run_kernel, instruction, self._debug)
                 return 0.0
             start, cpu = time.perf_counter(), time.thread_time()
-            if context is None:
-                run(instruction, debug=self._debug)
-            else:
-                context.run(run, instruction, debug=self._debug)
+            context.run(run_kernel, instruction, self._debug)
             wall, cpu = time.perf_counter() - start, time.thread_time() - cpu
             return max(0.0, wall - cpu) if not worker.device.wide else 0.0
         finally:
             in_kernel.name = ""
-            self._leave(worker, long=long)
+            if exclusive:
+                self._leave(worker, long=long)
 
     def _enter(self, worker: _Worker, *, long: bool) -> None:
         """Claim the cores: the wide device and the narrow ones exclude each other."""

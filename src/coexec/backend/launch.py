@@ -58,7 +58,7 @@ def run(instruction: Instruction, *, debug: bool = False) -> None:
     """Execute an instruction on the calling thread."""
     match instruction:
         case Kernel():
-            _kernel(instruction, debug=debug)
+            run_kernel(instruction, debug)
         case Copy(source=source, target=target, boxes=boxes):
             for box in boxes:
                 _part(target, box)[...] = _part(source, box)
@@ -92,9 +92,19 @@ def _reduce(instruction: Reduce) -> None:
         target[...] = operator.combine(target, part)
 
 
-def _kernel(instruction: Kernel, *, debug: bool) -> None:
+def run_kernel(instruction: Kernel, debug: bool) -> None:  # noqa: FBT001 - called positionally on the hot path
+    """Run a body on its arrays."""
     task, kernel = instruction.task, instruction.task.kernel
     assert kernel is not None  # noqa: S101 - only calls become kernels
+    params = kernel.array_params
+    if kernel.plain and not debug and len(instruction.bindings) == len(params):
+        args: list[Any] = [None] * len(kernel.passed)
+        for param, binding in zip(params, instruction.bindings, strict=True):
+            args[param[1]] = resolve(binding)
+        for position, name in kernel.scalar_params:
+            args[position] = task.scalars[name]
+        _check_nothing_returned(kernel, (instruction.body.function if instruction.body.kind == "cpu" else task.body)(*args))
+        return
     values: dict[str, Any] = {}
     for binding in instruction.bindings:
         values[binding.name] = resolve(binding)
@@ -111,19 +121,22 @@ def _kernel(instruction: Kernel, *, debug: bool) -> None:
         named["chunk"] = _chunk_info(instruction)
     if kernel.takes_xp:
         named["xp"] = np
-    body = instruction.body.function
-    if body is None or body is kernel.function:
-        body = task.body
+    body = instruction.body.function if instruction.body.kind == "cpu" and not kernel.host else task.body
     returned = body(*[named[name] for name in kernel.params])
     if kernel.returns.names:
         _place_returned(instruction, values, returned)
-    elif returned is not None and not kernel.host:
+    else:
+        _check_nothing_returned(kernel, returned)
+    if debug:
+        _check_poison(instruction, values)
+
+
+def _check_nothing_returned(kernel: Any, returned: Any) -> None:
+    if returned is not None and not kernel.host:
         raise ProgramError(
             f"kernel {kernel.name!r} returned a {type(returned).__name__}; write into an output, or declare "
             "returns=cx.like(...) for the functional form"
         )
-    if debug:
-        _check_poison(instruction, values)
 
 
 def _chunk_info(instruction: Kernel) -> ChunkInfo:

@@ -5,7 +5,7 @@ Before: lower/.  After: execute/executor.py.  Knows no clock, thread or device; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -19,18 +19,19 @@ IMMEDIATE = Lane("", -1)
 class Pending:
     """An instruction that is not over."""
 
-    __slots__ = ("dependents", "failure", "handed", "instruction", "issued", "lane", "parents", "readers", "waiting")
+    __slots__ = ("dependents", "failure", "handed", "instruction", "issued", "lane", "over", "parents", "readers", "waiting")
 
     def __init__(self, instruction: Instruction) -> None:
         self.instruction = instruction
         self.waiting = 0  # dependencies that are not over
-        self.readers: list[Pending] = []  # those who need its result
-        self.dependents: list[Pending] = []  # those who only come after it
-        self.parents: list[Pending] = []
+        self.readers: list[Pending] | None = None  # those who need its result
+        self.dependents: list[Pending] | None = None  # those who only come after it
+        self.parents: Sequence[Pending] = ()
         self.failure: BaseException | None = None
         self.lane: Lane | None = None
         self.issued = False
         self.handed = False  # its lane was given to a child
+        self.over = False
 
 
 class Issue(NamedTuple):
@@ -47,7 +48,7 @@ class Engine:
     def __init__(self, devices: Mapping[str, DeviceLanes]) -> None:
         self._devices = devices
         self._open: dict[int, Pending] = {}
-        self._ready: list[tuple[int, int, Pending]] = []
+        self.ready: list[tuple[int, int, Pending]] = []  # a heap: highest priority, then oldest, first
         self.failed: dict[int, BaseException] = {}  # over, and failed: what they wrote is poisoned
         self.doomed: list[tuple[Instruction, BaseException]] = []  # ready but cancelled: the caller finishes them
 
@@ -63,23 +64,32 @@ class Engine:
         """Take an instruction; everything it depends on was submitted before it."""
         node = Pending(instruction)
         opened = self._open
-        parents = node.parents
+        parents: list[Pending] = []
         for id in instruction.needs:
             parent = opened.get(id)
             if parent is not None:
-                parent.readers.append(node)
+                if parent.readers is None:
+                    parent.readers = [node]
+                else:
+                    parent.readers.append(node)
                 parents.append(parent)
             elif self.failed and id in self.failed:
                 node.failure = instruction.failure = self.failed[id]
         for id in instruction.after:
             parent = opened.get(id)
             if parent is not None:
-                parent.dependents.append(node)
+                if parent.dependents is None:
+                    parent.dependents = [node]
+                else:
+                    parent.dependents.append(node)
                 parents.append(parent)
         opened[instruction.id] = node
-        node.waiting = len(parents)
-        if not parents or self._may_be_eager(node):
-            heappush(self._ready, (-instruction.priority, instruction.id, node))
+        if parents:
+            node.parents = parents
+            node.waiting = len(parents)
+            if not self._may_be_eager(node):
+                return
+        heappush(self.ready, (-instruction.priority, instruction.id, node))
 
     def _may_be_eager(self, node: Pending) -> bool:
         """Tell whether `node` may be queued behind its unfinished parents."""
@@ -97,13 +107,13 @@ class Engine:
 
     def next(self) -> Issue | None:
         """Return the ready instruction of highest priority with its lane, or None."""
-        while self._ready:
-            node = heappop(self._ready)[2]
+        while self.ready:
+            node = heappop(self.ready)[2]
             if node.issued:
                 continue
             instruction = node.instruction
             if node.waiting:
-                node.parents = [parent for parent in node.parents if parent.instruction.id in self._open]
+                node.parents = [parent for parent in node.parents if not parent.over]
                 if node.parents and not self._may_be_eager(node):
                     continue  # overtaken: it becomes ready again when its last parent is over
             if node.failure is not None and not node.waiting:
@@ -118,7 +128,7 @@ class Engine:
         node.issued = True
         if lanes is None:
             node.lane = IMMEDIATE
-            node.parents = []
+            node.parents = ()
             return Issue(instruction, IMMEDIATE)
         waits: tuple[Instruction, ...] = ()
         if node.waiting and not lanes.across:
@@ -136,12 +146,18 @@ class Engine:
         lane.depth += 1
         lane.tail = node
         node.lane = lane
-        node.parents = []
+        node.parents = ()
+        for children in (node.readers, node.dependents):  # submitted in the same batch
+            if children is not None:
+                for child in children:
+                    if not child.issued and self._may_be_eager(child):
+                        heappush(self.ready, (-child.instruction.priority, child.instruction.id, child))
         return Issue(instruction, lane, waits)
 
     def finish(self, instruction: Instruction, failure: BaseException | None = None) -> None:
         """Note that an instruction is over. Completions may come in any order."""
         node = self._open.pop(instruction.id)
+        node.over = True
         failure = failure or node.failure
         lane = node.lane
         if lane is not None and lane is not IMMEDIATE:
@@ -150,17 +166,15 @@ class Engine:
                 lane.tail = None
         if failure is not None:
             self.failed[instruction.id] = failure
-            for child in node.readers:
+            for child in node.readers or ():
                 if child.failure is None:
                     child.failure = child.instruction.failure = failure
-        for child in node.readers:
-            child.waiting -= 1
-            if not child.waiting and not child.issued:
-                heappush(self._ready, (-child.instruction.priority, child.instruction.id, child))
-        for child in node.dependents:
-            child.waiting -= 1
-            if not child.waiting and not child.issued:
-                heappush(self._ready, (-child.instruction.priority, child.instruction.id, child))
+        for children in (node.readers, node.dependents):
+            if children is not None:
+                for child in children:
+                    child.waiting -= 1
+                    if not child.waiting and not child.issued:
+                        heappush(self.ready, (-child.instruction.priority, child.instruction.id, child))
 
     def doom(self, instruction: Instruction, failure: BaseException) -> bool:
         """Cancel an instruction that was not issued yet. False if it was."""

@@ -59,18 +59,16 @@ class Executor:
     def _issue(self) -> None:
         """Issue everything that is ready. Locked."""
         engine = self.engine
-        while True:
+        while engine.ready:
             issue = engine.next()
             if issue is not None:
-                instruction = issue.instruction
-                if issue.lane.number < 0:
+                instruction, lane, waits = issue
+                if lane.number < 0:
                     self._immediate(instruction)
                 else:
-                    self._lanes[instruction.device].issue(instruction, issue.lane.number, issue.waits)
+                    self._lanes[instruction.device].issue(instruction, lane.number, waits)
             elif engine.doomed:
                 self._complete_doomed()
-            else:
-                return
 
     def _immediate(self, instruction: Instruction) -> None:
         """Do what needs no lane: allocate, free, pass a horizon or an epoch. Locked."""

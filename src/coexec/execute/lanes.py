@@ -10,6 +10,7 @@ first parent's lane, always.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,11 +70,11 @@ class DeviceLanes:
         self.across = across  # one lane can be ordered behind another without the host
         self.lanes: list[Lane] = []
 
-    def of_parent(self, parents: list[Pending]) -> Lane | None:
+    def of_parent(self, parents: Sequence[Pending]) -> Lane | None:
         """Return the lane that a child of `parents` inherits, or None."""
         for parent in parents:
             lane = parent.lane
-            if lane is not None and lane.device == self.device:
+            if lane is not None and lane.device == self.device and not (parent.over and lane.depth):
                 if self.policy.child == "same-as-parent":
                     return lane
                 if not parent.handed:

@@ -46,9 +46,10 @@ class Allocation:
 class Instruction:
     """One step for one lane. Immutable once handed to the engine, but for `failure` and `eager`, which are its own."""
 
-    __slots__ = ("after", "device", "eager", "failure", "id", "needs", "priority", "task")
     kind = "instruction"
     completes = False  # its task is over when the last such instruction is
+    failure: BaseException | None = None  # set: it must not run, and is reported with this error
+    eager = False  # issued behind its predecessors on the same lane, before they were over
 
     def __init__(
         self, id: int, device: str, task: Task | None, needs: tuple[int, ...], after: tuple[int, ...], priority: int = 0
@@ -59,8 +60,6 @@ class Instruction:
         self.needs = needs
         self.after = after
         self.priority = priority
-        self.failure: BaseException | None = None  # set: it must not run, and is reported with this error
-        self.eager = False  # issued behind its predecessors on the same lane, before they were over
 
     @property
     def nbytes(self) -> int:
@@ -74,7 +73,6 @@ class Instruction:
 class Alloc(Instruction):
     """Back an allocation with memory."""
 
-    __slots__ = ("allocation",)
     kind = "alloc"
 
     def __init__(self, id: int, device: str, task: Task | None, allocation: Allocation, after: tuple[int, ...]) -> None:
@@ -89,7 +87,6 @@ class Alloc(Instruction):
 class Free(Instruction):
     """Give an allocation's memory back."""
 
-    __slots__ = ("allocation",)
     kind = "free"
 
     def __init__(self, id: int, device: str, task: Task | None, allocation: Allocation, after: tuple[int, ...]) -> None:
@@ -104,7 +101,6 @@ class Free(Instruction):
 class Fill(Instruction):
     """Set boxes of an allocation to one value."""
 
-    __slots__ = ("allocation", "boxes", "value")
     kind = "fill"
 
     def __init__(
@@ -130,7 +126,6 @@ class Fill(Instruction):
 class Copy(Instruction):
     """Copy boxes of one array from one allocation to another."""
 
-    __slots__ = ("boxes", "reason", "source", "target")
     kind = "copy"
 
     def __init__(
@@ -171,9 +166,12 @@ class Binding(NamedTuple):
 class Kernel(Instruction):
     """Run one chunk of a task's body on a device."""
 
-    __slots__ = ("bindings", "body", "chunk", "predicted", "size")
     kind = "kernel"
     completes = True
+    body: Any  # program/variant.py's Variant
+    model: Any  # the predictor that learns from this run
+    size: int  # elements touched: what predictions are made from
+    predicted: float | None  # seconds, where the planner knows
 
     def __init__(
         self,
@@ -181,7 +179,7 @@ class Kernel(Instruction):
         device: str,
         task: Task,
         chunk: Chunk,
-        body: Any,
+        share: Any,
         bindings: tuple[Binding, ...],
         needs: tuple[int, ...],
         after: tuple[int, ...],
@@ -193,26 +191,20 @@ class Kernel(Instruction):
         self.needs = needs
         self.after = after
         self.priority = priority
-        self.failure = None
-        self.eager = False
-        self.predicted: float | None = None  # seconds, where the planner knows
-        self.size = 0  # elements touched: what predictions are made from
         self.chunk = chunk
-        self.body = body  # program/variant.py's Variant
+        self.body, self.model, self.size, self.predicted = share  # plan/candidate.py's Share
         self.bindings = bindings
 
 
 class HostTask(Kernel):
     """Run a host task's body. Any thread that waits may run it."""
 
-    __slots__ = ()
     kind = "host task"
 
 
 class Reduce(Instruction):
     """Combine a reduction's partial results, in block order, into its array."""
 
-    __slots__ = ("operator", "partials", "target")
     kind = "reduce"
     completes = True
 
@@ -236,7 +228,6 @@ class Reduce(Instruction):
 class Fence(Instruction):
     """Hand a box of an array to the host program: `deliver` gets it as a read-only ndarray."""
 
-    __slots__ = ("binding", "deliver")
     kind = "fence"
     completes = True
 
@@ -258,7 +249,6 @@ class Fence(Instruction):
 class Horizon(Instruction):
     """Everything before it is over once it is. Bounds what the tracking must remember."""
 
-    __slots__ = ()
     kind = "horizon"
     completes = True
 
@@ -266,6 +256,5 @@ class Horizon(Instruction):
 class Epoch(Instruction):
     """A horizon that later instructions depend on at once: start, `wait`, shutdown."""
 
-    __slots__ = ()
     kind = "epoch"
     completes = True

@@ -5,14 +5,15 @@ Before: program/.  After: graph/task_graph.py, plan/, lower/.  Names no device. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import TaskFailed
+from ..geometry import Box
 
 if TYPE_CHECKING:
-    from ..geometry import Box
     from ..program.array import Array
     from ..program.kernel import ArrayParam, Kernel, Options
 
@@ -36,56 +37,34 @@ def mark_reported(failure: BaseException | None) -> None:
 class Task:
     """What must happen: a kernel, the arrays it touches, and the tasks it comes after."""
 
-    __slots__ = (
-        "_owner",
-        "accesses",
-        "after",
-        "arrays",
-        "body",
-        "call",
-        "context",
-        "failure",
-        "finished",
-        "id",
-        "kernel",
-        "line",
-        "name",
-        "open",
-        "options",
-        "scalars",
-        "scheduling",
-        "shapes",
-        "space",
-        "submitted",
-        "visited",
-        "waiters",
-        "why",
-    )
+    # Class-level defaults: a task is made for every call, and most of these are never set.
+    accesses: Sequence[ArrayParam] = ()
+    arrays: Sequence[Array] = ()
+    after: tuple[int, ...] = ()
+    open = 0  # instructions that are not over
+    finished = False
+    failure: BaseException | None = None
+    waiters: list[Callable[[], None]] | None = None
+    call = ""  # the calling file
+    line = 0
+    why = ""
+    submitted = 0.0
+    scheduling = 0.0
+    space: tuple[int, ...] = ()
+    shapes: Sequence[tuple[int, ...]] = ()  # of the arrays, for bodies that ask for their chunk
+    visited: Box | None = None  # None: everything, and every array whole
+    box: Box = Box((), ())  # the visited part of the index space, whether or not arrays arrive whole
+    once = False  # every array is touched by one parameter only
+    options: Options | None = None
+    body: Callable[..., Any] | None = None
+    context: Context | None = None
+    scalars: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, id: int, name: str, kernel: Kernel | None, owner: Owner | None) -> None:
         self.id = id
         self.name = name
         self.kernel = kernel  # None for horizons, epochs and host reads
         self._owner = owner
-        self.accesses: Sequence[ArrayParam] = ()
-        self.arrays: Sequence[Array] = ()
-        self.scalars: dict[str, Any] = {}
-        self.after: tuple[int, ...] = ()
-        self.open = 0  # instructions that are not over
-        self.finished = False
-        self.failure: BaseException | None = None
-        self.waiters: list[Callable[[], None]] | None = None
-        self.call = ""  # the calling file
-        self.line = 0
-        self.why = ""
-        self.submitted = 0.0
-        self.scheduling = 0.0
-        self.space: tuple[int, ...] = ()
-        self.shapes: Sequence[tuple[int, ...]] = ()  # of the arrays, for bodies that ask for their chunk
-        self.visited: Box | None = None  # None: everything, and every array whole
-        self.options: Options | None = None
-        self.body: Callable[..., Any] | None = None
-        self.context: Context | None = None
 
     @property
     def params(self) -> tuple[str, ...]:

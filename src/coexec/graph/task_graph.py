@@ -6,17 +6,14 @@ Before: program/.  After: plan/, lower/.  Knows no device and no memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..geometry import Box
 from ..program.access import Access
 from ..program.array import Array, Storage
 from ..program.view import grid_of, narrow
 from .task import Owner, Task
-from .tracker import Tracker
-
-if TYPE_CHECKING:
-    from ..program.kernel import Kernel
+from .tracker import Marks, Tracker
 
 EPOCH = 0
 LOOK_BACK = 64  # how many ancestors the transitive reduction visits before it keeps a redundant edge
@@ -42,8 +39,7 @@ class TaskGraph:
         self._front: dict[int, None] = {}  # tasks nothing depends on yet
         self._orders: dict[Any, int] = {}  # host tasks: last one per order
         self._storages: dict[int, Tracker] = {}
-        self._touched: set[Tracker] = set()  # since the last mark
-        self._marked: list[set[Tracker]] = []  # those touched before each mark that is not collapsed yet
+        self._marks = Marks()
         self._horizon = EPOCH
         self.since_horizon = 0
 
@@ -55,41 +51,48 @@ class TaskGraph:
         """Stop tracking a dropped array."""
         self._storages.pop(storage_id, None)
 
-    def task(self, name: str, kernel: Kernel | None) -> Task:
-        """Return a new task, not yet part of the graph."""
-        self._next += 1
-        return Task(self._next, name, kernel, self._owner)
-
     def add(self, task: Task) -> None:
-        """Find what `task` comes after and make it visible to later tasks."""
+        """Number `task`, find what it comes after, and make it visible to later tasks."""
         found: set[int] = set()
+        self._next = id = task.id = self._next + 1
+        if task.visited is None and task.once:
+            for param, array in zip(task.accesses, task.arrays, strict=True):
+                access = param[2]
+                if array.size:
+                    tracker = array._storage.tracker
+                    self._marks.touched.add(tracker)
+                    if not access.writes:
+                        tracker.read_by(array._box, array._grid, id, found)
+                    else:
+                        tracker.write_by(array._box, array._grid, id, found if access.reads else None, found)
+        else:
+            self._add_parts(task, found)
+        kernel = task.kernel
+        if kernel is not None and kernel.order is not None:
+            found.add(self._orders.get(kernel.order, self._horizon))
+            self._orders[kernel.order] = id
+        self._link(task, found)
+
+    def _add_parts(self, task: Task, found: set[int]) -> None:
+        """Find and note accesses to parts of arrays, or to one array several times."""
         touches = []
         for param, array in zip(task.accesses, task.arrays, strict=True):
-            access = param[2]
-            if task.visited is None:
-                box, grid = array._box, array._grid
-            else:
-                box = touched(task, access, array, None)
-                grid = None if array._grid is None else grid_of(box, array._cut)
+            access = param.access
+            box = touched(task, access, array, None)
             if not box.empty:
+                grid = None if array._grid is None else grid_of(box, array._cut)
                 tracker = array._storage.tracker
                 touches.append((tracker, box, grid, access))
                 if access.mode != "write":
                     tracker.before_read(box, grid, found)
                 if access.writes:
                     tracker.before_write(box, grid, found)
-        id = task.id
-        kernel = task.kernel
-        if kernel is not None and kernel.order is not None:
-            found.add(self._orders.get(kernel.order, self._horizon))
-            self._orders[kernel.order] = id
         for tracker, box, grid, access in touches:
-            self._touched.add(tracker)
+            self._marks.touched.add(tracker)
             if access.writes:
-                tracker.did_write(box, grid, id)
+                tracker.did_write(box, grid, task.id)
             else:
-                tracker.did_read(box, grid, id)
-        self._link(task, found)
+                tracker.did_read(box, grid, task.id)
 
     def _link(self, task: Task, found: set[int]) -> None:
         found.discard(self._horizon)
@@ -123,22 +126,21 @@ class TaskGraph:
 
     def mark(self, name: str) -> Task:
         """Return a task that comes after everything so far: a horizon or an epoch."""
-        task = self.task(name, None)
+        self._next += 1
+        task = Task(self._next, name, None, self._owner)
         task.after = tuple(self._front) or (self._horizon,)
         self._front = {task.id: None}
         self._parents[task.id] = task.after
         self.since_horizon = 0
-        self._marked.append(self._touched)
-        self._touched = set()
+        self._marks.mark(task.id)
         return task
 
-    def collapse(self, horizon: int) -> None:
-        """Let the oldest mark, `horizon`, stand for everything before it."""
+    def passed(self, horizon: int) -> None:
+        """Let a mark stand for everything before it."""
         self._horizon = horizon
         self._parents = {id: after for id, after in self._parents.items() if id >= horizon}
         self._orders = {order: max(id, horizon) for order, id in self._orders.items()}
-        for tracker in self._marked.pop(0):
-            tracker.collapse(horizon)
+        self._marks.passed(horizon)
 
     def frontier(self) -> set[int]:
         """Return the tasks that a later task could directly depend on."""

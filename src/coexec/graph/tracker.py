@@ -2,8 +2,9 @@
 
 Before: geometry/.  After: graph/task_graph.py, lower/.  Knows ids and boxes; ids grow in program order.
 
-Dense boxes live in dictionaries: a box that is asked for as it was written is found by one look-up, which makes
-whole arrays and aligned partitions cheap. Strided sets (red-black) live in a list beside them.
+The usual array is touched as a whole: one writer, and the readers since. Once boxes differ, dense boxes live in
+dictionaries, where a box that is asked for as it was written is found by one look-up; strided sets (red-black) live in
+a list beside them.
 """
 
 from __future__ import annotations
@@ -16,17 +17,53 @@ from ..geometry import Box, Grid, Region, covers, grid_covers, grids_meet, overl
 class Tracker:
     """Last writers and, since then, readers of every element of one box."""
 
-    __slots__ = ("_aligned", "_extent", "_readers", "_strided", "_writers")
+    __slots__ = ("_aligned", "_boxes", "_extent", "_readers", "_strided", "_writers", "one_writer", "whole_readers")
 
     def __init__(self, extent: Box, origin: int) -> None:
         self._extent = extent
-        self._writers: dict[Box, int] = {extent: origin}  # disjoint, covering the extent
+        self._boxes = False  # whether boxes differ; until then the two whole-array fields hold everything
+        self.one_writer = origin
+        self.whole_readers: list[int] = []
+        self._writers: dict[Box, int] = {}  # disjoint, covering the extent
         self._readers: dict[Box, list[int]] = {}
         self._strided: list[tuple[Box, Grid, int, bool]] = []
         self._aligned = True  # every reader's box is also a writer's box
 
+    # One access, asked and noted at once: for tasks that are not divided and touch the array once ----------------------
+
+    def read_by(self, box: Box, grid: Grid | None, id: int, needs: set[int]) -> None:
+        """Add to `needs` whose results a read of `box` by `id` sees, and note it."""
+        if not self._boxes and (box is self._extent or box == self._extent) and grid is None:
+            needs.add(self.one_writer)
+            self.whole_readers.append(id)
+            return
+        self.before_read(box, grid, needs)
+        self.did_read(box, grid, id)
+
+    def write_by(self, box: Box, grid: Grid | None, id: int, needs: set[int] | None, after: set[int]) -> None:
+        """Add to `after` what must be over before `id` overwrites `box`, to `needs` what it reads of it; note it."""
+        if not self._boxes and (box is self._extent or box == self._extent) and grid is None:
+            if needs is not None:
+                needs.add(self.one_writer)
+            if self.whole_readers:
+                after.update(self.whole_readers)
+                self.whole_readers = []
+            else:
+                after.add(self.one_writer)
+            self.one_writer = id
+            return
+        if needs is not None:
+            self.before_read(box, grid, needs)
+        self.before_write(box, grid, after)
+        self.did_write(box, grid, id)
+
+    # Asked first, noted later: for divided tasks, whose chunks do not wait for each other -------------------------------
+
     def before_read(self, box: Box, grid: Grid | None, found: set[int]) -> None:
         """Add the ids whose results a read of `box` sees."""
+        if not self._boxes:
+            found.add(self.one_writer)
+            return
         writer = self._writers.get(box)
         if writer is not None and not self._strided:
             found.add(writer)
@@ -40,14 +77,13 @@ class Tracker:
 
     def before_write(self, box: Box, grid: Grid | None, found: set[int]) -> None:
         """Add the ids that must be over before `box` is overwritten: readers, and writers nobody read since."""
+        if not self._boxes:
+            found.update(self.whole_readers or (self.one_writer,))
+            return
         if self._aligned and not self._strided:
             writer = self._writers.get(box)
             if writer is not None:
-                readers = self._readers.get(box)
-                if readers:
-                    found.update(readers)
-                else:
-                    found.add(writer)
+                found.update(self._readers.get(box) or (writer,))
                 return
         hit = []
         for other, ids in self._readers.items():
@@ -66,6 +102,11 @@ class Tracker:
 
     def did_read(self, box: Box, grid: Grid | None, id: int) -> None:
         """Note that `id` reads `box`."""
+        if not self._boxes:
+            if grid is None and box == self._extent:
+                self.whole_readers.append(id)
+                return
+            self._spread()
         if grid is not None:
             self._strided.append((box, grid, id, False))
             return
@@ -79,6 +120,11 @@ class Tracker:
 
     def did_write(self, box: Box, grid: Grid | None, id: int) -> None:
         """Note that `id` writes `box`: nobody older needs to be asked about it again."""
+        if grid is None and (box is self._extent or box == self._extent):
+            self._gather(id)
+            return
+        if not self._boxes:
+            self._spread()
         if grid is not None:
             kept = [e for e in self._strided if not grid_covers(box, grid, e[0], e[1])]
             self._strided = [*kept, (box, grid, id, True)]
@@ -90,6 +136,20 @@ class Tracker:
         self._carve(box)
         self._writers[box] = id
         self._aligned = all(reader in self._writers for reader in self._readers)
+
+    def _spread(self) -> None:
+        """Go over to boxes."""
+        self._boxes = True
+        self._writers = {self._extent: self.one_writer}
+        self._readers = {self._extent: self.whole_readers} if self.whole_readers else {}
+        self._strided = []
+        self._aligned = True
+
+    def _gather(self, writer: int) -> None:
+        """Go back to the whole: `writer` wrote everything, and nobody has read it."""
+        self._boxes = False
+        self.one_writer = writer
+        self.whole_readers = []
 
     def _carve(self, box: Box) -> None:
         """Take `box` out of every entry."""
@@ -103,14 +163,21 @@ class Tracker:
                 self._readers[rest] = [*self._readers.get(rest, ()), *ids]
         self._strided = [e for e in self._strided if not covers(box, e[0])]
 
+    # Questions and clean-up ---------------------------------------------------------------------------------------------
+
     def writers(self, box: Box) -> Iterator[tuple[Box, int]]:
         """Yield the parts of `box` with the dense writer of each."""
+        if not self._boxes:
+            yield box, self.one_writer
+            return
         for other, id in self._writers.items():
             if (common := overlap(other, box)) is not None:
                 yield common, id
 
     def ids(self) -> set[int]:
         """Return every id that something later could depend on."""
+        if not self._boxes:
+            return {self.one_writer, *self.whole_readers}
         found = set(self._writers.values())
         for ids in self._readers.values():
             found.update(ids)
@@ -119,20 +186,49 @@ class Tracker:
 
     def collapse(self, horizon: int, keep: Collection[int] = ()) -> None:
         """Replace everything older than `horizon` by it, except the ids in `keep`."""
+        if not self._boxes:
+            if self.one_writer < horizon and self.one_writer not in keep:
+                self.one_writer = horizon
+            if self.whole_readers:
+                self.whole_readers = [id for id in self.whole_readers if id >= horizon]
+            return
         old = [box for box, id in self._writers.items() if id < horizon and id not in keep]
-        if len(old) == len(self._writers):
-            self._writers = {self._extent: horizon}
-        elif old:
-            for box in old:
-                del self._writers[box]
-            for box in Region(old).boxes:
-                self._writers[box] = horizon
-        if self._readers:
-            recent = {box: [i for i in ids if i >= horizon] for box, ids in self._readers.items()}
-            self._readers = {box: ids for box, ids in recent.items() if ids}
-        if self._strided:
-            self._strided = [e for e in self._strided if e[2] >= horizon or e[2] in keep]
+        for box in old:
+            del self._writers[box]
+        for box in Region(old).boxes:
+            self._writers[box] = horizon
+        recent = {box: [i for i in ids if i >= horizon] for box, ids in self._readers.items()}
+        self._readers = {box: ids for box, ids in recent.items() if ids}
+        self._strided = [e for e in self._strided if e[2] >= horizon or e[2] in keep]
         self._aligned = all(box in self._writers for box in self._readers)
+        if len(self._writers) == 1 and not self._readers and not self._strided:
+            self._gather(next(iter(self._writers.values())))
 
     def __len__(self) -> int:
+        if not self._boxes:
+            return 1 + len(self.whole_readers)
         return len(self._writers) + sum(map(len, self._readers.values())) + len(self._strided)
+
+
+class Marks:
+    """Which trackers were touched before each horizon or epoch that has not taken effect yet."""
+
+    def __init__(self) -> None:
+        self.touched: set[Tracker] = set()  # since the last mark
+        self._marked: list[tuple[int, set[Tracker]]] = []
+
+    @property
+    def last(self) -> int | None:
+        """The newest mark that has not taken effect."""
+        return self._marked[-1][0] if self._marked else None
+
+    def mark(self, id: int) -> None:
+        """Note a horizon or an epoch."""
+        self._marked.append((id, self.touched))
+        self.touched = set()
+
+    def passed(self, id: int, keep: Collection[int] = ()) -> None:
+        """Let a mark stand for everything before it, except the ids in `keep`."""
+        while self._marked and self._marked[0][0] <= id:
+            for tracker in self._marked.pop(0)[1]:
+                tracker.collapse(id, keep)

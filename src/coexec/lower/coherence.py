@@ -60,9 +60,13 @@ class Coherence:
     def _move(self, state: ArrayState, old: Backing, new: Backing, task: Task | None) -> None:
         """Copy what is live in `old` to the larger `new`, and free `old`."""
         memory = old.allocation.memory
-        live = tuple(box for box, mask in state.valid.get(old.box) if mask & 1 << memory)
-        if live:
-            self._copy(old, new, live, "resize", task, self._lane(memory, memory))
+        by_writer: dict[int, list[Box]] = {}
+        for box, mask in state.valid.get(old.box):
+            if mask & 1 << memory:
+                for part, writer in old.tracker.writers(box):
+                    by_writer.setdefault(writer, []).append(part)
+        for boxes in by_writer.values():
+            self._copy(old, new, Region(boxes).boxes, "resize", task, self._lane(memory, memory))
         self.free(state, old, task)
 
     def free(self, state: ArrayState, backing: Backing, task: Task | None) -> None:
@@ -191,6 +195,18 @@ class Coherence:
             target.tracker.did_write(box, None, id)
         self._emitter.touch(source.tracker)
         self._emitter.touch(target.tracker)
+
+
+def merged(boxes: Sequence[Box]) -> list[Box]:
+    """Return bounding boxes of those that overlap, again and again until none do. Touching is not overlapping."""
+    found: list[Box] = []
+    for box in boxes:
+        hull = box
+        while hit := [other for other in found if overlaps(other, hull)]:
+            found = [other for other in found if other not in hit]
+            hull = bounding([hull, *hit])
+        found.append(hull)
+    return found
 
 
 def discard(state: ArrayState, written: Iterable[Box], read: Iterable[Box]) -> None:

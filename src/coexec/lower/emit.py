@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from ..graph.instruction import Epoch, Horizon, Instruction
 from ..graph.task import Task
-from ..graph.tracker import Tracker
+from ..graph.tracker import Marks, Tracker
 
 
 class Emitter:
@@ -20,9 +20,7 @@ class Emitter:
         self.epoch = 0  # what an instruction without other dependencies comes after
         self.out: list[Instruction] = []
         self._front: dict[int, None] = {}
-        self._touched: set[Tracker] = set()
-        self._marked: list[set[Tracker]] = []
-        self._previous = 0  # the last horizon, not yet collapsed
+        self.marks = Marks()
 
     def id(self) -> int:
         """Return a new instruction id."""
@@ -45,7 +43,7 @@ class Emitter:
 
     def touch(self, tracker: Tracker) -> None:
         """Remember that `tracker` has entries newer than the last mark."""
-        self._touched.add(tracker)
+        self.marks.touched.add(tracker)
 
     def take(self) -> list[Instruction]:
         """Return what was emitted since the last call."""
@@ -53,37 +51,26 @@ class Emitter:
         return out
 
     def horizon(self, task: Task, failed: Collection[int]) -> Horizon:
-        """Emit a horizon and let the previous one stand for everything before it.
+        """Emit a horizon, and let the mark before it stand for everything older.
 
-        A horizon acts one horizon late: by then it is over, so nothing that it replaces can still run. Failed
+        A horizon takes effect one horizon late: by then it is over, so nothing that it replaces can still run. Failed
         instructions are not replaced: what they would have written stays poisoned.
         """
         horizon = Horizon(self.id(), "", task, (), tuple(self._front) or (self.epoch,), 5)
         self.emit(horizon)
-        self._mark()
-        if self._previous:
-            self._collapse(self._previous, failed)
-        self._previous = horizon.id
+        if self.marks.last is not None:
+            self.passed(self.marks.last, failed)
+        self.marks.mark(horizon.id)
         return horizon
 
     def begin(self, task: Task) -> Epoch:
-        """Emit an epoch that everything after it depends on at once."""
+        """Emit an epoch."""
         epoch = Epoch(self.id(), "", task, (), tuple(self._front) or ((self.epoch,) if self.epoch else ()), 5)
         self.emit(epoch)
+        self.marks.mark(epoch.id)
         return epoch
 
-    def apply(self, epoch: Epoch, failed: Collection[int]) -> None:
-        """Let `epoch` stand for everything before it, at once."""
-        self._mark()
-        while self._marked:
-            self._collapse(epoch.id, failed)
-        self._previous = 0
-
-    def _mark(self) -> None:
-        self._marked.append(self._touched)
-        self._touched = set()
-
-    def _collapse(self, id: int, failed: Collection[int]) -> None:
-        self.epoch = id
-        for tracker in self._marked.pop(0):
-            tracker.collapse(id, failed)
+    def passed(self, mark: int, failed: Collection[int]) -> None:
+        """Let a horizon or an epoch stand for everything before it."""
+        self.epoch = max(self.epoch, mark)
+        self.marks.passed(mark, failed)

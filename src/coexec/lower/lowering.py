@@ -14,12 +14,12 @@ from ..graph.instruction import Binding, Fence, HostTask, Instruction, Kernel, R
 from ..graph.task import Task
 from ..graph.task_graph import touched
 from ..machine.platform import HOST, USER, Device, Platform
+from ..plan.candidate import Share
 from ..program.access import Access, Operator
 from ..program.array import Array, Storage
 from ..program.mapper import Pad
-from ..program.variant import Variant
 from ..program.view import Cut, grid_of
-from .coherence import Coherence, discard
+from .coherence import Coherence, discard, merged
 from .emit import Emitter
 from .state import ArrayState, Backing
 
@@ -75,16 +75,63 @@ class Lowering:
 
     # Commands ---------------------------------------------------------------------------------------------------------
 
-    def lower(self, command: Command, variants: Sequence[Variant]) -> list[Instruction]:
-        """Return the instructions of one command, in topological order. `variants` has one entry per chunk."""
+    def lower(self, command: Command, shares: Sequence[Share]) -> list[Instruction]:
+        """Return the instructions of one command, in topological order. `shares` has one entry per chunk."""
         task = command.task
+        if task.visited is None and len(command.chunks) == 1 and self._warm(task, command.chunks[0], shares[0]):
+            return self.emitter.take()
         partials = self._partials(task, len(command.chunks)) if task.kernel and task.kernel.reduces else {}
         chunks = [self._touches(task, chunk, partials) for chunk in command.chunks]
         self._prepare(task, command.chunks, chunks)
-        self._launch(task, command.chunks, chunks, variants)
+        self._launch(task, command.chunks, chunks, shares)
         for name, partial in partials.items():
             self._combine(task, name, partial)
         return self.emitter.take()
+
+    def _warm(self, task: Task, chunk: Chunk, share: Share) -> bool:
+        """Lower the usual case of a warm program: whole arrays, all backed and valid where they are needed.
+
+        Emits exactly what the general way would. False, with nothing changed, if something must be allocated or moved.
+        """
+        kernel = task.kernel
+        if kernel is None or kernel.host or kernel.reduces or not task.once:
+            return False
+        memory = self._devices[chunk.device].memory
+        bit = 1 << memory
+        bindings = []
+        touched = []
+        for (name, _, access), array in zip(task.accesses, task.arrays, strict=True):
+            state: ArrayState = array._storage.state
+            backing = state.complete.get(memory)
+            mask = state.valid.uniform
+            if backing is None or mask is None or not array.size:
+                return False
+            if not mask & bit and (access.reads or array._grid is not None):
+                return False
+            touched.append((state, backing.tracker, array, access, mask))
+            bindings.append(_whole_binding(backing, name, array, access.writes))
+        emitter = self.emitter
+        id = emitter.id()
+        needs: set[int] = set()
+        after: set[int] = set()
+        touch = emitter.marks.touched.add
+        for state, tracker, array, access, mask in touched:
+            touch(tracker)
+            if not access.writes:
+                tracker.read_by(array._box, array._grid, id, needs)
+            else:
+                tracker.write_by(array._box, array._grid, id, needs if access.reads else None, after)
+                if mask != bit:
+                    state.valid.set(array._box, bit)
+        if needs:
+            after -= needs
+        elif not after:
+            after.add(emitter.epoch)
+        priority = 4 + task.options.priority if task.options is not None else 4
+        emitter.emit(
+            Kernel(id, chunk.device, task, chunk, share, tuple(bindings), tuple(needs), tuple(after), priority)
+        )
+        return True
 
     def _touches(self, task: Task, chunk: Chunk, partials: dict[str, ArrayState]) -> list[Touch]:
         device = self._devices[chunk.device]
@@ -115,12 +162,6 @@ class Lowering:
 
     def _prepare(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> None:
         """Back every box and make what is read valid, all chunks together."""
-        if len(chunks) == 1 and all(
-            t.memory in t.state.complete
-            and (not t.reads or (t.state.valid.uniform or 0) & 1 << t.memory)
-            for t in touches[0]
-        ):
-            return  # the usual case of a warm program: nothing to allocate, nothing to move
         by_state: dict[ArrayState, list[tuple[Touch, str]]] = {}
         for chunk, parts in zip(chunks, touches, strict=True):
             for touch in parts:
@@ -133,8 +174,9 @@ class Lowering:
         if any(state.find(t.memory, t.box) is None for t, _ in parts):
             written = [t.box for t, _ in parts if t.writes and not t.reads]
             discard(state, written, [t.box for t, _ in parts if t.reads])
-            for touch, _ in parts:
-                self.coherence.back(state, touch.memory, touch.box, task)
+            for memory in dict.fromkeys(t.memory for t, _ in parts):
+                for box in merged([t.box for t, _ in parts if t.memory == memory]):
+                    self.coherence.back(state, memory, box, task)
         reads: dict[int, list[tuple[Box, str]]] = {}
         for touch, device in parts:
             if touch.reads:
@@ -144,7 +186,7 @@ class Lowering:
             self.coherence.validate(state, memory, boxes, wanted[0][1], task)
 
     def _launch(
-        self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]], variants: Sequence[Variant]
+        self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]], shares: Sequence[Share]
     ) -> None:
         """Emit the kernels. All look for what they come after before any is noted: siblings are unordered."""
         emitter = self.emitter
@@ -152,7 +194,7 @@ class Lowering:
         kind = HostTask if kernel is not None and kernel.host else Kernel
         priority = 4 + (task.options.priority if task.options is not None else 0)
         done = []
-        for chunk, parts, variant in zip(chunks, touches, variants, strict=True):
+        for chunk, parts, share in zip(chunks, touches, shares, strict=True):
             needs: set[int] = set()
             after: set[int] = set()
             bindings = []
@@ -176,7 +218,7 @@ class Lowering:
                 after.add(emitter.epoch)
             id = emitter.id()
             emitter.emit(
-                kind(id, chunk.device, task, chunk, variant, tuple(bindings), tuple(needs), tuple(after), priority)
+                kind(id, chunk.device, task, chunk, share, tuple(bindings), tuple(needs), tuple(after), priority)
             )
             if kernel is not None and kernel.order is not None:
                 self._orders[kernel.order] = id
@@ -284,12 +326,17 @@ class Lowering:
         self._orders = {order: max(id, self.emitter.epoch) for order, id in self._orders.items()}
         return self.emitter.take()
 
-    def epoch(self, task: Task, failed: Collection[int] = ()) -> list[Instruction]:
-        """Emit an epoch, which takes effect at once."""
+    def epoch(self, task: Task, failed: Collection[int] = (), *, at_once: bool = True) -> list[Instruction]:
+        """Emit an epoch. It takes effect at once, or when `passed` is called for it, so that no failure is forgotten."""
         epoch = self.emitter.begin(task)
-        self.emitter.apply(epoch, failed)
-        self._orders = {order: epoch.id for order in self._orders}
+        if at_once:
+            self.passed(epoch.id, failed)
         return self.emitter.take()
+
+    def passed(self, epoch: int, failed: Collection[int]) -> None:
+        """Let an epoch that is over stand for everything before it."""
+        self.emitter.passed(epoch, failed)
+        self._orders = {order: max(id, epoch) for order, id in self._orders.items()}
 
     def live(self) -> int:
         """Return how many tracking entries there are: bounded by the horizons."""
@@ -298,6 +345,18 @@ class Lowering:
     def states(self) -> dict[int, ArrayState]:
         """Return the state of every live array, by array id."""
         return self._states
+
+
+def _whole_binding(backing: Backing, name: str, array: Array, writes: bool) -> Binding:
+    """Return the binding of a parameter, kept for the next call if it sees the whole backing."""
+    box, cut = array._box, array._cut
+    if cut is not None or box != backing.box:
+        return Binding(name, backing.allocation, box, cut, writes, None, backing.allocation.dtype)
+    binding = backing.bindings.get((name, writes))
+    if binding is None:
+        binding = Binding(name, backing.allocation, backing.box, None, writes, None, backing.allocation.dtype)
+        backing.bindings[name, writes] = binding
+    return binding
 
 
 def _slot(name: str, partial: ArrayState, index: int, memory: int) -> Touch:

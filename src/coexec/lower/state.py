@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..geometry import Box, RegionMap, covers
-from ..graph.instruction import Allocation
+from ..graph.instruction import Allocation, Binding
 from ..graph.tracker import Tracker
 
 FILL = 1 << 62
@@ -20,12 +20,13 @@ FILL = 1 << 62
 class Backing:
     """An allocation and who touched it."""
 
-    __slots__ = ("allocation", "box", "tracker")
+    __slots__ = ("allocation", "bindings", "box", "tracker")
 
     def __init__(self, allocation: Allocation, origin: int) -> None:
         self.allocation = allocation
         self.box = allocation.box
         self.tracker = Tracker(allocation.box, origin)
+        self.bindings: dict[tuple[str, bool], Binding] = {}  # of parameters that see all of it, made once
 
 
 class ArrayState:

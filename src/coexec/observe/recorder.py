@@ -22,7 +22,6 @@ from ..graph.command import Command
 from ..graph.instruction import Copy, Instruction, Kernel
 from ..graph.task import Task
 from ..machine.platform import Platform
-from ..predict.history import History
 from .trace import TraceWriter
 
 KEPT = 4096  # completion times remembered, to tell when an instruction became ready
@@ -31,10 +30,8 @@ KEPT = 4096  # completion times remembered, to tell when an instruction became r
 class Recorder:
     """Streams rows to a trace file, if one was asked for, and teaches the predictors."""
 
-    def __init__(self, path: str, platform: Platform, history: History, clock: Callable[[], float]) -> None:
+    def __init__(self, path: str, platform: Platform, clock: Callable[[], float]) -> None:
         self._platform = platform
-        self._history = history
-        self._speed = {device.name: device.speed for device in platform.devices}
         self._clock = clock
         self._start = clock()
         self._writer = TraceWriter(path) if path else None
@@ -122,11 +119,8 @@ class Recorder:
         """Record what finished, and learn from it."""
         for record in records:
             instruction = record.instruction
-            if type(instruction) is Kernel and record.error is None:
-                kernel = instruction.task.kernel
-                key = (instruction.task.name, id(kernel), instruction.body.name, self._speed.get(record.device, ""))
-                seconds = record.stop - record.start - record.waited
-                self._history.model(key).learn(instruction.size, max(seconds, 1e-9))
+            if type(instruction) is Kernel and record.error is None and instruction.model is not None:
+                instruction.model.learn(instruction.size, record.stop - record.start - record.waited)
         if self._writer is not None:
             for record in records:
                 self._writer.row(self._ran_row(record))

@@ -6,11 +6,13 @@ Before: machine/, predict/.  After: plan/place.py, plan/planner.py.  Knows no ta
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import PlanError, unknown_name
+from ..geometry import Box
+from ..graph.command import Chunk
 from ..machine.platform import Device, Platform
 from ..predict.history import History, Model
 
@@ -21,17 +23,50 @@ if TYPE_CHECKING:
 Supports = Callable[[np.dtype[Any]], bool]
 
 
+class Share(NamedTuple):
+    """What one chunk runs, and what is known of it."""
+
+    variant: Variant
+    model: Model | None
+    size: int  # elements touched
+    seconds: float | None  # predicted
+
+
 class Candidate:
     """A device and the variant it would run."""
 
-    __slots__ = ("device", "memory", "model", "name", "variant")
+    __slots__ = ("_chunks", "_shares", "device", "memory", "model", "name", "variant", "wide")
 
     def __init__(self, device: Device, variant: Variant, model: Model) -> None:
         self.device = device
         self.name = device.name
         self.memory = device.memory
+        self.wide = device.wide
+        self._chunks: tuple[Chunk] | None = None  # the last answers: programs repeat themselves
+        self._shares: tuple[Share] | None = None
         self.variant = variant
         self.model = model
+
+    def chunks(self, box: Box) -> tuple[Chunk]:
+        """Return `box` as the one chunk of a task on this device."""
+        chunks = self._chunks
+        if chunks is None or chunks[0][1] != box:
+            chunks = self._chunks = (Chunk(self.name, box),)
+        return chunks
+
+    def shares(self, size: int, seconds: float | None) -> tuple[Share]:
+        """Return what that chunk runs."""
+        shares = self._shares
+        if shares is None or shares[0][2] != size or shares[0][3] != seconds:
+            shares = self._shares = (Share(self.variant, self.model, size, seconds),)
+        return shares
+
+
+class Choice(NamedTuple):
+    """The candidates of one kernel on the devices a call allows."""
+
+    all: list[Candidate]
+    only_cpu: bool  # NumPy holds every type and pads every border, so nobody is to be left out
 
 
 class Candidates:
@@ -44,9 +79,9 @@ class Candidates:
         self._history = history
         self._runs_python = runs_python  # by device
         self._supports = supports  # by device
-        self._cache: dict[tuple[int, int, str | None], tuple[Kernel, list[Candidate]]] = {}
+        self._cache: dict[tuple[int, int, str | None], tuple[Kernel, Choice]] = {}
 
-    def of(self, kernel: Kernel, devices: str | None) -> list[Candidate]:
+    def of(self, kernel: Kernel, devices: str | None) -> Choice:
         """Return the pairs that can run `kernel`, restricted to the named devices."""
         key = (id(kernel), len(kernel.variants), devices)
         known = self._cache.get(key)
@@ -64,8 +99,9 @@ class Candidates:
                 f"of which runs on {devices or ', '.join(d.name for d in self._platform.devices)}; "
                 f"add one (kernel.opencl(source), kernel.variant(function)) or allow another device"
             )
-        self._cache[key] = (kernel, found)  # the kernel is kept, so that its id stays its own
-        return found
+        choice = Choice(found, all(c.device.kind == "cpu" for c in found))
+        self._cache[key] = (kernel, choice)  # the kernel is kept, so that its id stays its own
+        return choice
 
     def _named(self, devices: str | None) -> list[Device]:
         if devices is None:

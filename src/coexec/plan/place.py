@@ -10,10 +10,12 @@ from importlib.metadata import entry_points
 from typing import Protocol
 
 from ..errors import unknown_name
-from ..machine.platform import USER, Platform
+from ..machine.platform import HOST, USER, Platform
 from .candidate import Candidate
 
 UNKNOWN_SECONDS = 50e-6  # what a kernel nobody measured is taken to cost, so that work spreads over equal devices
+
+WIDE_GAIN = 0.75
 
 
 class Where(Protocol):
@@ -40,21 +42,24 @@ class Loads:
             d.name: [o.name for o in platform.devices if o is not d and set(o.cores) & set(d.cores)]
             for d in platform.devices
         }
+        self._overlapping = any(self._sharing.values())
 
     def add(self, device: str, seconds: float) -> None:
         """Note work given to a device, and to those whose cores it occupies."""
         self.tasks[device] += 1
         self.seconds[device] += seconds
-        for other in self._sharing[device]:
-            self.seconds[other] += seconds
+        if self._overlapping:
+            for other in self._sharing[device]:
+                self.seconds[other] += seconds
 
     def remove(self, device: str, seconds: float) -> None:
         """Note work finished."""
         self.tasks[device] -= 1
-        idle = self.tasks[device] == 0 and not self._sharing[device]
-        self.seconds[device] = 0.0 if idle else max(0.0, self.seconds[device] - seconds)
-        for other in self._sharing[device]:
-            self.seconds[other] = max(0.0, self.seconds[other] - seconds)
+        left = self.seconds[device] - seconds
+        self.seconds[device] = left if left > 0.0 else 0.0
+        if self._overlapping:
+            for other in self._sharing[device]:
+                self.seconds[other] = max(0.0, self.seconds[other] - seconds)
 
     def transfer(self, memory: int, where: Sequence[tuple[int, int]], *, best: bool = True) -> float:
         """Return the seconds to bring the inputs to `memory`, over the best or the worst link to each."""
@@ -81,28 +86,30 @@ class EarliestFinish:
     def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
         loads = self._loads.seconds
         held = None
-        best, best_finish, tried = candidates[0], float("inf"), None
-        narrow = float("inf")
+        best, best_finish, best_seconds = candidates[0], float("inf"), 0.0
+        untried = None
         for candidate in candidates:
             seconds = candidate.model.seconds(size)
-            if seconds is None:
-                if candidate.device.wide:
-                    tried = candidate
-                    continue
-                seconds = UNKNOWN_SECONDS
-            elif candidate.device.wide and not candidate.model.measured(size):
-                tried = candidate
+            if candidate.wide and (seconds is None or not candidate.model.measured(size)):
+                untried = candidate
                 continue
-            finish = loads[candidate.name] + seconds
-            if candidate.memory > 1:
+            if seconds is None:
+                seconds = UNKNOWN_SECONDS
+            # A wide device takes every core from the others, so it must be clearly faster, not just lucky.
+            finish = loads[candidate.name] + (seconds / WIDE_GAIN if candidate.wide else seconds)
+            if candidate.memory > HOST:
                 held = where() if held is None else held
                 finish += self._loads.transfer(candidate.memory, held)
-            narrow = min(narrow, seconds)
             if finish < best_finish:
-                best, best_finish = candidate, finish
-        if tried is not None and (best_finish == float("inf") or (1e-3 < narrow < float("inf") and best.model.measured(size) > 1)):
-            return tried, f"first try of {tried.name} for this size"
+                best, best_finish, best_seconds = candidate, finish, seconds
+        if untried is not None and (best_finish == float("inf") or _worth_a_try(best, best_seconds, size)):
+            return untried, f"first try of {untried.name} for this size"
         return best, ""
+
+
+def _worth_a_try(best: Candidate, seconds: float, size: int) -> bool:
+    """Tell whether a wide device might pay: the best narrow one is known, and not quick."""
+    return seconds > 1e-3 and best.model.measured(size) > 1
 
 
 class RoundRobin:

@@ -8,23 +8,33 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
-from ..errors import CoexecWarning
-from ..geometry import Box, overlaps, whole
+from ..errors import CoexecWarning, PlanError
+from ..geometry import Box, overlaps
 from ..graph.command import Chunk, Command
 from ..graph.task import Task
 from ..graph.task_graph import touched
 from ..program.array import Array
 from ..program.mapper import Same
 from ..program.variant import Variant
-from .candidate import Candidate, Candidates
+from .candidate import Candidate, Candidates, Share
 from .place import Loads, Placement
 from .split import blocks, even
 
 WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs more than it brings
 UNKNOWN_ELEMENTS = 200_000  # the same bar for a kernel nobody measured
-HOST_VARIANT = Variant("host", "cpu")
 Valid = Callable[[Array], int]
+
+
+class Planned(NamedTuple):
+    """A command with one share per chunk."""
+
+    command: Command
+    shares: tuple[Share, ...]
+
+
+HOST = Share(Variant("host", "cpu"), None, 0, None)
 
 
 
@@ -42,39 +52,64 @@ class Planner:
         self.explain = explain
         self._warned: set[int] = set()
 
-    def plan(self, task: Task) -> tuple[Command, list[Variant], list[float | None]]:
-        """Return the command, the variant of each chunk and the predicted seconds of each."""
+    def plan(self, task: Task) -> Planned:
+        """Return the command, and what each of its chunks runs and is predicted to take."""
         kernel, options = task.kernel, task.options
         assert kernel is not None and options is not None  # noqa: S101, PT018 - only calls are planned
-        box = task.visited if task.visited is not None else whole(task.space)
+        box = task.box
         if kernel.host:
-            chunks = (Chunk("host", box),)
-            return Command(task.id, task, chunks, task.after, "host task"), [HOST_VARIANT], [None]
-        candidates = self._candidates.of(kernel, options.devices)
-        if len(candidates) > 1:
+            return Planned(Command(task.id, task, (Chunk("host", box),), task.after, "host task"), (HOST,))
+        candidates, only_cpu = self._candidates.of(kernel, options.devices)
+        if not only_cpu:
             candidates = self._able(task, candidates)
         size = sum([array.size for array in task.arrays])
-        axis = self._axis(task, box)
+        if kernel.split:
+            divided = self._divide(task, box, candidates, size, named=options.devices is not None)
+            if divided is not None:
+                return divided
+        if len(candidates) == 1:
+            chosen, why = candidates[0], "the only device that can run it"
+        else:
+            chosen, why = self._placement.choose(candidates, size, lambda: self._where(task))
+            if self.explain and not why:
+                why = self._explanation(candidates, size)
+        seconds = chosen.model.seconds(size)
+        self.loads.add(chosen.name, seconds or 0.0)
+        command = Command(task.id, task, chosen.chunks(box), task.after, why)
+        return Planned(command, chosen.shares(size, seconds))
+
+    def _divide(
+        self, task: Task, box: Box, candidates: list[Candidate], size: int, *, named: bool
+    ) -> Planned | None:
+        """Return the divided task, or None if it stays whole."""
+        kernel, axis = task.kernel, self._axis(task, box)
+        assert kernel is not None and task.options is not None  # noqa: S101, PT018 - only calls are planned
         if kernel.reduces:
-            group = self._group(candidates, named=options.devices is not None) if axis is not None else candidates[:1]
-            return self._divided(task, blocks(box, axis or 0, [c.name for c in group]), group, size, "fixed blocks")
-        if axis is not None and options.split and self._worth(candidates, size, options.devices is not None):
-            group = self._group(candidates, named=options.devices is not None)
-            chunks = even(box, axis, [c.name for c in group])
-            if len(chunks) > 1 and self._independent(task, chunks):
-                return self._divided(task, chunks, group, size, f"divided evenly over {len(chunks)} devices")
-        return self._placed(task, box, candidates, size)
+            group = self._group(candidates, named=named) if axis is not None else candidates[:1]
+            return self._shared(task, blocks(box, axis or 0, [c.name for c in group]), group, size, "fixed blocks")
+        if axis is None or not task.options.split or not self._worth(candidates, size, named=named):
+            return None
+        group = self._group(candidates, named=named)
+        chunks = even(box, axis, [c.name for c in group])
+        if len(chunks) < 2 or not self._independent(task, chunks):
+            return None
+        return self._shared(task, chunks, group, size, f"divided evenly over {len(chunks)} devices")
 
     def _able(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
         """Leave out devices that cannot hold an argument's type, and variants that cannot pad."""
-        if all(c.device.kind == "cpu" for c in candidates):
-            return candidates
         able = self._candidates.holding(candidates, [array.dtype for array in task.arrays])
         padded = task.visited is not None and any(
             param.access.mapper.pad(task.visited, array.shape)
             for param, array in zip(task.accesses, task.arrays, strict=True)
         )
-        return [c for c in able if c.variant.kind != "opencl" or not padded] or able or candidates
+        able = [c for c in able if c.variant.kind != "opencl" or not padded]
+        if not able:
+            raise PlanError(
+                f"kernel {task.name!r}: none of {', '.join(c.name for c in candidates)} can hold "
+                f"{', '.join(sorted({str(array.dtype) for array in task.arrays}))}"
+                f"{' and pad the border' if padded else ''}; allow a CPU device"
+            )
+        return able
 
     def _axis(self, task: Task, box: Box) -> int | None:
         """Return the axis to cut along, or None if the task is indivisible."""
@@ -84,7 +119,7 @@ class Planner:
                 return axis
         return None
 
-    def _worth(self, candidates: Sequence[Candidate], size: int, named: bool) -> bool:
+    def _worth(self, candidates: Sequence[Candidate], size: int, *, named: bool) -> bool:
         if named:
             return len({c.name for c in candidates}) > 1
         seconds = [s for c in candidates if not c.device.wide and (s := c.model.seconds(size)) is not None]
@@ -106,34 +141,21 @@ class Planner:
         first, second = a.model.seconds(1 << 20), b.model.seconds(1 << 20)
         return second is not None and (first is None or first < second)
 
-    def _divided(
+    def _shared(
         self, task: Task, chunks: tuple[Chunk, ...], group: Sequence[Candidate], size: int, why: str
-    ) -> tuple[Command, list[Variant], list[float | None]]:
+    ) -> Planned:
         by_name = {c.name: c for c in group}
         volume = sum(chunk.box.volume for chunk in chunks) or 1
-        seconds = []
+        shares = []
         for chunk in chunks:
-            predicted = by_name[chunk.device].model.seconds(size * chunk.box.volume // volume)
-            seconds.append(predicted)
-            self.loads.add(chunk.device, predicted or 0.0)
+            candidate = by_name[chunk.device]
+            part = size * chunk.box.volume // volume
+            seconds = candidate.model.seconds(part)
+            shares.append(Share(candidate.variant, candidate.model, part, seconds))
+            self.loads.add(chunk.device, seconds or 0.0)
         # From here on the task is mapped chunk by chunk, even where each array arrives whole.
-        task.visited = task.visited if task.visited is not None else whole(task.space)
-        variants = [by_name[chunk.device].variant for chunk in chunks]
-        return Command(task.id, task, chunks, task.after, why), variants, seconds
-
-    def _placed(
-        self, task: Task, box: Box, candidates: Sequence[Candidate], size: int
-    ) -> tuple[Command, list[Variant], list[float | None]]:
-        if len(candidates) == 1:
-            chosen, why = candidates[0], "the only device that can run it"
-        else:
-            chosen, why = self._placement.choose(candidates, size, lambda: self._where(task))
-            if self.explain and not why:
-                why = self._explanation(candidates, size)
-        seconds = chosen.model.seconds(size)
-        self.loads.add(chosen.name, seconds or 0.0)
-        command = Command(task.id, task, (Chunk(chosen.name, box),), task.after, why)
-        return command, [chosen.variant], [seconds]
+        task.visited = task.box
+        return Planned(Command(task.id, task, chunks, task.after, why), tuple(shares))
 
     def _where(self, task: Task) -> list[tuple[int, int]]:
         return [(array.nbytes, self._valid(array)) for array in task.arrays]
@@ -152,8 +174,7 @@ class Planner:
         simple = all(not p.access.writes or isinstance(p.access.mapper, Same) for p in task.accesses)
         if simple and len(storages) == len(task.arrays):
             return True
-        if task.visited is None:
-            task.visited = whole(task.space)
+        task.visited = task.box
         touches = [
             [(a, p.access.writes, touched(task, p.access, a, chunk.box)) for p, a in zip(task.accesses, task.arrays, strict=True)]
             for chunk in chunks

@@ -35,7 +35,7 @@ class _SizeClass:
         self.count += 1
         if self.count > SETTLED and self.count & 15:
             return
-        if len(self.rates) == WINDOW:
+        if len(self.rates) == WINDOW or self.count == 2:  # the first run is cold: it does not count beside another
             del self.rates[0]
         self.rates.append(rate)
         ordered = sorted(self.rates)
@@ -47,10 +47,12 @@ class _SizeClass:
 class Model:
     """One variant on one speed class of devices."""
 
-    __slots__ = ("_classes",)
+    __slots__ = ("_answer", "_asked", "_classes")
 
     def __init__(self) -> None:
         self._classes: dict[int, _SizeClass] = {}
+        self._asked = -1  # the last size asked for, and the answer: programs repeat themselves
+        self._answer: float | None = None
 
     def learn(self, size: int, seconds: float) -> None:
         """Take one measurement of `size` elements."""
@@ -59,9 +61,15 @@ class Model:
         if known is None:
             known = self._classes[key] = _SizeClass()
         known.learn(seconds / (size or 1))
+        self._asked = -1
 
     def seconds(self, size: int) -> float | None:
         """Return the predicted seconds for `size` elements, or None if nothing was measured near it."""
+        if size != self._asked:
+            self._asked, self._answer = size, self._predict(size)
+        return self._answer
+
+    def _predict(self, size: int) -> float | None:
         known = self._classes.get(size.bit_length())
         if known is not None:
             return known.seconds_per_element * (size or 1)

@@ -57,7 +57,8 @@ def assign(view: Array, value: Any) -> None:
             return  # `a[s] += v` has already changed the elements in place
         (copy if value.shape == view.shape and view.shape else broadcast)(value, view)
         return
-    plain = np.asarray(value)
+    structured = view.dtype.names is not None and not isinstance(value, np.ndarray | np.generic)
+    plain = np.asarray(value, dtype=view.dtype if structured else None)
     _check_castable(plain, view)
     _check_broadcast(plain.shape, view.shape)
     if plain.ndim:
@@ -77,6 +78,7 @@ def _check_castable(value: np.ndarray[Any, Any], view: Array) -> None:
 
 
 def _check_broadcast(source: tuple[int, ...], target: tuple[int, ...]) -> None:
-    fits = len(source) <= len(target) and all(s in (1, t) for s, t in zip(source[::-1], target[::-1], strict=False))
-    if not fits and not (len(source) > len(target) and all(n == 1 for n in source[: len(source) - len(target)])):
+    extra = max(0, len(source) - len(target))  # NumPy lets leading axes of length one go
+    fits = all(s in (1, t) for s, t in zip(source[::-1], target[::-1], strict=False))
+    if not fits or any(n != 1 for n in source[:extra]):
         raise ShapeError(f"cannot assign an array of shape {source} to a view of shape {target}")

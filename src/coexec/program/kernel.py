@@ -24,6 +24,7 @@ from .variant import Numerics, Variant, exact
 
 SPECIAL = ("chunk", "xp")
 NO_SCALARS: dict[str, Any] = {}
+SPACES = 64  # shapes of calls that are remembered as checked
 
 
 class ArrayParam(NamedTuple):
@@ -76,6 +77,9 @@ class Kernel:
         self.over = over
         self.weight = weight
         self._check_declaration()
+        self.plain = not (self.takes_chunk or self.takes_xp or self.returns.names)  # arguments as passed, nothing more
+        self._space_varies = any(name == over for _, name in self.scalar_params)
+        self._spaces: dict[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], Box]] = {}
         self.options = DEFAULT
         body = Variant("python", "python", function=function, numerics=exact)
         self.variants: list[Variant] = [body]
@@ -196,6 +200,18 @@ class Kernel:
 
     def space(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[tuple[int, ...], Box]:
         """Return the shape of the index space and the part of it that is visited. Checks all shapes."""
+        if self._space_varies:
+            return self._find_space(arrays, scalars)
+        key = tuple([array.shape for array in arrays])
+        known = self._spaces.get(key)
+        if known is None:
+            known = self._find_space(arrays, scalars)
+            if len(self._spaces) >= SPACES:
+                self._spaces.clear()
+            self._spaces[key] = known
+        return known
+
+    def _find_space(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[tuple[int, ...], Box]:
         shape = self._space_shape(arrays, scalars)
         visited = whole(shape)
         for param, array in zip(self.array_params, arrays, strict=True):

@@ -1,0 +1,341 @@
+"""Build the three graphs by hand, on an invented machine: real arrays and kernels, no thread and no device.
+
+Before: program/, graph/, lower/.  After: tests.  Knows no planner: the test says which device gets which chunk.
+
+    g = GraphBuilder(devices=2)
+    a, b = g.array(100), g.array(100)
+    g.call("make", writes=a, on="dev:0")
+    g.call("use", reads=(a, halo(1)), writes=b, on="all")
+    assert g.instructions.of("copy").copied == Region([Box((49,), (100,))])
+    g.verify()
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend.launch import set_data
+from ..geometry import Box, cut, whole
+from ..graph.command import Chunk, Command
+from ..graph.instruction import Allocation, Instruction
+from ..graph.task import Task
+from ..graph.task_graph import TaskGraph
+from ..lower.lowering import Lowering
+from ..machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
+from ..plan.candidate import Share
+from ..program import session
+from ..program.access import Access, read, reduce, update, write
+from ..program.array import Array, Storage
+from ..program.kernel import ArrayParam, HostTask, Kernel, Options
+from ..program.mapper import all as map_all
+from .queries import InstructionGraph, Selection
+from .verify import verify
+
+WHOLE = ArrayParam("", -1, read(map_all))
+Use = Array | tuple[Array, Any]
+"""An array, or an array and how it is touched: a range mapper, or the operator of a reduction."""
+Uses = Use | Sequence[Use]
+
+
+def invented_platform(
+    devices: int = 1, *, shared: bool = False, peers: bool = True, paged: bool = True, lanes: int = 64
+) -> Platform:
+    """Return devices dev:0, dev:1, ... each with a memory of its own (ids from 2), or all on the host's (`shared`).
+
+    Without `peers` device memories are linked through the host only. `paged=False` makes host allocations exact.
+    """
+    memories = [Memory("user"), Memory("host", paged=paged)]
+    if shared:
+        made = [Device(f"dev:{i}", "invented", HOST, (HOST, USER), lanes=lanes) for i in range(devices)]
+        return Platform(tuple(made), tuple(memories), host_links(()))
+    made = [Device(f"dev:{i}", "invented", i + 2, (i + 2,), lanes=lanes) for i in range(devices)]
+    memories += [Memory(device.name) for device in made]
+    ids = [device.memory for device in made]
+    links = host_links(ids)
+    if peers:
+        links |= {(a, b): Link(a, b, bandwidth=20e9) for a in ids for b in ids if a != b}
+    return Platform(tuple(made), tuple(memories), links)
+
+
+class Body:
+    """A kernel body with any parameters, which does nothing unless it is told what to do."""
+
+    def __init__(self, name: str, parameters: Iterable[str], function: Callable[..., Any] | None) -> None:
+        self.__name__ = name
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        self.__signature__ = inspect.Signature([inspect.Parameter(p, kind) for p in parameters])
+        self._function = function
+
+    def __call__(self, *arrays: Any) -> None:
+        """Run the given function, if any."""
+        if self._function is not None:
+            self._function(*arrays)
+
+
+class GraphBuilder:
+    """A session that records and lowers calls, and runs nothing. `with g:` makes it the current one."""
+
+    def __init__(
+        self,
+        devices: int = 1,
+        *,
+        shared: bool = False,
+        peers: bool = True,
+        paged: bool = True,
+        platform: Platform | None = None,
+    ) -> None:
+        self.platform = platform or invented_platform(devices, shared=shared, peers=peers, paged=paged)
+        self.devices = [device.name for device in self.platform.devices]
+        self.graph = TaskGraph()
+        self.lowering = Lowering(self.platform)
+        self.tasks: list[Task] = []
+        self.commands: list[Command] = []
+        self.emitted: list[Instruction] = []
+        self.batches: list[list[Instruction]] = []  # what each call emitted
+        self.given: list[Allocation] = []  # hold values from the beginning
+        self.filled: set[int] = set()  # arrays that begin with one value
+        self.delivered: dict[int, Any] = {}  # what host reads got, by task id, once something ran them
+        self._storages: list[Storage] = []
+        self._horizons: list[Task] = []
+        self._known: tuple[int, InstructionGraph] | None = None
+        self.epoch("start")
+
+    # Arrays -----------------------------------------------------------------------------------------------------------
+
+    def array(self, shape: Any, value: Any = None, *, data: Any = None, borrowed: bool = False) -> Array:
+        """Return a new array of float64: undefined, all `value`, or with the contents of `data` in host memory."""
+        made = whole((shape,) if isinstance(shape, int) else tuple(shape))
+        storage = Storage(self, made.shape, np.dtype(float), None if value is None else np.float64(value))
+        self.adopt(storage, None if data is None else np.asarray(data, float), borrowed=borrowed)
+        return Array(storage, storage.box, None)
+
+    def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
+        """Register a new array, with its first contents if `data` is not None."""
+        self._storages.append(storage)
+        storage.id = len(self._storages)
+        self.graph.register(storage)
+        backing = self.lowering.register(storage, None if data is None else USER if borrowed else HOST)
+        if storage.initial is not None:
+            self.filled.add(storage.id)
+        if backing is not None:
+            self.given.append(backing.allocation)
+            set_data(backing.allocation, np.array(data))
+
+    def dropped(self, storage_id: int) -> None:
+        """Do nothing: a test says when an array is dropped."""
+
+    def drop(self, array: Array) -> list[Instruction]:
+        """Drop the last handle of an array; return what that emits."""
+        self.graph.forget(array._storage.id)
+        return self._emit(self.lowering.drop(array._storage.id))
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        name: str,
+        *,
+        reads: Uses = (),
+        writes: Uses = (),
+        updates: Uses = (),
+        reduces: Uses = (),
+        over: Any = None,
+        on: str | Sequence[str] = "dev:0",
+        chunks: Sequence[tuple[str, Box]] | None = None,
+        split: int = 0,
+        body: Callable[..., Any] | None = None,
+        priority: int = 0,
+    ) -> Task:
+        """Record one task: a body that touches arrays in the order reads, writes, updates, reduces.
+
+        `on` names a device, several, or "all"; on several the task is divided evenly along axis `split`. `chunks` says
+        instead exactly who computes what.
+        """
+        declared, arrays = _declare(reads, writes, updates, reduces)
+        axis = split if any(access.writes for access in declared.values()) else None
+        kernel = Kernel(Body(name, declared, body), declared, split=axis, over=over)
+        return self._record(kernel, arrays, {}, Options(self._named(on), priority), chunks)
+
+    def host_task(
+        self,
+        name: str,
+        *,
+        reads: Uses = (),
+        writes: Uses = (),
+        updates: Uses = (),
+        order: Any = "host",
+        body: Callable[..., Any] | None = None,
+    ) -> Task:
+        """Record a host task."""
+        declared, arrays = _declare(reads, writes, updates, ())
+        kernel = HostTask(Body(name, declared, body), declared, order=order)
+        return self._record(kernel, arrays, {}, Options("host"), None)
+
+    def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
+        """Record the call of a real kernel: on the devices that `kernel.using(devices=...)` names, else on the first."""
+        arrays, scalars = kernel.bind(args, kwargs)
+        named = {param.name: array for param, array in zip(kernel.array_params, arrays, strict=False)} | scalars
+        returned = []
+        for shape, dtype in kernel.returns.describe(named):
+            storage = Storage(self, shape, dtype)
+            self.adopt(storage, None, borrowed=False)
+            returned.append(Array(storage, storage.box, None))
+        chosen = "host" if kernel.host else options.devices or self.devices[0]
+        task = self._record(kernel, [*arrays, *returned], scalars, options._replace(devices=chosen), None)
+        if not returned:
+            return task
+        return returned[0] if kernel.returns.single else tuple(returned)
+
+    def _named(self, on: str | Sequence[str]) -> str:
+        names = self.devices if on == "all" else [on] if isinstance(on, str) else on
+        return ",".join(names)
+
+    def _record(
+        self,
+        kernel: Kernel,
+        arrays: list[Array],
+        scalars: dict[str, Any],
+        options: Options,
+        chunks: Sequence[tuple[str, Box]] | None,
+    ) -> Task:
+        """Go the way of a call through the runtime: task graph, command, lowering."""
+        task = Task(0, kernel.name, kernel, None)
+        task.accesses, task.arrays, task.scalars, task.options = kernel.array_params, arrays, scalars, options
+        task.space, task.box = kernel.space(arrays, scalars)
+        task.visited = None if kernel.simple else task.box
+        task.once = len({id(array._storage) for array in arrays}) == len(arrays)
+        task.shapes = [array.shape for array in arrays]
+        task.body = kernel.body()
+        self.graph.add(task)
+        self.tasks.append(task)
+        parts = self._chunks(task, kernel, options.devices or "", chunks)
+        if len(parts) > 1 or chunks is not None:
+            task.visited = task.box
+        command = Command(task.id, task, parts, task.after, "as the test says")
+        self.commands.append(command)
+        shares = [Share(kernel.variants[0], None, chunk.box.volume, None) for chunk in parts]
+        self._emit(self.lowering.lower(command, shares))
+        return task
+
+    def _chunks(
+        self, task: Task, kernel: Kernel, devices: str, chunks: Sequence[tuple[str, Box]] | None
+    ) -> tuple[Chunk, ...]:
+        if chunks is not None:
+            return tuple(Chunk(device, part, slot) for slot, (device, part) in enumerate(chunks))
+        names = devices.split(",")
+        if len(names) == 1 or not kernel.split:
+            return (Chunk(names[0], task.box),)
+        parts = cut(task.box, kernel.split[0], len(names))
+        return tuple(Chunk(name, part, slot) for slot, (name, part) in enumerate(zip(names, parts, strict=False)))
+
+    # The host program -------------------------------------------------------------------------------------------------
+
+    def read(self, array: Array) -> Task:
+        """Record a host read. `delivered` has the values once something has run it."""
+        task = Task(0, "read", None, None)
+        task.accesses, task.arrays, task.once = (WHOLE,), (array,), True
+        self.graph.add(task)
+        self.tasks.append(task)
+
+        def deliver(values: Any) -> None:
+            self.delivered[task.id] = values
+
+        self._emit(self.lowering.fence(task, array, deliver))
+        return task
+
+    def horizon(self, failed: Collection[int] = ()) -> Task:
+        """Pass a horizon, as the runtime does every so many tasks."""
+        task = self.graph.mark("horizon")
+        if self._horizons:
+            self.graph.collapse(self._horizons.pop().id)
+        self._horizons.append(task)
+        self._emit(self.lowering.horizon(task, failed))
+        return task
+
+    def epoch(self, name: str = "wait", failed: Collection[int] = ()) -> Task:
+        """Pass an epoch, as `cx.wait()` does."""
+        task = self.graph.mark(name)
+        for _ in range(len(self._horizons) + 1):
+            self.graph.collapse(task.id)
+        self._horizons.clear()
+        self._emit(self.lowering.epoch(task, failed))
+        return task
+
+    def __enter__(self) -> GraphBuilder:
+        session.push(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        session.remove(self)
+
+    def _emit(self, instructions: list[Instruction]) -> list[Instruction]:
+        if instructions:
+            self.batches.append(instructions)
+            self.emitted += instructions
+        return instructions
+
+    # Questions --------------------------------------------------------------------------------------------------------
+
+    @property
+    def emitted_graph(self) -> InstructionGraph:
+        """The instruction graph so far."""
+        if self._known is None or self._known[0] != len(self.emitted):
+            self._known = len(self.emitted), InstructionGraph(self.emitted)
+        return self._known[1]
+
+    @property
+    def instructions(self) -> Selection:
+        """Every instruction so far."""
+        return self.emitted_graph.all
+
+    def of(self, task: Task) -> Selection:
+        """Return the instructions of one task."""
+        return self.instructions.of(task=task)
+
+    def kernels(self, task: Task) -> Selection:
+        """Return the kernels (or the host task) of one task."""
+        return self.of(task).of("kernel", "host task")
+
+    def parents(self, task: Task) -> set[str]:
+        """Return the names of the tasks that `task` directly comes after, without horizons and epochs."""
+        names = {other.id: other.name for other in self.tasks}
+        return {names[id] for id in task.after if id in names}
+
+    def edges(self) -> int:
+        """Return the number of edges between tasks."""
+        known = {task.id for task in self.tasks}
+        return sum(len(known.intersection(task.after)) for task in self.tasks)
+
+    def memory(self, device: str) -> int:
+        """Return the id of a device's memory."""
+        return self.platform.device(device).memory
+
+    def verify(self) -> None:
+        """Raise InvariantError unless the instructions so far are right, in whatever legal order they run."""
+        verify(self.emitted, given=self.given, filled=self.filled)
+
+
+def _declare(reads: Uses, writes: Uses, updates: Uses, reduces: Uses) -> tuple[dict[str, Access], list[Array]]:
+    """Return an access per parameter, and the arrays in the same order."""
+    declared: dict[str, Access] = {}
+    arrays = []
+    for mode, uses in ((read, reads), (write, writes), (update, updates)):
+        for array, mapper in _pairs(uses):
+            declared[f"p{len(declared)}"] = mode if mapper is None else mode(mapper)
+            arrays.append(array)
+    for array, operator in _pairs(reduces):
+        declared[f"p{len(declared)}"] = reduce(operator or "sum")
+        arrays.append(array)
+    return declared, arrays
+
+
+def _pairs(uses: Uses) -> list[tuple[Array, Any]]:
+    if isinstance(uses, Array):
+        return [(uses, None)]
+    if len(uses) == 2 and isinstance(uses[0], Array) and not isinstance(uses[1], Array | tuple):
+        return [(uses[0], uses[1])]
+    return [(use, None) if isinstance(use, Array) else (use[0], use[1]) for use in uses]  # type: ignore[misc, union-attr]
