@@ -80,6 +80,30 @@ def test_the_tightest_limit_of_the_control_groups_counts(tmp_path, files, limit)
     assert cores.memory_limit(*tree(tmp_path, files)) == limit
 
 
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({}, None),
+        ({"proc/self/cgroup": "0::/\n", "cgroup/cpu.max": "max 100000\n"}, None),
+        ({"proc/self/cgroup": "0::/a\n", "cgroup/a/cpu.max": "150000 100000\n"}, 1.5),
+        ({"proc/self/cgroup": "0::/a\n", "cgroup/a/cpu.max": "max 100000", "cgroup/cpu.max": "50000 100000"}, 0.5),
+        (
+            {
+                "proc/self/cgroup": "3:cpu,cpuacct:/x\n",
+                "cgroup/cpu/x/cpu.cfs_quota_us": "200000\n",
+                "cgroup/cpu/x/cpu.cfs_period_us": "100000\n",
+            },
+            2.0,
+        ),
+        ({"proc/self/cgroup": "3:cpu:/x\n", "cgroup/cpu/x/cpu.cfs_quota_us": "-1\n"}, None),
+        ({"proc/self/cgroup": "0::/\n", "cgroup/cpu.max": "1 0\n"}, None),
+        ({"proc/self/cgroup": "0::/\n", "cgroup/cpu.max": ""}, None),
+    ],
+)
+def test_the_tightest_quota_of_the_control_groups_counts(tmp_path, files, quota):
+    assert cores.cpu_quota(*tree(tmp_path, files)) == quota
+
+
 def test_capacity_is_the_smaller_of_machine_and_container(tmp_path):
     proc, groups = tree(tmp_path, {"proc/self/cgroup": "0::/\n", "cgroup/memory.max": "1000\n"})
     assert cores.memory_capacity(proc, groups) == 1000

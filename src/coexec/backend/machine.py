@@ -123,7 +123,7 @@ def open_machine(
     devices: str | None = None, memory: Mapping[str, str] | None = None, *, debug: bool = False, sync: bool = False
 ) -> Machine:
     """Open the named devices, by default every CPU core and every accelerator that is no CPU in disguise."""
-    named = parse_devices(_default_devices() if devices is None else devices)
+    named = parse_devices(default_devices() if devices is None else devices)
     opening = Opening(memory or {}, debug, sync, [Memory("user"), Memory("host", memory_capacity(), paged=True)])
     if limit := opening.capacity("host"):
         opening.memories[HOST] = Memory("host", limit, paged=True)
@@ -174,7 +174,7 @@ def _check_memory_names(memory: Mapping[str, str], devices: Iterable[Device]) ->
             raise unknown_name("device in memory=", name, known)
 
 
-def _default_devices() -> str:
+def default_devices() -> str:
     """Return every core, and every OpenCL device that is not the CPU once more. Probes only if a driver is installed."""
     if not _has_system_driver():
         return "cpu"

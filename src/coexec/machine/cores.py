@@ -60,18 +60,42 @@ def _machine_memory() -> int | None:
         return None
 
 
-def _limit_files(proc: Path, cgroups: Path) -> Iterator[Path]:
-    """Yield the file with the limit of our control group and of each group around it."""
+def cpu_quota(proc: Path = PROC, cgroups: Path = CGROUPS) -> float | None:
+    """Return how many cores' worth of time control groups allow this process (1.5 = one and a half), or None."""
+    quotas = [_quota_in(file) for file in _limit_files(proc, cgroups, "cpu", "cpu.max", "cpu.cfs_quota_us")]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def _quota_in(file: Path) -> float | None:
+    """Read "150000 100000" (version 2), or quota and period from two files (version 1), as 1.5."""
+    try:
+        words = file.read_text(encoding="ascii").split()
+        if len(words) == 1:
+            words += (file.parent / "cpu.cfs_period_us").read_text(encoding="ascii").split()
+        quota, period = float(words[0]), float(words[1])
+    except (OSError, ValueError, IndexError):  # "max" is no number: no limit
+        return None
+    return quota / period if quota > 0 and period > 0 else None
+
+
+def _limit_files(
+    proc: Path,
+    cgroups: Path,
+    controller: str = "memory",
+    second: str = "memory.max",
+    first: str = "memory.limit_in_bytes",
+) -> Iterator[Path]:
+    """Yield the file with the limit of our control group and of each group around it, in version 2 and 1 spelling."""
     try:
         lines = (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    for line in [*lines, "0::/", "0:memory:/"]:  # inside a container the group may be mounted as the root
+    for line in [*lines, "0::/", f"0:{controller}:/"]:  # inside a container the group may be mounted as the root
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if controllers == "":
-            root, name = cgroups, "memory.max"
-        elif "memory" in controllers.split(","):
-            root, name = cgroups / "memory", "memory.limit_in_bytes"
+            root, name = cgroups, second
+        elif controller in controllers.split(","):
+            root, name = cgroups / controller, first
         else:
             continue
         group = root / path.strip("/")

@@ -147,7 +147,7 @@ class TraceWriter:
 def _open(path: Path) -> FileIO:
     """Create the file and write its first line; unbuffered, so that a killed process loses nothing written."""
     try:
-        if path.is_file() and not _replaceable(path):
+        if path.is_file() and not replaceable(path):
             raise ConfigError(f"trace={str(path)!r} is a file that is no trace; name another file, or delete it first")
         file = FileIO(path, "w")
     except OSError as error:
@@ -162,7 +162,7 @@ def _open(path: Path) -> FileIO:
     return file
 
 
-def _replaceable(path: Path) -> bool:
+def replaceable(path: Path) -> bool:
     """Tell whether a file is empty or an earlier trace, so that nothing else is ever overwritten."""
     with path.open("rb") as file:
         return b'[\n{"row":'.startswith(file.read(9))
