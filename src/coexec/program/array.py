@@ -6,9 +6,11 @@ Before: program/view.py, program/session.py.  After: program/kernel.py.  Knows n
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..errors import ArgumentError, ShapeError
 from ..geometry import Box, Grid, whole
@@ -40,8 +42,22 @@ class Storage:
             self.session.dropped(self.id)
 
 
-class Array:
-    """An array, or a view of one. Lives wherever it is needed, in pieces."""
+class Hooks:
+    """What arrays do through kernels, which are made of arrays: program/__init__.py puts it in."""
+
+    assign: Callable[[Array, Any], None]
+    ufunc: Callable[[Any, str, Any, Any], Any]
+    function: Callable[[Any, Any, Any, Any], Any]
+
+
+hooks = Hooks()
+
+
+class Array(NDArrayOperatorsMixin):
+    """An array, or a view of one. Lives wherever it is needed, in pieces.
+
+    Python's operators are NumPy's ufuncs, which __array_ufunc__ turns into elementwise kernels.
+    """
 
     __slots__ = ("__weakref__", "_box", "_cut", "_grid", "_storage", "shape", "size")
     __array_priority__ = 1000
@@ -89,7 +105,7 @@ class Array:
     def transpose(self, *axes: Any) -> Array:
         """Return a view with its axes permuted."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        order = tuple(range(self.ndim))[::-1] if not order else tuple(int(a) % max(1, self.ndim) for a in order)
+        order = tuple(range(self.ndim))[::-1] if not order else tuple(int(a) + self.ndim * (a < 0) for a in order)
         return Array(self._storage, self._box, transpose(self._cut, self.ndim, self._box.ndim, order))
 
     def __getitem__(self, key: Any) -> Array:
@@ -99,9 +115,7 @@ class Array:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Assign, in program order, like any task. Never waits."""
-        from .assign import assign
-
-        assign(self[key], value)
+        hooks.assign(self[key], value)
 
     def copy(self) -> Array:
         """Return a new array with the same elements."""
@@ -113,7 +127,7 @@ class Array:
         """Set every element to `value`."""
         self[...] = value
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:  # noqa: FBT001 - NumPy's
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Wait for this array alone; return its elements as they are at this point of the program."""
         if copy is False:
             raise ValueError("a coexec array is always copied to NumPy; use np.asarray(array) without copy=False")
@@ -123,14 +137,10 @@ class Array:
         return data.copy() if copy else data
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from .numpy_protocol import array_function
-
-        return array_function(function, types, args, kwargs)
+        return hooks.function(function, types, args, kwargs)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from .numpy_protocol import array_ufunc
-
-        return array_ufunc(ufunc, method, inputs, kwargs)
+        return hooks.ufunc(ufunc, method, inputs, kwargs)
 
     def item(self, *index_: SupportsIndex) -> Any:
         """Wait for one element and return it as a Python scalar."""
@@ -177,18 +187,6 @@ class Array:
     def __repr__(self) -> str:
         name = f"{self._storage.name}, " if self._storage.name else ""
         return f"cx.Array({name}shape={self.shape}, dtype={self.dtype})"
-
-
-def _add_operators() -> None:
-    """Give Array Python's operators, each as the NumPy ufunc of that name."""
-    from numpy.lib.mixins import NDArrayOperatorsMixin
-
-    for name, method in vars(NDArrayOperatorsMixin).items():
-        if callable(method) and name.startswith("__") and name not in ("__init__", "__hash__"):
-            setattr(Array, name, method)
-
-
-_add_operators()
 
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:

@@ -141,10 +141,10 @@ def _elementwise(
     dtypes = [a.dtype for a in (answer if isinstance(answer, tuple) else (answer,))]
     shape = _space(function, inputs, given)
     outputs = [arrays.empty(shape, dtype) if out is None else out for out, dtype in zip(given, dtypes, strict=True)]
-    storages = {id(value._storage) for value in inputs if isinstance(value, Array)}  # noqa: SLF001 - the same package
+    storages = {id(value._storage) for value in inputs if isinstance(value, Array)}
     accesses: list[Access | None] = [_access(value, shape) for value in inputs]
     # An output that is also an input is not written blindly.
-    accesses += [update if id(out._storage) in storages else write for out in outputs]  # noqa: SLF001
+    accesses += [update if id(out._storage) in storages else write for out in outputs]
     kernel = _kernel(function, tuple(accesses), len(outputs), options, bool(shape))
     kernel(*inputs, *outputs)
     return outputs

@@ -156,7 +156,7 @@ def extract(data: Any, origin: tuple[int, ...], box: Box, cut: Cut | None) -> An
         else:
             slices.append(slice(hi - 1 - at, lo - 1 - at if lo > at else None, step))
     base_axes = [axis for axis in cut.axes if axis != NEW]
-    data = data[tuple(slices)]
+    data = data[(*slices, ...)]  # the ellipsis keeps a 0-d result a view
     dropped = [slice(None) if axis in base_axes else 0 for axis in range(box.ndim)]
     data = data[(*dropped, ...)]
     kept = sorted(base_axes)

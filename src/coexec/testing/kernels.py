@@ -169,7 +169,7 @@ class Trial:
         """Tell whether no chunk touches what another one writes."""
         parts = [[(p, a, touched(self._task, p.access, a, c.box)) for p, a in self._params()] for c in chunks]
         return not any(
-            a._storage is b._storage and (p.access.writes or q.access.writes) and overlaps(mine, theirs)  # noqa: SLF001
+            a._storage is b._storage and (p.access.writes or q.access.writes) and overlaps(mine, theirs)
             for first, second in combinations(parts, 2)
             for p, a, mine in first
             for q, b, theirs in second
