@@ -27,6 +27,7 @@ from ..graph.task import Task
 from ..graph.task_graph import touched
 from ..lower.lowering import Lowering
 from ..machine.platform import HOST
+from ..plan.candidate import Share
 from ..program.array import Array, Storage
 from ..program.kernel import DEFAULT, ArrayParam, Kernel
 from ..program.variant import Variant
@@ -190,7 +191,9 @@ class Trial:
     def run(self, chunks: tuple[Chunk, ...], variant: Variant) -> dict[str, np.ndarray[Any, Any]]:
         """Run the chunks in the order given and return what the kernel wrote, by parameter."""
         command = Command(1, self._task, chunks, (), "check_kernel")
-        self._execute(self._lowering.lower(command, [variant] * len(chunks)), len(chunks) > 1)
+        self._execute(
+            self._lowering.lower(command, [Share(variant, None, c.box.volume, None) for c in chunks]), len(chunks) > 1
+        )
         results: dict[str, np.ndarray[Any, Any]] = {}
         for param, array in self._params():
             if param.access.writes:
