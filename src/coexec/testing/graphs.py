@@ -100,7 +100,7 @@ class GraphBuilder:
         self.filled: set[int] = set()  # arrays that begin with one value
         self.delivered: dict[int, Any] = {}  # what host reads got, by task id, once something ran them
         self._storages: list[Storage] = []
-        self._horizons: list[Task] = []
+        self._last_mark = 0
         self._known: tuple[int, InstructionGraph] | None = None
         self.epoch("start")
 
@@ -250,18 +250,16 @@ class GraphBuilder:
     def horizon(self, failed: Collection[int] = ()) -> Task:
         """Pass a horizon, as the runtime does every so many tasks."""
         task = self.graph.mark("horizon")
-        if self._horizons:
-            self.graph.collapse(self._horizons.pop().id)
-        self._horizons.append(task)
+        self.graph.passed(self._last_mark)
+        self._last_mark = task.id
         self._emit(self.lowering.horizon(task, failed))
         return task
 
     def epoch(self, name: str = "wait", failed: Collection[int] = ()) -> Task:
-        """Pass an epoch, as `cx.wait()` does."""
+        """Pass an epoch that takes effect at once, as when `cx.wait()` has returned."""
         task = self.graph.mark(name)
-        for _ in range(len(self._horizons) + 1):
-            self.graph.collapse(task.id)
-        self._horizons.clear()
+        self.graph.passed(task.id)
+        self._last_mark = task.id
         self._emit(self.lowering.epoch(task, failed))
         return task
 

@@ -156,7 +156,9 @@ class Selection(Sequence[Instruction]):
 
     def descendants(self) -> Selection:
         """Return everything that waits for one of them."""
-        return Selection(self.graph, [i for i in self.graph.instructions if any(self.graph.ordered(m, i) for m in self)])
+        return Selection(
+            self.graph, [i for i in self.graph.instructions if any(self.graph.ordered(m, i) for m in self)]
+        )
 
     # Facts ------------------------------------------------------------------------------------------------------------
 
