@@ -27,12 +27,12 @@ from .program.array import (
     zeros_like,
 )
 from .program.kernel import Kernel, host_task, kernel
-from .program.mapper import all, axis, fixed, halo, same  # noqa: A004 - the design's names, used as cx.all
+from .program.mapper import all, axis, fixed, halo, same
 from .program.returns import like, new
 from .program.variant import close, exact
-from .runtime import Runtime, default_runtime
+from .runtime import Runtime
 
-_session.set_default(default_runtime)
+_session.set_default(Runtime)
 
 
 def wait() -> None:

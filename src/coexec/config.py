@@ -6,7 +6,7 @@ Before: errors.py.  After: runtime.py, cli/.  Functions receive what they need, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from .errors import ConfigError, unknown_name
 
@@ -48,6 +48,19 @@ def convert(name: str, text: str, default: object) -> object:
         return type(default)(text)  # type: ignore[call-arg]
     except (KeyError, ValueError):
         raise ConfigError(f"{name}={text!r} is not a {type(default).__name__}") from None
+
+
+def merged(config: Config, given: Mapping[str, object]) -> Config:
+    """Return `config` with every given option that is not None, checked."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    for name, value in chosen.items():
+        kind = type(getattr(config, name))
+        if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
+            raise ConfigError(f"Runtime({name}={value!r}): expected a {kind.__name__}")
+    config = replace(config, **chosen)  # type: ignore[arg-type]  # checked above
+    if config.horizon < 1:
+        raise ConfigError(f"Runtime(horizon={config.horizon}): must be at least 1")
+    return config
 
 
 def parse_memory(text: str) -> dict[str, str]:

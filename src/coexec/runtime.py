@@ -5,28 +5,28 @@ Before: every stage.  After: coexec/__init__.py.  Reads like the picture in docs
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Mapping
-from contextvars import copy_context
-from types import FrameType
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
+from . import process
 from .backend.base import Ran
 from .backend.machine import Machine, open_machine
-from .config import Config, parse, parse_memory
-from .errors import ConfigError, ProgramError, RuntimeClosed, TaskFailed
+from .config import Config, merged, parse, parse_memory
+from .errors import RuntimeClosed, TaskFailed
+from .execute.closed import read_closed
 from .execute.engine import Engine
 from .execute.executor import Executor
-from .execute.lanes import DeviceLanes, LanePolicy
+from .execute.lanes import LanePolicy, open_lanes
 from .execute.signals import Signals
+from .graph.call import describe, describe_read, make_returned
 from .graph.instruction import Instruction, Kernel as KernelInstruction
 from .graph.task import Task, mark_reported
 from .graph.task_graph import TaskGraph
@@ -39,13 +39,10 @@ from .plan.place import Loads, load_placement
 from .plan.planner import Planner
 from .predict.history import History
 from .program import session
-from .program.access import read as read_access
 from .program.array import Array, Storage
-from .program.kernel import ArrayParam, Kernel, Options
-from .program.mapper import all as map_all
+from .program.kernel import Kernel, Options
 
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
-WHOLE = ArrayParam("", -1, read_access(map_all))
 
 
 class Runtime:
@@ -67,19 +64,18 @@ class Runtime:
         machine: Machine | None = None,
     ) -> None:
         """Open the named devices. Every option also has a COEXEC_ variable, see `coexec devices --options`."""
-        config = parse(os.environ)
-        self.config = config = _merged(
-            config,
-            devices=devices,
-            trace=None if trace is None else os.fspath(trace),
-            sync=sync,
-            debug=debug,
-            placement=placement,
-            data_threshold=data_threshold,
-            lanes=lanes,
-            horizon=horizon,
-            inline=inline,
-        )
+        given: dict[str, Any] = {
+            "devices": devices,
+            "trace": None if trace is None else os.fspath(trace),
+            "sync": sync,
+            "debug": debug,
+            "placement": placement,
+            "data_threshold": data_threshold,
+            "lanes": lanes,
+            "horizon": horizon,
+            "inline": inline,
+        }
+        self.config = config = merged(parse(os.environ), given)
         limits = parse_memory(config.memory) if memory is None else memory
         limits = parse_memory(limits) if isinstance(limits, str) else dict(limits)
         self.machine = machine or open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)
@@ -91,8 +87,7 @@ class Runtime:
         self._live: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
         self._last_mark: Task | None = None  # the last horizon or epoch
         self._build(config)
-        _open_runtimes.add(self)
-        _register_exit()
+        process.opened(self)
 
     def _build(self, config: Config) -> None:
         """Put the stages together."""
@@ -108,20 +103,13 @@ class Runtime:
             {d.name: machine.lanes[d.name].supports for d in platform.devices},
         )
         self._lowering = Lowering(platform)
-        policy = LanePolicy.parse(config.lanes)
-        lanes = {
-            d.name: DeviceLanes(d.name, d.lanes, policy, across=d.waits_across_lanes) for d in platform.devices
-        }
-        lanes["host"] = DeviceLanes("host", 64, policy, across=False)
-        self._engine = Engine(lanes)
+        self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
         self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
         self._executor.on_finished = self._finished
         self._recorder = Recorder(config.trace, platform, machine.lanes["host"].clock)
-        self._planner = Planner(
-            candidates, placement, self.loads, _valid_memories, explain=self._recorder.tracing
-        )
+        self._planner = Planner(candidates, placement, self.loads, _valid_memories, explain=self._recorder.tracing)
         owned = self._lock._is_owned  # type: ignore[attr-defined]  # what threading.Condition itself asks
-        self._signals = Signals(owned, lambda: self._cancel_pending("the program was interrupted"))
+        self._signals = Signals(owned, lambda: self.cancel_pending("the program was interrupted"))
         self._signals.install()
         self._cpu = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
         self._inline = config.inline and not config.sync
@@ -161,17 +149,12 @@ class Runtime:
         """Record one call: task graph, plan, lowering and issue, all before this returns. Runs nothing that is long."""
         begin = time.perf_counter()
         arrays, scalars = kernel.bind(args, kwargs)
-        returned = self._returned(kernel, arrays, scalars) if kernel.returns.names else ()
-        task = Task(0, kernel.name, kernel, self)
-        self._describe(task, kernel, [*arrays, *returned] if returned else arrays, scalars)
+        returned: tuple[Array, ...] = ()
+        if kernel.returns.names:
+            returned = make_returned(kernel, arrays, scalars, self)
+            arrays += returned
+        task = describe(kernel, arrays, scalars, options, self)
         task.submitted = begin
-        task.options = options
-        task.body = kernel.body()
-        task.context = copy_context()
-        frame = sys._getframe(2)
-        if kernel.internal:
-            frame = _program_frame(frame)
-        task.call, task.line = frame.f_code.co_filename, frame.f_lineno
         with self._lock:
             if self._closed:
                 self._check_open()
@@ -181,7 +164,7 @@ class Runtime:
             task.scheduling = time.perf_counter() - begin
             if self._recorder.tracing:
                 self._recorder.task(task)
-        if here is not None:
+        if here is not None and self._cpu is not None:
             self._cpu.run_here(here)
         if self._signals.pending is not None:
             self._signals.check()
@@ -192,42 +175,6 @@ class Runtime:
         if not returned:
             return task
         return returned[0] if kernel.returns.single else returned
-
-    def _describe(self, task: Task, kernel: Kernel, arrays: list[Array], scalars: dict[str, Any]) -> None:
-        """Fill in what the call says: arrays, scalars and the index space."""
-        task.space, task.box = kernel.space(arrays, scalars)
-        if not kernel.simple:
-            task.visited = task.box
-        task.accesses = kernel.array_params
-        if scalars:
-            task.scalars = scalars
-            extra = [(name, value) for name, value in scalars.items() if type(value) is Array]
-            if extra:  # a 0-d array passed as a scalar is a read dependency and stays on its device
-                task.accesses = (*task.accesses, *(ArrayParam(name, -1, WHOLE.access) for name, _ in extra))
-                arrays = [*arrays, *(value for _, value in extra)]
-        task.arrays = arrays
-        storages = set()
-        for array in arrays:
-            storage = array._storage
-            if storage.session is not self:
-                raise ProgramError(
-                    f"kernel {kernel.name!r} was given {array!r}, which belongs to another runtime; "
-                    "make it inside this one, or pass cx.array(np.asarray(x))"
-                )
-            storages.add(storage)
-        task.once = len(storages) == len(arrays)
-        if kernel.takes_chunk:
-            task.shapes = [array.shape for array in arrays]
-
-    def _returned(self, kernel: Kernel, arrays: list[Array], scalars: dict[str, Any]) -> tuple[Array, ...]:
-        """Make the new arrays of the functional form."""
-        named = {param.name: array for param, array in zip(kernel.array_params, arrays, strict=False)} | scalars
-        made = []
-        for shape, dtype in kernel.returns.describe(named):
-            storage = Storage(self, shape, dtype)
-            self.adopt(storage, None, borrowed=False)
-            made.append(Array(storage, storage.box, None))
-        return tuple(made)
 
     def _run(self, task: Task) -> Instruction | None:
         """Link, plan, lower and issue a task. Locked. Returns what the caller should run itself, once unlocked."""
@@ -243,7 +190,7 @@ class Runtime:
             self._executor.submit(instructions)
             return None
         cpu, last = self._cpu, instructions[-1]
-        assert cpu is not None  # noqa: S101 - checked by _cheap
+        assert cpu is not None
         cpu.holding = True
         try:
             self._executor.submit(instructions)
@@ -263,15 +210,14 @@ class Runtime:
         """Wait for `array` alone and return its elements as a read-only ndarray."""
         box: list[Any] = []
         if self._closed:
-            return self._read_closed(array)
+            return read_closed(array, self._engine.failed)
         if session.in_kernel.name:
             session.current()  # raises: a body must not wait for arrays
         with self._lock:
             if self._dropped:
                 self._collect()
-            task = Task(0, "read", None, self)
+            task = describe_read(array, self)
             task.submitted = time.perf_counter()
-            task.accesses, task.arrays, task.once = (WHOLE,), (array,), True
             self._graph.add(task)
             instructions = self._lowering.fence(task, array, box.append)
             task.arrays = ()
@@ -292,7 +238,7 @@ class Runtime:
         self._wait_for(task, "wait")
         with self._lock:
             self._lowering.passed(epoch, self._engine.failed)
-        unseen = self._unseen()
+        unseen = self.unseen()
         for failure in unseen:
             mark_reported(failure)
         if unseen:
@@ -316,14 +262,14 @@ class Runtime:
         try:
             return self._executor.wait_for(task, timeout)
         except (KeyboardInterrupt, SystemExit):
-            self._cancel_pending("the program was interrupted")
+            self.cancel_pending("the program was interrupted")
             raise
         finally:
             self._recorder.wait(start, time.perf_counter(), what)
             if self._executor.records and not task.failure:
                 self._drain()
 
-    def _cancel_pending(self, reason: str) -> None:
+    def cancel_pending(self, reason: str) -> None:
         """Cancel whatever has not begun. What runs is let run."""
         with self._lock:
             self._executor.cancel([*self._engine.waiting(), *self._engine.issued()], reason)
@@ -384,7 +330,8 @@ class Runtime:
         if type(instruction) is KernelInstruction:
             self.loads.remove(instruction.device, instruction.predicted or 0.0)
 
-    def _unseen(self) -> list[Any]:
+    def unseen(self) -> list[Any]:
+        """Return the failures that the program has not looked at yet."""
         with self._lock:
             unseen = [f for f in self._executor.failures if isinstance(f, TaskFailed) and not f.reported]
             self._executor.failures.clear()
@@ -392,14 +339,16 @@ class Runtime:
 
     # Beginning and end --------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Runtime:
+    def __enter__(self) -> Self:
         session.push(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         session.remove(self)
         if kind is not None:
-            self._cancel_pending(f"the program left with {kind.__name__}")
+            self.cancel_pending(f"the program left with {kind.__name__}")
             self.close()
             return
         try:
@@ -414,7 +363,7 @@ class Runtime:
         try:
             self._settle()
         except (KeyboardInterrupt, SystemExit):
-            self._cancel_pending("the program was interrupted")
+            self.cancel_pending("the program was interrupted")
             self._executor.wait_idle()
             raise
         finally:
@@ -424,7 +373,7 @@ class Runtime:
             self._recorder.close()
             self._signals.restore()
             session.remove(self)
-            _open_runtimes.discard(self)
+            process.closed(self)
 
     def _settle(self) -> None:
         if self._executor.broken is not None:
@@ -435,28 +384,6 @@ class Runtime:
             self._recorder.instructions(instructions)
             self._executor.submit(instructions)
         self._executor.wait_idle()
-
-    def _read_closed(self, array: Array) -> Any:
-        """Read an array of a closed runtime, from the host memory it was brought to."""
-        from .graph.instruction import Binding
-        from .backend.launch import resolve
-
-        state = array._storage.state
-        memory = HOST if state.holds(HOST, array._box) else USER
-        backing = None if array._box.empty else state.find(memory, array._box)
-        if backing is None and not array._box.empty:
-            raise RuntimeClosed(f"{array!r} was never computed before its runtime was closed; read it earlier")
-        if backing is not None and (error := self._poison(backing, array)) is not None:
-            raise error
-        allocation = backing.allocation if backing is not None else None
-        data = np.array(resolve(Binding("", allocation, array._box, array._cut, writes=False, dtype=array.dtype)))
-        data.flags.writeable = False
-        return data
-
-    def _poison(self, backing: Any, array: Array) -> BaseException | None:
-        found: set[int] = set()
-        backing.tracker.before_read(array._box, array._grid, found)
-        return next((self._engine.failed[id] for id in found if id in self._engine.failed), None)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -480,73 +407,4 @@ def _valid_memories(array: Array) -> int:
     return mask & ~FILL  # an initial value is made where it is needed
 
 
-def _program_frame(frame: FrameType) -> FrameType:
-    """Return the nearest caller outside coexec: assignments and ufuncs are called through coexec's own code."""
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("coexec."):
-        frame = frame.f_back
-    return frame
-
-
-def _merged(config: Config, **given: Any) -> Config:
-    from dataclasses import replace
-
-    for name, value in given.items():
-        if value is not None and not isinstance(value, type(getattr(config, name))):
-            if isinstance(getattr(config, name), float) and isinstance(value, int):
-                continue
-            raise ConfigError(f"Runtime({name}={value!r}): expected a {type(getattr(config, name)).__name__}")
-    config = replace(config, **{name: value for name, value in given.items() if value is not None})
-    if config.horizon < 1:
-        raise ConfigError(f"Runtime(horizon={config.horizon}): must be at least 1")
-    return config
-
-
-# The end of the process -------------------------------------------------------------------------------------------------
-
-_open_runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
-_exit_registered: list[bool] = []
-
-
-def _register_exit() -> None:
-    if not _exit_registered:
-        _exit_registered.append(True)
-        atexit.register(_at_exit)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=session.mark_forked)
-
-
-def _at_exit() -> None:
-    """Finish what is in flight, end all threads, and say which failures nobody saw."""
-    if session.forked() or not _exit_registered:
-        return
-    _exit_registered.clear()
-    unseen: list[BaseException] = []
-    interrupted = issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt | SystemExit)
-    for runtime in list(_open_runtimes):
-        if interrupted:
-            runtime._cancel_pending("the program was interrupted")
-        runtime.close()
-        unseen += runtime._unseen()
-    if unseen:
-        _report_unseen(unseen)
-
-
-def _report_unseen(unseen: list[BaseException]) -> None:
-    """Print failures and end with exit code 1, which an exit handler can only do by ending the process itself."""
-    import traceback
-
-    sys.stderr.write(f"coexec: {len(unseen)} task(s) failed and the program never looked at the results:\n")
-    for error in unseen:
-        traceback.print_exception(error)
-    atexit._run_exitfuncs()  # the handlers registered before ours
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)
-
-
-def default_runtime() -> Runtime:
-    """Return a new runtime with the options of the environment."""
-    return Runtime()
-
-
-__all__ = ["Runtime", "default_runtime"]
+__all__ = ["Runtime"]

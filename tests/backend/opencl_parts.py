@@ -18,6 +18,7 @@ from coexec.geometry import Box, whole
 from coexec.graph.command import Chunk
 from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Instruction, Kernel
 from coexec.machine.platform import HOST, USER
+from coexec.plan.candidate import Share
 
 OWN = 2
 
@@ -124,7 +125,9 @@ class Rig:
         )
         body = source if isinstance(source, Source) else Source(source)
         task: Any = Call((*arrays, *scalars), scalars)
-        return Kernel(self.id(), "opencl:0", task, Chunk("opencl:0", chunk), body, bindings, (), ())
+        return Kernel(
+            self.id(), "opencl:0", task, Chunk("opencl:0", chunk), Share(body, None, 0, None), bindings, (), ()
+        )
 
 
 def aligned(data: np.ndarray, alignment: int = 128) -> np.ndarray:

@@ -14,6 +14,7 @@ from coexec.backend.simulated import SimulatedBackend
 from coexec.graph.command import Chunk
 from coexec.graph.instruction import Binding, Copy, Fill, Kernel
 from coexec.machine.platform import HOST, Device
+from coexec.plan.candidate import Share
 from coexec.testing.conformance import check_backend
 from tests.backend.opencl_parts import OWN, Call, Source, aligned, needs_opencl
 
@@ -21,7 +22,16 @@ from tests.backend.opencl_parts import OWN, Call, Source, aligned, needs_opencl
 def opencl_kernel(id, device, x, y, a):
     task: Any = Call(("x", "y", "a"), {"a": a})
     bindings = (Binding("x", x, x.box, None, writes=False), Binding("y", y, y.box, None, writes=True))
-    return Kernel(id, device.name, task, Chunk(device.name, y.box), Source("y(i) = a * y(i) + x(i)"), bindings, (), ())
+    return Kernel(
+        id,
+        device.name,
+        task,
+        Chunk(device.name, y.box),
+        Share(Source("y(i) = a * y(i) + x(i)"), None, 0, None),
+        bindings,
+        (),
+        (),
+    )
 
 
 def allocate_on_host(allocation):
@@ -154,7 +164,7 @@ def small():
 def small_kernel(id, device, x, y, a):
     task: Any = None
     bindings = (Binding("x", x, x.box, None, writes=False), Binding("y", y, y.box, None, writes=True))
-    return Kernel(id, device.name, task, Chunk(device.name, y.box), a, bindings, (), ())
+    return Kernel(id, device.name, task, Chunk(device.name, y.box), Share(a, None, 0, None), bindings, (), ())
 
 
 def test_the_smallest_executing_backend_keeps_the_contract():

@@ -1,0 +1,1 @@
+"""Devices behind one small asynchronous contract."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ..graph.instruction import Allocation, Instruction
-    from ..machine.platform import Device, Memory
+    from ..machine.platform import Device
 
 
 class Ran(NamedTuple):
@@ -93,5 +93,3 @@ def describe_failure(error: BaseException) -> str:
     """Return the error in one line."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
-
-

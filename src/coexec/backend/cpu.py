@@ -346,7 +346,9 @@ def _may_move(instruction: Instruction) -> bool:
     if instruction.eager:
         return False
     task = instruction.task
-    return isinstance(instruction, Kernel) and task is not None and (task.options is None or task.options.devices is None)
+    return (
+        isinstance(instruction, Kernel) and task is not None and (task.options is None or task.options.devices is None)
+    )
 
 
 def _bytes_dtype() -> Any:

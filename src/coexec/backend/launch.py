@@ -6,16 +6,17 @@ Knows nothing of threads.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 
 from ..errors import ArgumentError, BackendError, ProgramError, ShapeError
 from ..geometry import Box, whole
-from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, Instruction, Kernel, Reduce
+from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, HostTask, Instruction, Kernel, Reduce
 from ..program.chunk import ChunkInfo
-from ..program.view import extract
 from ..program.mapper import Mapper
+from ..program.view import extract
 
 ALIGNMENT = 128
 SENTINEL = 0xCB  # what debug mode puts into every byte of an output before its kernel runs
@@ -92,10 +93,12 @@ def _reduce(instruction: Reduce) -> None:
         target[...] = operator.combine(target, part)
 
 
-def run_kernel(instruction: Kernel, debug: bool) -> None:  # noqa: FBT001 - called positionally on the hot path
+def run_kernel(instruction: Kernel, debug: bool) -> None:
     """Run a body on its arrays."""
     task, kernel = instruction.task, instruction.task.kernel
-    assert kernel is not None  # noqa: S101 - only calls become kernels
+    if instruction.chunk.box.empty and not isinstance(instruction, HostTask):
+        return  # no point to visit
+    assert kernel is not None
     params = kernel.array_params
     if kernel.plain and not debug and len(instruction.bindings) == len(params):
         args: list[Any] = [None] * len(kernel.passed)
@@ -103,32 +106,33 @@ def run_kernel(instruction: Kernel, debug: bool) -> None:  # noqa: FBT001 - call
             args[param[1]] = resolve(binding)
         for position, name in kernel.scalar_params:
             args[position] = task.scalars[name]
-        _check_nothing_returned(kernel, (instruction.body.function if instruction.body.kind == "cpu" else task.body)(*args))
+        _check_nothing_returned(kernel, _body(instruction)(*args))
         return
-    values: dict[str, Any] = {}
-    for binding in instruction.bindings:
-        values[binding.name] = resolve(binding)
+    values = {binding.name: resolve(binding) for binding in instruction.bindings}
     if debug:
         _poison(instruction, values)
-    scalars = task.scalars
-    named = dict(values) if kernel.returns.names else values
-    for name, value in scalars.items():
-        if name not in values:
-            named[name] = value
-        else:  # a 0-d array passed as a scalar
-            named[name] = values[name][()]
+    named = {**values, "xp": np}
+    for name, value in task.scalars.items():
+        named[name] = values[name][()] if name in values else value  # a 0-d array may be passed as a scalar
     if kernel.takes_chunk:
         named["chunk"] = _chunk_info(instruction)
-    if kernel.takes_xp:
-        named["xp"] = np
-    body = instruction.body.function if instruction.body.kind == "cpu" and not kernel.host else task.body
-    returned = body(*[named[name] for name in kernel.params])
+    by_keyword = {name: named[name] for name in kernel.keyword_only}
+    returned = _body(instruction)(*[named[name] for name in kernel.params if name not in by_keyword], **by_keyword)
     if kernel.returns.names:
         _place_returned(instruction, values, returned)
     else:
         _check_nothing_returned(kernel, returned)
     if debug:
         _check_poison(instruction, values)
+
+
+def _body(instruction: Kernel) -> Callable[..., Any]:
+    """Return the function to call: the Python body with the outside values of the call, or another variant's."""
+    body = instruction.body.function or instruction.task.body
+    if instruction.body.kind == "python":
+        body = instruction.task.body
+    assert body is not None, "a kernel without a function is never placed on the host"
+    return cast("Callable[..., Any]", body)
 
 
 def _check_nothing_returned(kernel: Any, returned: Any) -> None:
@@ -155,7 +159,7 @@ def _chunk_info(instruction: Kernel) -> ChunkInfo:
 def _place_returned(instruction: Kernel, values: dict[str, Any], returned: Any) -> None:
     """Put a body's results into the arrays that the call returned."""
     kernel = instruction.task.kernel
-    assert kernel is not None  # noqa: S101 - only calls become kernels
+    assert kernel is not None
     names = kernel.returns.names
     results = (returned,) if kernel.returns.single else returned
     if not isinstance(results, tuple | list) or len(results) != len(names):
@@ -206,5 +210,3 @@ def _check_poison(instruction: Kernel, values: dict[str, Any]) -> None:
                     f"kernel {instruction.task.name!r} declares {param.name!r} as cx.write but left element {where} of "
                     f"its box {instruction.chunk.box} unassigned; assign every element or declare cx.update"
                 )
-
-

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,13 +34,13 @@ class Named(NamedTuple):
     """A device as the user named it: `opencl:0@1` is kind opencl, index 0, cores (1,)."""
 
     kind: str
-    index: str
+    which: str
     cores: tuple[int, ...]
 
     @property
     def name(self) -> str:
         """The device's name, without its cores."""
-        return f"{self.kind}:{self.index}" if self.index else self.kind
+        return f"{self.kind}:{self.which}" if self.which else self.kind
 
 
 @dataclass
@@ -157,6 +156,8 @@ def assemble(backends: list[Any], opening: Opening) -> Machine:
 def _factory(kind: str) -> Callable[[list[Named], Opening], list[Backend]]:
     target = BACKENDS.get(kind)
     if target is None:
+        from importlib.metadata import entry_points  # slow to import
+
         installed = {entry.name: entry for entry in entry_points(group="coexec.backends")}
         if kind not in installed:
             raise unknown_name("device kind", kind, [*BACKENDS, *installed])
@@ -211,14 +212,14 @@ def open_cpu(named: list[Named], opening: Opening) -> list[Any]:
     cores = available_cores()
     devices: list[Device] = []
     for entry in named:
-        if entry.index in ("", "all"):
+        if entry.which in ("", "all"):
             free = tuple(core for core in cores if core not in opening.taken)
-            if not entry.index:
+            if not entry.which:
                 devices += [_narrow(i, core) for i, core in enumerate(cores) if core in free]
-            if entry.index == "all" or len(free) > 1:
+            if entry.which == "all" or len(free) > 1:
                 devices.append(_wide(free))
-        elif entry.index.isdigit() and int(entry.index) < len(cores):
-            devices.append(_narrow(int(entry.index), entry.cores[0] if entry.cores else cores[int(entry.index)]))
+        elif entry.which.isdigit() and int(entry.which) < len(cores):
+            devices.append(_narrow(int(entry.which), entry.cores[0] if entry.cores else cores[int(entry.which)]))
         else:
             known = [f"cpu:{i}" for i in range(len(cores))] + ["cpu:all"]
             raise unknown_name("device", entry.name, known)
@@ -248,7 +249,7 @@ def open_opencl(named: list[Named], opening: Opening) -> list[Any]:
 
     backends = []
     for entry in named:
-        index = int(entry.index) if entry.index.isdigit() else 0
+        index = int(entry.which) if entry.which.isdigit() else 0
         name = f"opencl:{index}"
         _require_opencl(index)
         mode = "shared" if opening.memory.get(name) == "shared" else "own"
@@ -264,9 +265,9 @@ def open_opencl(named: list[Named], opening: Opening) -> list[Any]:
 
 def _many(kind: str, named: list[Named], opening: Opening) -> tuple[Device, ...]:
     """Return devices with a memory each: `null:4` means four of them."""
-    devices = []
+    devices: list[Device] = []
     for entry in named:
-        for _ in range(int(entry.index) if entry.index.isdigit() else 1):
+        for _ in range(int(entry.which) if entry.which.isdigit() else 1):
             name = f"{kind}:{len(devices)}"
             memory = opening.add_memory(Memory(name, opening.capacity(name)))
             devices.append(Device(name, kind, memory, (memory,), kind))

@@ -19,7 +19,18 @@ IMMEDIATE = Lane("", -1)
 class Pending:
     """An instruction that is not over."""
 
-    __slots__ = ("dependents", "failure", "handed", "instruction", "issued", "lane", "over", "parents", "readers", "waiting")
+    __slots__ = (
+        "dependents",
+        "failure",
+        "handed",
+        "instruction",
+        "issued",
+        "lane",
+        "over",
+        "parents",
+        "readers",
+        "waiting",
+    )
 
     def __init__(self, instruction: Instruction) -> None:
         self.instruction = instruction
@@ -133,7 +144,7 @@ class Engine:
         waits: tuple[Instruction, ...] = ()
         if node.waiting and not lanes.across:
             lane = node.parents[0].lane
-            assert lane is not None  # noqa: S101 - checked by _may_be_eager
+            assert lane is not None
             for parent in node.parents:
                 parent.handed = True
             instruction.eager = True

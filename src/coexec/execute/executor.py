@@ -37,7 +37,7 @@ class Executor:
         self._sleepers: list[Callable[[], None]] = []  # waiting threads that would help
         self.broken: BaseException | None = None  # an error of our own: every wait raises it
         self._waiting_for_idle: list[Callable[[], None]] = []
-        self.on_finished: Callable[[Ran], None] = lambda ran: None  # locked; for load accounting
+        self.on_finished: Callable[[Ran], None] = _nothing  # locked; for load accounting
         for backend in self._backends:
             if backend.helps:
                 backend.start(self.finished, self._call_helper)
@@ -239,7 +239,7 @@ class Executor:
 
     def cancel(self, instructions: Iterable[Instruction], reason: str) -> list[Instruction]:
         """Cancel those instructions that have not begun; return them. Locked."""
-        stopped = []
+        stopped: list[Instruction] = []
         for instruction in instructions:
             if not isinstance(instruction, Kernel | HostTask | Reduce):
                 continue
@@ -257,3 +257,7 @@ class Executor:
         """End every backend. Nothing may be open."""
         for backend in self._backends:
             backend.stop()
+
+
+def _nothing(ran: Ran) -> None:
+    del ran

@@ -6,18 +6,25 @@ Before: graph/task.py.  After: execute/executor.py.  Knows no engine.
 from __future__ import annotations
 
 import traceback
-from functools import lru_cache
 
 from ..backend.base import Ran
-from ..errors import CoexecError, TaskCancelled, TaskFailed
+from ..errors import TaskCancelled, TaskFailed
 from ..graph.instruction import Kernel
 from ..graph.task import Task
 
+_kinds: dict[type[BaseException], type[TaskFailed]] = {}
 
-@lru_cache(maxsize=256)
+
 def _failed_as(kind: type[BaseException]) -> type[TaskFailed]:
     """Return a TaskFailed that `except kind` also catches, where Python allows such a class."""
-    if not issubclass(kind, Exception) or issubclass(kind, CoexecError):
+    known = _kinds.get(kind)
+    if known is None:
+        known = _kinds[kind] = _make_kind(kind)
+    return known
+
+
+def _make_kind(kind: type[BaseException]) -> type[TaskFailed]:
+    if not issubclass(kind, Exception):
         return TaskFailed
     try:
         made = type(f"TaskFailed[{kind.__name__}]", (TaskFailed, kind), {"__init__": _init, "__str__": _text})
@@ -39,7 +46,7 @@ def _text(self: BaseException) -> str:
 def task_failed(ran: Ran) -> BaseException:
     """Return the error that reading this instruction's results raises."""
     instruction, error = ran.instruction, ran.error
-    assert error is not None  # noqa: S101 - only failures are wrapped
+    assert error is not None
     if isinstance(error, TaskFailed | TaskCancelled):
         return error  # cancelled because of an earlier failure: keep the first one
     task = instruction.task
@@ -60,7 +67,9 @@ def task_failed(ran: Ran) -> BaseException:
 
 def _body_line(error: BaseException) -> str:
     """Return the last line outside coexec that the error passed through."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "coexec" not in f.filename.replace("\\", "/").split("/")]
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if "coexec" not in f.filename.replace("\\", "/").split("/")
+    ]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 

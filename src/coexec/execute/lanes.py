@@ -10,11 +10,12 @@ first parent's lane, always.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import unknown_name
+from ..machine.platform import Device
 
 if TYPE_CHECKING:
     from .engine import Pending
@@ -94,3 +95,10 @@ class DeviceLanes:
             lanes.append(lane)
             return lane
         return min(lanes, key=lambda lane: lane.depth)
+
+
+def open_lanes(devices: Iterable[Device], policy: LanePolicy) -> dict[str, DeviceLanes]:
+    """Return the lanes of every device and of the host, none of them open yet."""
+    lanes = {d.name: DeviceLanes(d.name, d.lanes, policy, across=d.waits_across_lanes) for d in devices}
+    lanes["host"] = DeviceLanes("host", 64, policy, across=False)
+    return lanes

@@ -1,0 +1,1 @@
+"""The three graphs: nodes, and the task graph's dependencies."""

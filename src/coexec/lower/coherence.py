@@ -5,7 +5,7 @@ Before: lower/state.py, lower/emit.py.  After: lower/lowering.py.  Knows no kern
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import PlanError
 from ..geometry import Box, Region, RegionMap, bounding, overlap, overlaps
@@ -82,26 +82,56 @@ class Coherence:
     # Validity ---------------------------------------------------------------------------------------------------------
 
     def validate(self, state: ArrayState, memory: int, reads: Sequence[Box], device: str, task: Task | None) -> None:
-        """Make all `reads` valid in `memory`. Their boxes are backed there already.
+        """Make all `reads` valid in `memory`. Their boxes are backed there already."""
+        self.validate_all(state, {memory: (reads, device)}, task)
 
-        Each missing element moves once; pieces are cut by producer and by the set of reads that want them, so that
-        a read waits for nothing but what it sees.
+    def validate_all(
+        self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Box], str]], task: Task | None
+    ) -> None:
+        """Make boxes valid in several memories for one task; each entry has the boxes and the device that asks.
+
+        Each missing element moves once per memory; pieces are cut by producer and by the set of reads that want them,
+        so that a read waits for nothing but what it sees. All sources are those from before the task: no copy is made
+        of a copy that the same task asked for, except where only the host links two memories.
         """
-        if all(state.holds(memory, box) for box in reads):
+        wanted = {m: w for m, w in wanted.items() if not all(state.holds(m, box) for box in w[0])}
+        if not wanted:
             return
-        missing = self._missing(state, memory, reads)
+        self._stage(state, wanted, task)
+        missing = {memory: self._missing(state, memory, reads) for memory, (reads, _) in wanted.items()}
+        for memory, pieces in missing.items():
+            self._bring(state, memory, pieces, wanted[memory][1], task)
+
+    def _stage(self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Box], str]], task: Task | None) -> None:
+        """Bring to the host what no link leads from directly, once for all who want it."""
+        unlinked = [
+            piece
+            for memory, (reads, _) in wanted.items()
+            for piece, mask, _ in self._missing(state, memory, reads)
+            if mask != FILL and self._nearest_source(mask & ~FILL, memory) < 0
+        ]
+        if unlinked:
+            for box in merged(unlinked):
+                self.back(state, HOST, box, task)
+            pieces = list(Region(unlinked).boxes)
+            self._bring(state, HOST, self._missing(state, HOST, pieces), "host", task)
+
+    def _bring(
+        self, state: ArrayState, memory: int, missing: Sequence[tuple[Box, int, int]], device: str, task: Task | None
+    ) -> None:
+        """Fill or copy the missing pieces."""
         fills = [piece for piece, mask, _ in missing if mask == FILL]
         for backing, boxes in self._by_backing(state, memory, fills).items():
             self._fill(state, backing, tuple(boxes), device, task)
         groups: dict[tuple[Backing, Backing, int, int], list[Box]] = {}
         for piece, mask, readers in missing:
             if mask != FILL:
-                for source, target, part, writer in self._sources(state, memory, piece, mask, device, task):
+                for source, target, part, writer in self._sources(state, memory, piece, mask):
                     groups.setdefault((source, target, writer, readers), []).append(part)
-        for (source, target, _, _), boxes in groups.items():
+        for (source, target, _, _), parts in groups.items():
             lane = self._lane(source.allocation.memory, memory)
             lane = device if lane == "host" and memory == HOST else lane
-            self._copy(source, target, Region(boxes).boxes, "coherence", task, lane)
+            self._copy(source, target, Region(parts).boxes, "coherence", task, lane)
         for piece, _, _ in missing:
             state.copied(memory, piece)
 
@@ -125,15 +155,10 @@ class Coherence:
         ]
 
     def _sources(
-        self, state: ArrayState, memory: int, piece: Box, mask: int, device: str, task: Task | None
+        self, state: ArrayState, memory: int, piece: Box, mask: int
     ) -> Iterable[tuple[Backing, Backing, Box, int]]:
         """Yield (source, target, part, writer) for a piece that is valid in the memories of `mask`."""
-        nearest = self._nearest_source(mask & ~FILL, memory)
-        if nearest < 0:  # no direct link: the host stages it, once for all who want it
-            self.back(state, HOST, piece, task)
-            self.validate(state, HOST, [piece], device, task)
-            nearest = HOST
-        for source in state.backings[nearest]:
+        for source in state.backings[self._nearest_source(mask & ~FILL, memory)]:
             if (from_source := overlap(source.box, piece)) is None:
                 continue
             for target in state.backings[memory]:
@@ -161,7 +186,9 @@ class Coherence:
                     found.setdefault(backing, []).append(part)
         return found
 
-    def _fill(self, state: ArrayState, backing: Backing, boxes: tuple[Box, ...], device: str, task: Task | None) -> None:
+    def _fill(
+        self, state: ArrayState, backing: Backing, boxes: tuple[Box, ...], device: str, task: Task | None
+    ) -> None:
         boxes = Region(boxes).boxes
         after: set[int] = set()
         for box in boxes:
@@ -214,5 +241,3 @@ def discard(state: ArrayState, written: Iterable[Box], read: Iterable[Box]) -> N
     dead = Region(tuple(written)) - Region(tuple(read))
     for box in dead.boxes:
         state.valid.set(box, 0)
-
-

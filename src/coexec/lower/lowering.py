@@ -181,9 +181,8 @@ class Lowering:
         for touch, device in parts:
             if touch.reads:
                 reads.setdefault(touch.memory, []).append((touch.box, device))
-        for memory, wanted in reads.items():
-            boxes = list(dict.fromkeys(box for box, _ in wanted))
-            self.coherence.validate(state, memory, boxes, wanted[0][1], task)
+        wanted = {memory: (list(dict.fromkeys(box for box, _ in w)), w[0][1]) for memory, w in reads.items()}
+        self.coherence.validate_all(state, wanted, task)
 
     def _launch(
         self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]], shares: Sequence[Share]
@@ -204,7 +203,7 @@ class Lowering:
                     bindings.append(Binding(name, None, box, cut, writes, pad, state.dtype))
                     continue
                 backing = state.find(memory, box)
-                assert backing is not None, "every box was backed before launch"  # noqa: S101 - our own invariant
+                assert backing is not None, "every box was backed before launch"
                 backings.append(backing)
                 bindings.append(Binding(name, backing.allocation, box, cut, writes, pad, state.dtype))
                 if reads and strict:
@@ -255,7 +254,7 @@ class Lowering:
         """Emit the reduction of the slots, in order, into the array, on the host."""
         index = next(i for i, param in enumerate(task.accesses) if param.name == name)
         array, operator = task.arrays[index], task.accesses[index].access.operator
-        assert isinstance(operator, Operator)  # noqa: S101 - our own invariant
+        assert isinstance(operator, Operator)
         self.coherence.back(partial, HOST, partial.box, task)
         self.coherence.validate(partial, HOST, [partial.box], "host", task)
         state: ArrayState = array._storage.state
@@ -272,7 +271,7 @@ class Lowering:
         state: ArrayState = array._storage.state
         box, grid = array._box, array._grid
         source, sink = partial.find(HOST, partial.box), state.find(HOST, box)
-        assert source is not None and sink is not None  # noqa: S101, PT018 - backed by the caller
+        assert source is not None and sink is not None
         needs: set[int] = set()
         after: set[int] = set()
         source.tracker.before_read(partial.box, None, needs)
@@ -366,4 +365,3 @@ def _slot(name: str, partial: ArrayState, index: int, memory: int) -> Touch:
     axes = tuple(range(1, box.ndim))
     cut = Cut((1,) * box.ndim, axes)
     return Touch(name, partial, box, None, cut, memory, reads=True, writes=True, strict=True, pad=None)
-

@@ -1,0 +1,1 @@
+"""Devices, memories and links as plain data."""

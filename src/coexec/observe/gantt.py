@@ -5,9 +5,11 @@ Before: trace.py, report.py, idle.py, svg.py.  After: cli/.  Hand-written SVG: n
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from ..errors import ConfigError
@@ -24,6 +26,8 @@ IDLE_COLOURS = {
 """Muted, and never next to the kernels' bars: they colour the thin ribbon below a device."""
 
 RIGHT, RIBBON = 28.0, 5.0
+MOMENT = 0.005
+"""The share of a run below which the host's bookkeeping is left out."""
 
 
 class _Frame:
@@ -49,22 +53,21 @@ class _Frame:
 def gantt_svg(trace: Trace, path: str | os.PathLike[str] | None = None, width: int = 1100) -> str:
     """Return the picture of a run as self-contained SVG, and write it to `path` if one is given."""
     frame = _Frame(trace, max(480.0, float(width)))
-    used = [name for name in trace.devices if any(row["device"] == name for row in trace.work)]
+    used = [name for name in trace.devices if _shown(trace, name)]
     colour = colours(_name(row) for row in trace.work if row["kind"] in KERNELS)
     lanes = _lanes(trace)
     title = _header(frame, trace, used)
     causes = idle(trace)
-    _legend(frame, trace, colour, {s.cause for device in used for s in causes[device]})
+    _legend(frame, trace, colour, used, {s.cause for device in used for s in causes[device]})
     top = frame.y
-    rows = frame.parts
+    head = frame.parts
     frame.parts = []
     _program(frame, trace)
     for device in used:
-        bars = {
-            lane: _bars(frame, trace, lanes[device, lane], colour) for name, lane in sorted(lanes) if name == device
-        }
+        rows_of = _shared({lane: lanes[name, lane] for name, lane in sorted(lanes) if name == device})
+        bars = [(label, _bars(frame, trace, rows, colour)) for label, rows in rows_of]
         _device(frame, device, bars, _ribbon(frame, causes[device]), _utilisation(trace, device))
-    frame.parts = [*rows, *frame.bands, *_axis(frame, top), *frame.parts]
+    frame.parts = [*head, *frame.bands, *_axis(frame, top), *frame.parts]
     frame.y += 30
     picture = document(frame.width, frame.y, [_PATTERNS, *frame.parts], title)
     if path is not None:
@@ -112,7 +115,7 @@ def _header(frame: _Frame, trace: Trace, used: Sequence[str]) -> str:
         count_text(sum(kinds[kind] for kind in KERNELS), "kernel"),
         count_text(kinds["copy"], "copy") + (f" of {bytes_text(moved)}" if moved else ""),
     ]
-    idle_devices = [name for name in trace.devices if name not in used]
+    idle_devices = [name for name in trace.devices if name not in (*used, "host")]
     if idle_devices:
         figures.append("not used: " + ", ".join(idle_devices))
     if not trace.complete:
@@ -131,17 +134,17 @@ def _header(frame: _Frame, trace: Trace, used: Sequence[str]) -> str:
     return title
 
 
-def _legend(frame: _Frame, trace: Trace, colour: dict[str, str], causes: set[str]) -> None:
+def _legend(frame: _Frame, trace: Trace, colour: dict[str, str], used: Sequence[str], causes: set[str]) -> None:
     """Draw what each colour means: kernels by their total time, then the rest."""
     total: Counter[str] = Counter()
     for row in trace.work:
-        if row["kind"] in KERNELS:
+        if row["kind"] in KERNELS and row["device"] in used:
             total[_name(row)] += row["stop"] - row["start"]
     shown = [name for name, _ in total.most_common(24)]
     entries = [(f'fill="{colour[name]}"', fit(name, 180, 11)) for name in shown]
     if len(total) > len(shown):
         entries.append(('class="misc" fill-opacity="0"', f"and {len(total) - len(shown):,} more"))
-    kinds = {row["kind"] for row in trace.work}
+    kinds = {row["kind"] for row in trace.work if row["device"] in used}
     if "copy" in kinds:
         entries += [('fill="url(#to)"', "copy to a device"), ('fill="url(#from)"', "copy back")]
     if kinds - KERNELS - {"copy"}:
@@ -205,6 +208,29 @@ def _program(frame: _Frame, trace: Trace) -> None:
     frame.y = y + height + 8
 
 
+def _shown(trace: Trace, device: str) -> bool:
+    """Tell whether a device has a place in the picture: the host does only if it worked for more than a moment."""
+    worked = [(r["start"], r["stop"]) for r in trace.work if r["device"] == device and r["kind"] in (*KERNELS, "copy")]
+    if device != "host":
+        return bool(worked) or any(row["device"] == device for row in trace.work)
+    return length(merge(worked)) > MOMENT * (trace.window[1] - trace.window[0])
+
+
+def _shared(lanes: dict[int, list[Row]]) -> list[tuple[str, list[Row]]]:
+    """Return labelled rows: lanes that never work at the same time, as on a CPU core, share one."""
+    rows: list[tuple[list[int], list[Row]]] = []
+    for lane, mine in lanes.items():
+        for numbers, taken in rows:
+            both = list(heapq.merge(taken, mine, key=lambda row: row["start"]))
+            if all(a["stop"] <= b["start"] + 1e-9 for a, b in pairwise(both)):
+                numbers.append(lane)
+                taken[:] = both
+                break
+        else:
+            rows.append(([lane], list(mine)))
+    return [(f"lane {n[0]}" if len(n) == 1 else count_text(len(n), "lane"), taken) for n, taken in rows]
+
+
 def _lanes(trace: Trace) -> dict[tuple[str, int], list[Row]]:
     lanes: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in trace.work:
@@ -257,9 +283,11 @@ def _ribbon(frame: _Frame, stretches: Iterable[Idle]) -> list[Bar]:
     return bars
 
 
-def _device(frame: _Frame, name: str, lanes: dict[int, list[Bar]], ribbon: Sequence[Bar], utilisation: float) -> None:
-    """Draw one device: a row per lane, and below them why it was idle."""
-    tall = 22.0 if len(lanes) <= 6 else 14.0 if len(lanes) <= 16 else 9.0
+def _device(
+    frame: _Frame, name: str, lanes: Sequence[tuple[str, list[Bar]]], ribbon: Sequence[Bar], utilisation: float
+) -> None:
+    """Draw one device: its rows, and below them why it was idle."""
+    tall = 30.0 if len(lanes) == 1 else 22.0 if len(lanes) <= 6 else 14.0 if len(lanes) <= 16 else 9.0
     gap = 3.0 if len(lanes) <= 16 else 1.0
     top = frame.y + 4
     height = len(lanes) * (tall + gap) + RIBBON + 11
@@ -270,9 +298,9 @@ def _device(frame: _Frame, name: str, lanes: dict[int, list[Bar]], ribbon: Seque
     frame.text(20, y + 13, fit(name, frame.left - 28 - (44 if len(lanes) > 1 else 0), 12), 12, more='font-weight="600"')
     place = y + 28 if height > 44 else y + 25
     frame.text(20, place, f"{utilisation:.0%} busy", 10, "dim")
-    for lane, bars in lanes.items():
+    for label, bars in lanes:
         if tall >= 14 and len(lanes) > 1:
-            frame.text(frame.left - 8, y + tall / 2 + 3.5, f"lane {lane}", 10, "dim", 'text-anchor="end"')
+            frame.text(frame.left - 8, y + tall / 2 + 3.5, label, 10, "dim", 'text-anchor="end"')
         frame.parts.append(
             f'<rect class="lane" x="{frame.left:.1f}" y="{y:.1f}" width="{frame.plot:.1f}" height="{tall:g}" rx="3"/>'
         )

@@ -6,11 +6,12 @@ command rows come from submitting threads under the program's lock, `ran` from w
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
-import platform as python_platform
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,8 @@ class Recorder:
             "row": "header",
             "version": 1,
             "coexec": __version__,
-            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "python": python_platform.python_version(),
+            "started": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            "python": sys.version.split()[0],
             "numpy": np.__version__,
             "cores": os.cpu_count(),
             **self._platform.as_dict(),
@@ -66,7 +67,7 @@ class Recorder:
                     "row": "task",
                     "id": task.id,
                     "name": task.name,
-                    "call": f"{os.path.basename(task.call)}:{task.line}" if task.call else "",
+                    "call": f"{Path(task.call).name}:{task.line}" if task.call else "",
                     "after": task.after,
                     "submitted": self._since(task.submitted),
                     "scheduling": round(task.scheduling, 9),
@@ -146,7 +147,7 @@ class Recorder:
 
     def wait(self, start: float, stop: float, what: str) -> None:
         """Record that the program waited. Times are wall-clock, and so left out of simulated runs."""
-        if self._writer is not None and self._clock is not None and stop - start > 1e-6:
+        if self._writer is not None and stop - start > 1e-6:
             now, wall = self._clock(), time.perf_counter()
             if abs(now - wall) < 1.0:
                 row = {"row": "wait", "start": self._since(start), "stop": self._since(stop), "what": what}

@@ -1,0 +1,1 @@
+"""Who does which part: candidates, placement, division."""

@@ -6,7 +6,6 @@ Before: plan/candidate.py.  After: plan/planner.py.  Knows loads, bytes and link
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
 from typing import Protocol
 
 from ..errors import unknown_name
@@ -56,7 +55,7 @@ class Loads:
         """Note work finished."""
         self.tasks[device] -= 1
         left = self.seconds[device] - seconds
-        self.seconds[device] = left if left > 0.0 else 0.0
+        self.seconds[device] = max(0.0, left)
         if self._overlapping:
             for other in self._sharing[device]:
                 self.seconds[other] = max(0.0, self.seconds[other] - seconds)
@@ -65,7 +64,7 @@ class Loads:
         """Return the seconds to bring the inputs to `memory`, over the best or the worst link to each."""
         total = 0.0
         for nbytes, mask in where:
-            if not mask or mask >> memory & 1 or mask >> USER & 1 and memory == 1:
+            if not mask or mask >> memory & 1 or (mask >> USER & 1 and memory == 1):
                 continue
             links = [
                 link.seconds(nbytes)
@@ -166,17 +165,22 @@ def _present(memory: int, where: Sequence[tuple[int, int]]) -> int:
 
 
 def _min_size(loads: Loads, threshold: float) -> Placement:
-    return DataAware(loads, threshold, "minimal transfer size", lambda _, memory, where: -float(_present(memory, where)))
+    """The device that needs the fewest bytes moved."""
+    return DataAware(
+        loads, threshold, "minimal transfer size", lambda _, memory, where: -float(_present(memory, where))
+    )
 
 
 def _min_min(loads: Loads, threshold: float) -> Placement:
+    """The device whose inputs arrive soonest, each over its best link."""
     name = "minimal transfer time over the best links"
-    return DataAware(loads, threshold, name, lambda l, memory, where: l.transfer(memory, where, best=True))
+    return DataAware(loads, threshold, name, lambda loads, memory, where: loads.transfer(memory, where, best=True))
 
 
 def _min_max(loads: Loads, threshold: float) -> Placement:
+    """The device whose inputs arrive soonest, each over its worst link."""
     name = "minimal transfer time over the worst links"
-    return DataAware(loads, threshold, name, lambda l, memory, where: l.transfer(memory, where, best=False))
+    return DataAware(loads, threshold, name, lambda loads, memory, where: loads.transfer(memory, where, best=False))
 
 
 PLACEMENTS: dict[str, Callable[[Loads, float], Placement]] = {
@@ -193,6 +197,8 @@ def load_placement(name: str, loads: Loads, threshold: float) -> Placement:
     """Return the placement policy called `name`, from the table or from an installed package."""
     if name in PLACEMENTS:
         return PLACEMENTS[name](loads, threshold)
+    from importlib.metadata import entry_points  # slow to import
+
     found = {entry.name: entry for entry in entry_points(group="coexec.placements")}
     if name in found:
         placement: Placement = found[name].load()(loads, threshold)

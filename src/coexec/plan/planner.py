@@ -37,8 +37,6 @@ class Planned(NamedTuple):
 HOST = Share(Variant("host", "cpu"), None, 0, None)
 
 
-
-
 class Planner:
     """Plans one task after another. Deterministic for the same history and loads."""
 
@@ -55,7 +53,7 @@ class Planner:
     def plan(self, task: Task) -> Planned:
         """Return the command, and what each of its chunks runs and is predicted to take."""
         kernel, options = task.kernel, task.options
-        assert kernel is not None and options is not None  # noqa: S101, PT018 - only calls are planned
+        assert kernel is not None and options is not None
         box = task.box
         if kernel.host:
             return Planned(Command(task.id, task, (Chunk("host", box),), task.after, "host task"), (HOST,))
@@ -78,12 +76,10 @@ class Planner:
         command = Command(task.id, task, chosen.chunks(box), task.after, why)
         return Planned(command, chosen.shares(size, seconds))
 
-    def _divide(
-        self, task: Task, box: Box, candidates: list[Candidate], size: int, *, named: bool
-    ) -> Planned | None:
+    def _divide(self, task: Task, box: Box, candidates: list[Candidate], size: int, *, named: bool) -> Planned | None:
         """Return the divided task, or None if it stays whole."""
         kernel, axis = task.kernel, self._axis(task, box)
-        assert kernel is not None and task.options is not None  # noqa: S101, PT018 - only calls are planned
+        assert kernel is not None and task.options is not None
         if kernel.reduces:
             group = self._group(candidates, named=named) if axis is not None else candidates[:1]
             return self._shared(task, blocks(box, axis or 0, [c.name for c in group]), group, size, "fixed blocks")
@@ -176,7 +172,10 @@ class Planner:
             return True
         task.visited = task.box
         touches = [
-            [(a, p.access.writes, touched(task, p.access, a, chunk.box)) for p, a in zip(task.accesses, task.arrays, strict=True)]
+            [
+                (a, p.access.writes, touched(task, p.access, a, chunk.box))
+                for p, a in zip(task.accesses, task.arrays, strict=True)
+            ]
             for chunk in chunks
         ]
         for mine, theirs in combinations(touches, 2):

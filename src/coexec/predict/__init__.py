@@ -1,0 +1,1 @@
+"""How long it will take: predictions from what was measured."""

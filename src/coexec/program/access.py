@@ -93,6 +93,6 @@ def reduce(operator: str | Callable[..., Any], identity: Any = None, *, fresh: b
         return Access("reduce", same, Operator(operator, combine, start, fresh=fresh))
     if identity is None:
         identity = getattr(operator, "identity", None)
-    if not callable(operator) or identity is None:
+    if identity is None:
         raise ArgumentError("cx.reduce takes a name (sum, prod, max, min, any, all) or a ufunc with identity=")
     return Access("reduce", same, Operator(getattr(operator, "__name__", "custom"), operator, identity, fresh=fresh))

@@ -191,7 +191,7 @@ class Array(NDArrayOperatorsMixin):
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:
     """Return `dtype` as a NumPy type of fixed size, or raise."""
-    checked = np.dtype(dtype)
+    checked: np.dtype[Any] = np.dtype(dtype)
     if checked.hasobject or checked.itemsize == 0:
         raise ArgumentError(
             f"dtype {checked} has no fixed size or holds Python objects; use a fixed-size type such as "

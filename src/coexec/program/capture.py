@@ -36,7 +36,7 @@ _CODE = (
 
 def is_plain(value: Any) -> bool:
     """Tell whether `value` can be shared between threads by value."""
-    if type(value) in PLAIN or isinstance(value, np.generic | _CODE):
+    if type(value) in PLAIN or isinstance(value, (np.generic, *_CODE)):
         return True
     if isinstance(value, tuple | frozenset):
         return all(is_plain(entry) for entry in value)
@@ -102,13 +102,14 @@ def rebound_outputs(function: Callable[..., Any], outputs: Iterable[str]) -> lis
     except (OSError, SyntaxError, TypeError):
         return []
     first = function.__code__.co_firstlineno if hasattr(function, "__code__") else 1
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name) and target.id in names and not _is_view_of(node.value, target.id):
-                    found.append((target.id, first + node.lineno - 1))
-    return found
+    assigned = [
+        (target, node.value) for node in ast.walk(tree) if isinstance(node, ast.Assign) for target in node.targets
+    ]
+    return [
+        (target.id, first + target.lineno - 1)
+        for target, value in assigned
+        if isinstance(target, ast.Name) and target.id in names and not _is_view_of(value, target.id)
+    ]
 
 
 def _is_view_of(value: ast.expr, name: str) -> bool:

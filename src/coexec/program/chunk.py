@@ -46,7 +46,7 @@ class ChunkRandom:
     """Random arrays of a chunk's shape. The same elements get the same numbers however the task is divided."""
 
     def __init__(self, seed: int, lo: tuple[int, ...], hi: tuple[int, ...], space: tuple[int, ...]) -> None:
-        flat = np.zeros((), np.uint64)
+        flat: np.ndarray[Any, Any] = np.zeros((), np.uint64)
         for low, high, extent in zip(lo, hi, space, strict=True):
             flat = flat[..., None] * np.uint64(extent) + np.arange(low, high, dtype=np.uint64)
         self._flat = flat

@@ -17,8 +17,7 @@ from . import session
 from .access import Access, write
 from .array import Array
 from .capture import PLAIN, Captured, is_plain, rebound_outputs
-from .mapper import All, Same
-from .mapper import all as map_all
+from .mapper import All, Same, all as map_all
 from .returns import Returns, as_returns
 from .variant import Numerics, Variant, exact
 
@@ -71,13 +70,16 @@ class Kernel:
         self.params = _parameters(self.name, self.signature)
         self.passed = tuple(p for p in self.params if p not in SPECIAL)
         self.takes_chunk, self.takes_xp = "chunk" in self.params, "xp" in self.params
+        self.keyword_only = _keyword_only(self.signature)
         self.returns: Returns = as_returns(returns)
-        self._declare(accesses)
+        self._declare(accesses, divisible=split is not None)
         self.split = () if split is None else (split,) if isinstance(split, int) else tuple(split)
         self.over = over
         self.weight = weight
         self._check_declaration()
-        self.plain = not (self.takes_chunk or self.takes_xp or self.returns.names)  # arguments as passed, nothing more
+        self.plain = not (
+            self.takes_chunk or self.takes_xp or self.returns.names or self.keyword_only
+        )  # arguments as passed, nothing more
         self._space_varies = any(name == over for _, name in self.scalar_params)
         self._spaces: dict[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], Box]] = {}
         self.options = DEFAULT
@@ -94,21 +96,16 @@ class Kernel:
                 stacklevel=3,
             )
 
-    def _declare(self, accesses: dict[str, Access]) -> None:
+    def _declare(self, accesses: dict[str, Access], *, divisible: bool) -> None:
         unknown = [name for name in accesses if name not in self.passed]
         if unknown:
             raise ArgumentError(
                 f"kernel {self.name!r} declares access to {', '.join(map(repr, unknown))}, but its parameters are "
                 f"({', '.join(self.passed)}); options are split, over, returns, weight, name"
             )
-        for name, access in accesses.items():
-            if not isinstance(access, Access):
-                raise ArgumentError(
-                    f"kernel {self.name!r}: {name}={access!r} is not an access; use cx.read, cx.write, cx.update or "
-                    "cx.reduce(op), with a range mapper as in cx.read(cx.halo(1))"
-                )
         params = [ArrayParam(p, i, accesses[p]) for i, p in enumerate(self.passed) if p in accesses]
-        params += [ArrayParam(name, -1, write) for name in self.returns.names]
+        result = write if divisible else write(map_all)
+        params += [ArrayParam(name, -1, result) for name in self.returns.names]
         self.array_params = tuple(params)
         self.scalar_params = tuple((i, p) for i, p in enumerate(self.passed) if p not in accesses)
         self.reduces = any(p.access.mode == "reduce" for p in params)
@@ -139,7 +136,7 @@ class Kernel:
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Array], dict[str, Any]]:
         """Return the arrays, in the order of `array_params`, and the scalars by name."""
-        if kwargs or len(args) != len(self.passed):
+        if kwargs or len(args) != len(self.passed) or self.keyword_only:
             args = self._complete(args, kwargs)
         arrays: list[Array] = []
         for param in self.array_params:
@@ -248,7 +245,7 @@ class Kernel:
         self, function: Callable[..., Any], *, name: str | None = None, numerics: Numerics = exact
     ) -> Callable[..., Any]:
         """Add another callable that computes the same on NumPy arrays, e.g. a Numba function."""
-        label = name or getattr(function, "__name__", "callable")
+        label = name or str(getattr(function, "__name__", "callable"))
         self.variants.append(Variant(label, "cpu", function=function, numerics=numerics))
         return function
 
@@ -296,6 +293,20 @@ class Configured:
         return session.current().submit(self._kernel, args, kwargs, self._options)
 
 
+def check_accesses(accesses: dict[str, Any]) -> None:
+    """Raise unless every declared access is one."""
+    for name, access in accesses.items():
+        if not isinstance(access, Access):
+            raise ArgumentError(
+                f"{name}={access!r} is neither an access nor an option; use cx.read, cx.write, cx.update or "
+                "cx.reduce(op), with a range mapper as in cx.read(cx.halo(1))"
+            )
+
+
+def _keyword_only(signature: inspect.Signature) -> tuple[str, ...]:
+    return tuple(p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY)
+
+
 def _parameters(name: str, signature: inspect.Signature) -> tuple[str, ...]:
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -304,27 +315,30 @@ def _parameters(name: str, signature: inspect.Signature) -> tuple[str, ...]:
 
 
 def kernel(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
+    *bare: Callable[..., Any],
     split: int | Sequence[int] | None = None,
     over: str | int | Sequence[int] | None = None,
     returns: Any = None,
     weight: Any = None,
     name: str | None = None,
     **accesses: Any,
-) -> Any:
+) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a kernel: `@cx.kernel(split=0, x=cx.read, y=cx.update)`.
 
     Each array parameter names its access; all others are passed by value. `split` names the axes of the index space
     along which coexec may divide the task; without it the task is indivisible. The index space is the first written
     array unless `over` names an array, a shape or an integer parameter. `returns` makes the functional form.
     """
+    check_accesses(accesses)
 
     def make(function: Callable[..., Any]) -> Kernel:
         return Kernel(function, accesses, split=split, over=over, returns=returns, weight=weight, name=name)
 
-    return make if function is None else make(function)
+    if bare:
+        raise ArgumentError(
+            "write @cx.kernel(...) with the access of each array, e.g. @cx.kernel(x=cx.read, y=cx.update)"
+        )
+    return make
 
 
 class HostTask(Kernel):
@@ -333,13 +347,9 @@ class HostTask(Kernel):
     host = True
 
     def __init__(self, function: Callable[..., Any], accesses: dict[str, Access], *, order: Any = "host") -> None:
-        whole_arrays = {
-            name: Access(access.mode, map_all) if isinstance(access, Access) else access
-            for name, access in accesses.items()
-        }
-        if any(isinstance(a, Access) and a.mode == "reduce" for a in accesses.values()):
+        if any(access.mode == "reduce" for access in accesses.values()):
             raise ArgumentError("a host task cannot reduce; use cx.update")
-        super().__init__(function, whole_arrays, over=())
+        super().__init__(function, {name: Access(access.mode, map_all) for name, access in accesses.items()}, over=())
         self.order = order
 
     def _check_scalar(self, name: str, value: Any) -> None:
@@ -351,15 +361,19 @@ class HostTask(Kernel):
 
 
 def host_task(
-    function: Callable[..., Any] | None = None, /, *, order: Any = "host", **accesses: Any
-) -> Any:
+    *bare: Callable[..., Any], order: Any = "host", **accesses: Any
+) -> Callable[[Callable[..., Any]], HostTask]:
     """Declare a host task: `@cx.host_task(frame=cx.read)`. Arrays arrive as NumPy arrays, effects stay in order.
 
     Host tasks with the same `order` run one after another as they were called; `order=None` leaves them free.
     """
+    check_accesses(accesses)
 
     def make(function: Callable[..., Any]) -> HostTask:
         return HostTask(function, accesses, order=order)
 
-    return make if function is None else make(function)
-
+    if bare:
+        raise ArgumentError(
+            "write @cx.host_task(...) with the access of each array, or @cx.host_task() if it takes none"
+        )
+    return make

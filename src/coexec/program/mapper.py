@@ -201,9 +201,7 @@ class Halo(Mapper):
             return Box(wanted.lo, wanted.lo)
         if self.border in ("wrap", "edge", "reflect") and not covers(whole(shape), wanted):
             border = str(self.border)
-            spans = [
-                _positions(lo, hi, size, border) for lo, hi, size in zip(wanted.lo, wanted.hi, shape, strict=True)
-            ]
+            spans = [_positions(lo, hi, size, border) for lo, hi, size in zip(wanted.lo, wanted.hi, shape, strict=True)]
             return Box(tuple(min(s) for s in spans), tuple(max(s) + 1 for s in spans))
         return overlap(wanted, whole(shape)) or Box(wanted.lo, wanted.lo)
 
@@ -241,7 +239,7 @@ class Function(Mapper):
 
     def _clamped(self, answer: Any, shape: Shape) -> Box:
         entries = answer if isinstance(answer, tuple) else (answer,)
-        if len(entries) > len(shape) or not all(isinstance(e, slice | int) for e in entries):
+        if len(entries) > len(shape) or any(not isinstance(e, slice | int) for e in entries):
             raise ArgumentError(
                 f"range mapper {getattr(self.function, '__name__', self.function)!r} returned {answer!r}; "
                 f"return a slice (or integer) per axis of the array, at most {len(shape)}"
@@ -264,7 +262,7 @@ class ChunkRange(NamedTuple):
 
 same = Same()
 """Range mapper: the chunk itself (the default)."""
-all = All()  # noqa: A001 - the design's public name, cx.all
+all = All()
 """Range mapper: the whole array."""
 
 

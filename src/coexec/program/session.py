@@ -81,7 +81,7 @@ def set_default(factory: Callable[[], Any]) -> None:
 
 def mark_forked() -> None:
     """Refuse every use from now on: this is a forked child."""
-    global _forked  # noqa: PLW0603 - a process is forked once, and all runtimes in it are dead
+    global _forked
     _forked = True
     _stack.clear()
 

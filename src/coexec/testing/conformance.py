@@ -27,10 +27,14 @@ from ..geometry import Box, whole
 from ..graph.command import Chunk
 from ..graph.instruction import Allocation, Copy, Fill, Instruction, Kernel
 from ..machine.platform import HOST, USER, Device
+from ..plan.candidate import Share
+from ..program.variant import Variant
 
 MakeKernel = Callable[[int, Device, Allocation, Allocation, int], Instruction]
 SIZE = 1000
 """Elements of the suite's arrays: more than a work-group, and no power of two."""
+
+NO_SHARE = Share(Variant("nothing", "none"), None, 0, None)
 
 
 def check_backend(
@@ -61,7 +65,7 @@ def _require(promise: bool, words: str) -> None:
 def _no_kernel(id: int, device: Device, x: Allocation, y: Allocation, a: int) -> Instruction:
     del x, a
     nothing: Any = None
-    return Kernel(id, device.name, nothing, Chunk(device.name, y.box), None, (), (), ())
+    return Kernel(id, device.name, nothing, Chunk(device.name, y.box), NO_SHARE, (), (), ())
 
 
 @dataclass(frozen=True)

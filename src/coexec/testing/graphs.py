@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -156,9 +156,9 @@ class GraphBuilder:
         instead exactly who computes what.
         """
         declared, arrays = _declare(reads, writes, updates, reduces)
-        axis = split if any(access.writes for access in declared.values()) else None
-        kernel = Kernel(Body(name, declared, body), declared, split=axis, over=over)
-        return self._record(kernel, arrays, {}, Options(self._named(on), priority), chunks)
+        named = self._named(on)
+        kernel = Kernel(Body(name, declared, body), declared, split=split if "," in named else None, over=over)
+        return self._record(kernel, arrays, {}, Options(named, priority), chunks)
 
     def host_task(
         self,
@@ -263,7 +263,7 @@ class GraphBuilder:
         self._emit(self.lowering.epoch(task, failed))
         return task
 
-    def __enter__(self) -> GraphBuilder:
+    def __enter__(self) -> Self:
         session.push(self)
         return self
 
@@ -336,4 +336,4 @@ def _pairs(uses: Uses) -> list[tuple[Array, Any]]:
         return [(uses, None)]
     if len(uses) == 2 and isinstance(uses[0], Array) and not isinstance(uses[1], Array | tuple):
         return [(uses[0], uses[1])]
-    return [(use, None) if isinstance(use, Array) else (use[0], use[1]) for use in uses]  # type: ignore[misc, union-attr]
+    return [(use, None) if isinstance(use, Array) else (use[0], use[1]) for use in uses]

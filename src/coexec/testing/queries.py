@@ -10,6 +10,7 @@ Before: graph/instruction.py.  After: testing/graphs.py, tests.  Knows edges and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, overload
 
 from ..geometry import Box, Region
@@ -55,7 +56,7 @@ class InstructionGraph:
     def chain(self, instructions: Iterable[Instruction]) -> bool:
         """Tell whether each waits for the one before it, directly or not."""
         these = list(instructions)
-        return all(self.ordered(a, b) for a, b in zip(these, these[1:], strict=False))
+        return all(self.ordered(a, b) for a, b in pairwise(these))
 
     def ancestors(self, instruction: Instruction) -> list[Instruction]:
         """Return everything that must be over before it begins."""
@@ -63,18 +64,18 @@ class InstructionGraph:
         return [other for number, other in enumerate(self.instructions) if bits >> number & 1]
 
 
-class Selection(Sequence[Instruction]):
-    """Some instructions of a graph, in the order they were emitted."""
+class Selection(Sequence[Any]):
+    """Some instructions of a graph, in the order they were emitted. Which kind a member is, the test knows."""
 
     def __init__(self, graph: InstructionGraph, members: Iterable[Instruction]) -> None:
         self.graph = graph
         self._members = tuple(sorted(set(members), key=lambda i: graph.place[i.id]))
 
     @overload
-    def __getitem__(self, index: int) -> Instruction: ...
+    def __getitem__(self, index: int) -> Any: ...
     @overload
     def __getitem__(self, index: slice) -> Selection: ...
-    def __getitem__(self, index: int | slice) -> Instruction | Selection:
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return Selection(self.graph, self._members[index])
         return self._members[index]
@@ -82,7 +83,7 @@ class Selection(Sequence[Instruction]):
     def __len__(self) -> int:
         return len(self._members)
 
-    def __iter__(self) -> Iterator[Instruction]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._members)
 
     def __or__(self, other: Iterable[Instruction]) -> Selection:
@@ -132,7 +133,7 @@ class Selection(Sequence[Instruction]):
             found = found.where(lambda i: isinstance(i, Copy) and i.source.memory == source)
         return found if reason is None else found.where(lambda i: isinstance(i, Copy) and i.reason == reason)
 
-    def only(self) -> Instruction:
+    def only(self) -> Any:
         """Return the single instruction selected, or raise AssertionError."""
         if len(self) != 1:
             raise AssertionError(f"expected one instruction, found {self!r}")

@@ -6,7 +6,7 @@ Before: source.py (text), layout.py (arithmetic).  After: backend.py.  Knows not
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -171,7 +171,7 @@ class Launcher:
         group = (*group, *(1 for _ in size[len(group) :]))
         return [Launch((), rounded(size, group), group, checked=not long)]
 
-    def arguments(self, params: Sequence[str], scalars: dict[str, Any], bindings: Sequence[Binding]) -> Call:
+    def arguments(self, params: Sequence[str], scalars: Mapping[str, Any], bindings: Sequence[Binding]) -> Call:
         """Return the arguments of a kernel in parameter order."""
         bound = {binding.name: binding for binding in bindings}
         single: bool | None = None

@@ -138,52 +138,95 @@ def combine(a: Any, b: Any, mask: Any, out: Any) -> None:
         rows += back
 
 
+def _row(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return one work-item per row."""
+    return 1, shape[0]
+
+
 blur.opencl(
     """
-const long r = weights_n0 / 2;
-float sum = 0.0f;
-for (long a = max(-r, -i); a <= min(r, n0 - 1 - i); a++) {
-    float row = 0.0f;
-    for (long b = -r; b <= r; b++) {
-        const long at = j + b;
-        const float pixel = image(i + a, clamp(at, 0L, n1 - 1));
-        row += weights(b + r) * (at < 0 || at >= n1 ? 0.0f : pixel);
+const long r = weights_n0 / 2, above = max(-r, -i), below = min(r, n0 - 1 - i);
+for (long c = 0; c < n1;) {
+    if (c >= r && c + 8 + r <= n1) {
+        float8 sum = 0.0f;
+        for (long a = above; a <= below; a++) {
+            float8 row = 0.0f;
+            for (long b = -r; b <= r; b++)
+                row += weights(b + r) * vload8(0, &image(i + a, c + b));
+            sum += weights(a + r) * row;
+        }
+        vstore8(sum, 0, &out(i, c));
+        c += 8;
+    } else {
+        float sum = 0.0f;
+        for (long a = above; a <= below; a++) {
+            float row = 0.0f;
+            for (long b = max(-r, -c); b <= min(r, n1 - 1 - c); b++)
+                row += weights(b + r) * image(i + a, c + b);
+            sum += weights(a + r) * row;
+        }
+        out(i, c) = sum;
+        c++;
     }
-    sum += weights(a + r) * row;
 }
-out(i, j) = sum;
-"""
+""",
+    global_size=_row,
 )
 sobel.opencl(
     """
-const long west = max(j - 1, 0L), east = min(j + 1, n1 - 1);
-const float w = j > 0, e = j < n1 - 1, n = i > 0, s = i < n0 - 1;
-const long north = max(i - 1, 0L), south = min(i + 1, n0 - 1);
-const float nw = image(north, west) * n * w, nn = image(north, j) * n, ne = image(north, east) * n * e;
-const float ww = image(i, west) * w, ee = image(i, east) * e;
-const float sw = image(south, west) * s * w, ss = image(south, j) * s, se = image(south, east) * s * e;
-const float gx = ne + 2 * ee + se - nw - 2 * ww - sw;
-const float gy = sw + 2 * ss + se - nw - 2 * nn - ne;
-out(i, j) = sqrt(gx * gx + gy * gy);
-"""
+const long up = max(i - 1, 0L), down = min(i + 1, n0 - 1);
+const float north = i > 0, south = i < n0 - 1;  // 0 beyond the image
+for (long c = 0; c < n1;) {
+    if (c >= 1 && c + 9 <= n1) {
+        const float8 nw = vload8(0, &image(up, c - 1)) * north, ne = vload8(0, &image(up, c + 1)) * north;
+        const float8 sw = vload8(0, &image(down, c - 1)) * south, se = vload8(0, &image(down, c + 1)) * south;
+        const float8 n = vload8(0, &image(up, c)) * north, s = vload8(0, &image(down, c)) * south;
+        const float8 w = vload8(0, &image(i, c - 1)), e = vload8(0, &image(i, c + 1));
+        const float8 gx = ne + 2 * e + se - nw - 2 * w - sw, gy = sw + 2 * s + se - nw - 2 * n - ne;
+        vstore8(sqrt(gx * gx + gy * gy), 0, &out(i, c));
+        c += 8;
+    } else {
+        const long left = max(c - 1, 0L), right = min(c + 1, n1 - 1);
+        const float west = c > 0, east = c < n1 - 1;
+        const float nw = image(up, left) * north * west, ne = image(up, right) * north * east;
+        const float sw = image(down, left) * south * west, se = image(down, right) * south * east;
+        const float n = image(up, c) * north, s = image(down, c) * south;
+        const float w = image(i, left) * west, e = image(i, right) * east;
+        const float gx = ne + 2 * e + se - nw - 2 * w - sw, gy = sw + 2 * s + se - nw - 2 * n - ne;
+        out(i, c) = sqrt(gx * gx + gy * gy);
+        c++;
+    }
+}
+""",
+    global_size=_row,
 )
 _EXTREME = """
-float16 found = @(0);
+float8 found = @(0);
 for (long a = 0; a < image_n0; a++) {
     long b = 0;
-    for (; b + 16 <= image_n1; b += 16)
-        found = OP(found, vload16(0, &image(a, b)));
+    for (; b + 8 <= image_n1; b += 8)
+        found = OP(found, vload8(0, &image(a, b)));
     for (; b < image_n1; b++)
         found.x = OP(found.x, image(a, b));
 }
-const float8 eight = OP(found.lo, found.hi);
-const float4 four = OP(eight.lo, eight.hi);
+const float4 four = OP(found.lo, found.hi);
 @(0) = OP(OP(four.x, four.y), OP(four.z, four.w));
 """
 maximum.opencl(_EXTREME.replace("@", "top").replace("OP", "fmax"))
 minimum.opencl(_EXTREME.replace("@", "low").replace("OP", "fmin"))
-extend.opencl("image(i, j) = fmin(1.0f, (image(i, j) - low(0)) * (5.0f / (top(0) - low(0))));")
-unsharpen.opencl("out(i, j) = clamp(image(i, j) * (1 + amount) - blurred(i, j) * amount, 0.0f, 1.0f);")
+extend.opencl(
+    """
+const float stretched = (image(i, j) - low(0)) * (5.0f / (top(0) - low(0)));
+image(i, j) = stretched < 1.0f ? stretched : 1.0f;
+"""
+)
+unsharpen.opencl(
+    """
+float pixel = image(i, j) * (1 + amount) - blurred(i, j) * amount;
+pixel = pixel < 0.0f ? 0.0f : pixel;
+out(i, j) = pixel > 1.0f ? 1.0f : pixel;
+"""
+)
 combine.opencl("out(i, j) = b(i, j) + (a(i, j) - b(i, j)) * mask(i, j);")
 
 

@@ -20,15 +20,23 @@ ROWS = 2048  # rows a NumPy call works on
 @cx.kernel(x=cx.read(cx.all), z=cx.write)  # type: ignore[untyped-decorator]
 def rr1(x: Any, z: Any) -> None:
     """Standardise every column: mean 0, deviation 1."""
-    z[...] = x
-    ones = np.ones(len(z), z.dtype)
-    mean = ones @ z / len(z)
-    for part in blocks(len(z), ROWS):
-        z[part] -= mean
-    spread = np.sqrt(np.einsum("ij,ij->j", z, z) / len(z))
-    scale = 1 / np.where(spread == 0, 1, spread)
-    for part in blocks(len(z), ROWS):
-        z[part] *= scale
+    count, columns = x.shape
+    ones = np.ones(min(ROWS, count), z.dtype)
+    square = np.empty((len(ones), columns), z.dtype)
+    total, squares = np.zeros(columns), np.zeros(columns)
+    for part in blocks(count, ROWS):
+        rows = z[part]
+        rows[...] = x[part]
+        np.multiply(rows, rows, out=square[: len(rows)])
+        total += ones[: len(rows)] @ rows
+        squares += ones[: len(rows)] @ square[: len(rows)]
+    mean = total / count
+    spread = np.sqrt(np.maximum(squares / count - mean * mean, 1e-12))
+    shift, scale = mean.astype(z.dtype), (1 / spread).astype(z.dtype)
+    for part in blocks(count, ROWS):
+        rows = z[part]
+        rows -= shift
+        rows *= scale
 
 
 @cx.kernel(z=cx.read(cx.all), coef=cx.read(cx.all), r2=cx.update)  # type: ignore[untyped-decorator]
@@ -87,3 +95,151 @@ def softmax(r: Any) -> None:
 def argmax(r1: Any, r2: Any, best: Any) -> None:
     """Set best to the index of each row's largest sum."""
     best[...] = np.argmax(r1 + r2, axis=1)
+
+
+def _row(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return one work-item per row."""
+    return 1, shape[0]
+
+
+rr1.opencl(
+    """
+float total[256], squares[256];
+for (long f = 0; f < n1; f++)
+    total[f] = squares[f] = 0.0f;
+for (long lo = 0; lo < n0; lo += 512) {  // short sums first: float32 would lose digits
+    float sum[256], square[256];
+    for (long f = 0; f < n1; f++)
+        sum[f] = square[f] = 0.0f;
+    for (long row = lo; row < min(n0, lo + 512); row++)
+        for (long f = 0; f < n1; f++) {
+            const float value = x(row, f);
+            sum[f] += value;
+            square[f] += value * value;
+        }
+    for (long f = 0; f < n1; f++) {
+        total[f] += sum[f];
+        squares[f] += square[f];
+    }
+}
+for (long f = 0; f < n1; f++) {
+    total[f] /= n0;
+    squares[f] = 1.0f / sqrt(fmax(squares[f] / n0 - total[f] * total[f], 1e-12f));
+}
+for (long row = 0; row < n0; row++)
+    for (long f = 0; f < n1; f++)
+        z(row, f) = (x(row, f) - total[f]) * squares[f];
+""",
+    global_size=lambda shape: (1, 1),
+)
+_SCORES = f"""
+float8 sum[{CLASSES}];
+for (int c = 0; c < {CLASSES}; c++)
+    sum[c] = 0.0f;
+for (long f = 0; f < {FEATURES}; f += 8) {{
+    const float8 features = CONVERT(vload8(0, &@(i, f)));
+    for (int c = 0; c < {CLASSES}; c++)
+        sum[c] += features * vload8(0, &#(c, f));
+}}
+for (int c = 0; c < {CLASSES}; c++) {{
+    const float4 four = sum[c].lo + sum[c].hi;
+    TARGET(i, c) += four.x + four.y + four.z + four.w;
+}}
+"""
+
+
+def _scores(rows: str, weights: str, target: str, convert: str) -> str:
+    """Return the OpenCL text that adds rows . weights^T to the target, one work-item per row."""
+    text = _SCORES.replace("@", rows).replace("#", weights)
+    return text.replace("TARGET", target).replace("CONVERT", convert)
+
+
+rr2.opencl(_scores("z", "coef", "r2", ""), global_size=_row, local_size=(1, 16))
+nb1.opencl(_scores("x", "logp", "r1", "convert_float8"), global_size=_row, local_size=(1, 16))
+rr3.opencl("r2(i, j) += intercept(j);")
+nb2.opencl(
+    """
+float top = r1(i, 0);
+for (long c = 1; c < r1_n1; c++)
+    top = fmax(top, r1(i, c));
+amax(i) = top;
+"""
+)
+nb3.opencl(
+    """
+float sum = 0.0f;
+for (long c = 0; c < r1_n1; c++)
+    sum += exp(r1(i, c) - amax(i));
+log_sum(i) = log(sum) + amax(i);
+"""
+)
+nb4.opencl("r1(i, j) = exp(r1(i, j) - log_sum(i));")
+softmax.opencl(
+    """
+float sum = 0.0f;
+for (long c = 0; c < n1; c++) {
+    r(i, c) = exp(r(i, c));
+    sum += r(i, c);
+}
+for (long c = 0; c < n1; c++)
+    r(i, c) /= sum;
+""",
+    global_size=_row,
+    local_size=(1, 64),
+)
+argmax.opencl(
+    """
+int found = 0;
+for (long c = 1; c < r1_n1; c++)
+    found = r1(i, c) + r2(i, c) > r1(i, found) + r2(i, found) ? (int)c : found;
+best(i) = found;
+"""
+)
+
+
+def make(n: int) -> Program:
+    """Return the program for `n` rows."""
+    random = np.random.default_rng(6)
+    real = np.float32
+    shares = random.random((CLASSES, FEATURES)) + 0.1
+    arrays: Arrays = {
+        "x": random.integers(0, 10, (n, FEATURES), np.int32),
+        "z": np.empty((n, FEATURES), real),
+        "coef": (0.1 * random.standard_normal((CLASSES, FEATURES))).astype(real),
+        "intercept": random.random(CLASSES).astype(real),
+        "logp": (0.01 * np.log(shares / shares.sum(axis=1, keepdims=True))).astype(real),
+        "r1": np.full((n, CLASSES), np.log(1 / CLASSES), real),
+        "r2": np.zeros((n, CLASSES), real),
+        "amax": np.empty(n, real),
+        "log_sum": np.empty(n, real),
+        "best": np.empty(n, np.int32),
+    }
+    steps = (
+        Call("rr1", rr1, ("x", "z")),
+        Call("nb1", nb1, ("x", "logp", "r1")),
+        Call("rr2", rr2, ("z", "coef", "r2")),
+        Call("nb2", nb2, ("r1", "amax")),
+        Call("nb3", nb3, ("r1", "amax", "log_sum")),
+        Call("rr3", rr3, ("intercept", "r2")),
+        Call("nb4", nb4, ("log_sum", "r1")),
+        Call("sm1", softmax, ("r1",)),
+        Call("sm2", softmax, ("r2",)),
+        Call("argmax", argmax, ("r1", "r2", "best")),
+    )
+    return Program("ML", arrays, ("r1", "r2"), steps, (("best", (0,)),), ("r1", "r2", "best"), expected, 1e-3)
+
+
+def expected(arrays: Arrays) -> Arrays:
+    """Return probabilities and classes in plain NumPy, in float64."""
+    x = arrays["x"].astype(np.float64)
+    z = (x - x.mean(axis=0)) / x.std(axis=0)
+    r2 = _plain_softmax(arrays["r2"] + z @ arrays["coef"].T + arrays["intercept"])
+    r1 = arrays["r1"] + x @ arrays["logp"].T.astype(np.float64)
+    top = r1.max(axis=1, keepdims=True)
+    r1 = _plain_softmax(np.exp(r1 - top - np.log(np.exp(r1 - top).sum(axis=1, keepdims=True))))
+    return {"r1": r1, "r2": r2, "best": np.argmax(r1 + r2, axis=1)}
+
+
+def _plain_softmax(r: Any) -> Any:
+    powers = np.exp(r)
+    return powers / powers.sum(axis=1, keepdims=True)

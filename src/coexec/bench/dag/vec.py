@@ -29,20 +29,19 @@ def add_difference(x: Any, y: Any, res: Any) -> None:
 square.opencl("out(i) = x(i) * x(i);")
 add_difference.opencl(
     """
-float16 sum = 0.0f;
+float8 sum = 0.0f;
 float rest = 0.0f;
 for (long lo = 0; lo < x_n0; lo += 4096) {  // short sums first: float32 would lose digits
     const long hi = min(x_n0, lo + 4096);
-    float16 part = 0.0f;
+    float8 part = 0.0f;
     long at = lo;
-    for (; at + 16 <= hi; at += 16)
-        part += vload16(0, &x(at)) - vload16(0, &y(at));
+    for (; at + 8 <= hi; at += 8)
+        part += vload8(0, &x(at)) - vload8(0, &y(at));
     for (; at < hi; at++)
         rest += x(at) - y(at);
     sum += part;
 }
-const float8 eight = sum.lo + sum.hi;
-const float4 four = eight.lo + eight.hi;
+const float4 four = sum.lo + sum.hi;
 res(0) += rest + four.x + four.y + four.z + four.w;
 """
 )

@@ -1,0 +1,210 @@
+"""The commands and their options. Each loads what it needs when it is called, so that --help is quick.
+
+Before: the modules of this folder.  After: nothing.  Knows options, not what is done with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .output import friendly, show_tracebacks
+
+app = typer.Typer(
+    name="coexec",
+    help="Run one Python array program on every device at once.",
+    epilog="Begin with `coexec demo`. Every command has examples in its --help.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Devices = Annotated[
+    str | None, typer.Option("--devices", metavar="NAMES", help="Devices to use, e.g. cpu:0,opencl:0@1.")
+]
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and leave with its exit code."""
+    app(args=None if arguments is None else list(arguments), prog_name="coexec")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from .._version import __version__
+
+        print(f"coexec {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors; so does COEXEC_DEBUG=1.")] = False,
+) -> None:
+    """Run one Python array program on every device at once."""
+    del version
+    if debug:
+        show_tracebacks()
+
+
+@app.command()
+@friendly
+def devices(
+    *,
+    json: Json = False,
+    options: Annotated[bool, typer.Option("--options", help="List every option and its COEXEC_ variable.")] = False,
+    placements: Annotated[bool, typer.Option("--placements", help="List the placement policies.")] = False,
+) -> None:
+    """What is here, what it can do, what is off and why.
+
+    [bold]Examples[/bold]
+
+    coexec devices
+
+    coexec devices --json
+
+    coexec devices --options --placements
+    """
+    from .devices import show
+
+    show(json=json, options=options, placements=placements)
+
+
+@app.command()
+@friendly
+def doctor(*, json: Json = False) -> None:
+    """What is wrong with this installation, and the fix.
+
+    Leaves with exit code 1 only if programs cannot run at all; what is merely missing is a hint.
+
+    [bold]Examples[/bold]
+
+    coexec doctor
+
+    coexec doctor --json
+    """
+    from .doctor import show
+
+    show(json=json)
+
+
+@app.command()
+@friendly
+def demo(
+    *,
+    json: Json = False,
+    seconds: Annotated[float, typer.Option(min=0.0, max=600.0, help="About how long to measure.")] = 15.0,
+    size: Annotated[float, typer.Option(min=0.001, max=4.0, help="Scale of the problem.")] = 1.0,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the trace and the picture.")] = Path(),
+    devices: Devices = None,
+) -> None:
+    """The main job in one minute: co-execute, print the gain, write the trace and the picture.
+
+    One program, run three ways in turn: NumPy with one thread, NumPy with all its threads, coexec.
+    Writes demo-trace.json, demo.perfetto.json and demo.svg.
+
+    [bold]Examples[/bold]
+
+    coexec demo
+
+    coexec demo --seconds 5 --out results
+
+    coexec demo --devices cpu:0,opencl:0@1
+    """
+    from .demo import show
+
+    show(json=json, seconds=seconds, size=size, out=out, devices=devices)
+
+
+@app.command("run", context_settings={"allow_interspersed_args": False})
+@friendly
+def run_script(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python program.", show_default=False)],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its arguments.", show_default=False)
+    ] = None,
+    *,
+    trace: Annotated[Path, typer.Option(metavar="FILE", help="Where to record the run.")] = Path("run.json"),
+    devices: Devices = None,
+    placement: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A policy from `coexec devices --placements`.")
+    ] = None,
+    sync: Annotated[bool, typer.Option("--sync", help="Run each call at once, in order, for pdb.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON; the script's output goes to stderr.")
+    ] = False,
+) -> None:
+    """Run a script and trace it; print a short summary on stderr. Leaves with the script's exit code.
+
+    Options of coexec come before the script, arguments of the script after it.
+
+    [bold]Examples[/bold]
+
+    coexec run app.py
+
+    coexec run --devices cpu:0,cpu:1 --trace app.json app.py --steps 100
+    """
+    from .run import Request, execute
+
+    execute(Request(script, tuple(arguments or ()), trace, devices, placement, sync=sync, json=json))
+
+
+@app.command()
+@friendly
+def trace(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace, e.g. run.json.", show_default=False)],
+    *,
+    json: Json = False,
+    graph: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Write the graph; the ending .dot, .svg or .html decides how.")
+    ] = None,
+    level: Annotated[str, typer.Option(help="Which graph: task, command or instruction.")] = "task",
+    perfetto: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a file for ui.perfetto.dev.")] = None,
+    gantt: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the run (.svg).")] = None,
+) -> None:
+    """Time per kernel, device and lane, idle time with its cause, overlap, critical path.
+
+    [bold]Examples[/bold]
+
+    coexec trace run.json
+
+    coexec trace run.json --gantt run.svg --perfetto run.perfetto.json
+
+    coexec trace run.json --graph tasks.svg --level task
+    """
+    from .trace import Exports, show
+
+    show(file, Exports(graph, level, perfetto, gantt), json=json)
+
+
+@app.command()
+@friendly
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME|all|list", help="Which benchmark.", show_default=False)],
+    *,
+    json: Json = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, fewer repetitions.")] = False,
+) -> None:
+    """Run the benchmarks.
+
+    [bold]Examples[/bold]
+
+    coexec bench list
+
+    coexec bench overhead --quick
+
+    coexec bench all --json
+    """
+    from .bench import show
+
+    show(name, json=json, quick=quick)

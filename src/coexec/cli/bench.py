@@ -1,0 +1,108 @@
+"""`coexec bench`: run benchmarks by name and print what they return.
+
+Before: bench/.  After: app.py.  Knows the table of benchmarks, nothing of what they measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CoexecError, unknown_name
+from .output import FAILURE, console, emit, fields, say, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Data = dict[str, Any]
+Benchmark = Callable[[bool, Callable[[str], None]], Data]
+
+
+def show(name: str, *, json: bool, quick: bool, known: Mapping[str, str] | None = None) -> None:
+    """Run one benchmark or all, or list them. With all, one that fails does not stop the others."""
+    if known is None:
+        from ..bench import BENCHMARKS
+
+        known = BENCHMARKS
+    if name == "list":
+        _list(known, json=json)
+        return
+    if name != "all" and name not in known:
+        raise unknown_name("benchmark", name, [*known, "all", "list"])
+    results: dict[str, Data] = {}
+    failed = False
+    for chosen in known if name == "all" else [name]:
+        try:
+            results[chosen] = _run(chosen, known, quick=quick)
+        except CoexecError as error:
+            if name != "all":
+                raise
+            failed = True
+            say(f"coexec: {chosen} failed: {error}")
+            results[chosen] = {"error": str(error)}
+    if json:
+        emit(results if name == "all" else results[name])
+    else:
+        for chosen, result in results.items():
+            for part in tables(chosen, result):
+                console().print(part)
+    if failed:
+        raise SystemExit(FAILURE)
+
+
+def load(name: str, known: Mapping[str, str]) -> Benchmark:
+    """Return the function of a benchmark."""
+    module, _, attribute = known[name].partition(":")
+    found: Benchmark = getattr(import_module(module), attribute)
+    return found
+
+
+def _run(name: str, known: Mapping[str, str], *, quick: bool) -> Data:
+    screen = console(stderr=True)
+    with screen.status(f"{name} ...") as status:
+
+        def progress(text: str) -> None:
+            status.update(f"{name}: {text}")
+            if not screen.is_terminal:
+                say(f"{name}: {text}")
+
+        return load(name, known)(quick, progress)
+
+
+def _list(known: Mapping[str, str], *, json: bool) -> None:
+    about = {name: (load(name, known).__doc__ or "").strip().partition("\n")[0] for name in known}
+    if json:
+        emit(about)
+    else:
+        console().print(table("Benchmarks", ["name", "what it measures"], about.items(), numbers="lw"))
+
+
+def tables(title: str, data: Mapping[str, Any]) -> Iterator[Table]:
+    """Yield a benchmark's result as tables: plain values first, then each list of cases and each group."""
+    plain = {key: _text(value) for key, value in data.items() if not _nested(value)}
+    if plain:
+        yield fields(title, plain)
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from tables(f"{title}: {key}", value)
+        elif _nested(value):
+            columns = list(dict.fromkeys(column for row in value for column in row))
+            rows = [[_text(row.get(column, "")) for column in columns] for row in value]
+            yield table(f"{title}: {key}", columns, rows, numbers="l" + "w" * (len(columns) - 1))
+
+
+def _nested(value: object) -> bool:
+    return isinstance(value, Mapping) or (
+        isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
+    return str(value)

@@ -1,0 +1,196 @@
+"""`coexec devices`: what is here, what it can do, what is off and why.
+
+Before: backend/machine.py, backend/opencl/probe.py, machine/.  After: app.py.  Opens no device.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from ..backend.base import Unavailable
+from ..backend.machine import default_devices, open_machine, parse_devices
+from ..backend.opencl.probe import ProbedDevice, probe
+from ..config import PREFIX, Config, parse
+from ..machine.cores import available_cores, cpu_model, cpu_quota, memory_capacity, memory_limit
+from ..observe.svg import bytes_text
+from .output import console, emit, table
+
+Data = dict[str, Any]
+
+
+def show(*, json: bool, options: bool, placements: bool) -> None:
+    """Print devices, or the options and placements that were asked for."""
+    data: Data = {}
+    if options:
+        data["options"] = list_options()
+    if placements:
+        data["placements"] = list_placements()
+    if not data:
+        data = find(os.environ)
+    if json:
+        emit(data)
+        return
+    screen = console()
+    if options:
+        rows = [(o["variable"], repr(o["default"]), o["meaning"]) for o in data["options"]]
+        screen.print(table("Options: arguments of cx.Runtime(...), or variables", ["variable", "default", "meaning"],
+                           rows, numbers="llw"))  # fmt: skip
+    if placements:
+        rows = [(p["name"], p["meaning"]) for p in data["placements"]]
+        screen.print(table("Placements: where indivisible tasks go", ["name", "meaning"], rows, numbers="lw"))
+    if "devices" in data:
+        _print(data)
+
+
+def find(environ: Mapping[str, str]) -> Data:
+    """Return everything known of this machine's devices, JSON-ready."""
+    named = parse(environ).devices
+    on = {n.name for n in parse_devices(named or default_devices())}
+    cores = available_cores()
+    platform = open_machine("cpu").platform
+    found = [
+        {
+            "name": device.name,
+            "kind": "cpu",
+            "description": device.description,
+            "cores": list(device.cores),
+            "memory": platform.memories[device.memory].name,
+            "capacity": platform.memories[device.memory].capacity,
+            "variants": ["python", "cpu"],
+            "on": "cpu" in on or device.name in on,
+            "why": "" if "cpu" in on or device.name in on else f"not named in {PREFIX}DEVICES",
+            "use": f"devices={device.name!r}",
+        }
+        for device in platform.devices
+    ]
+    probed = probe()
+    found += [_opencl(device, cores, on, named=bool(named)) for device in probed.devices]
+    return {
+        "processor": {
+            "model": cpu_model(),
+            "cores": list(cores),
+            "machine_cores": os.cpu_count(),
+            "quota": cpu_quota(),
+            "memory": memory_capacity(),
+            "memory_limit": memory_limit(),
+        },
+        "devices": found,
+        "unavailable": [_unavailable(entry) for entry in probed.unavailable],
+        "default": named or default_devices(),
+    }
+
+
+def _opencl(device: ProbedDevice, cores: tuple[int, ...], on: set[str], *, named: bool) -> Data:
+    """Describe an OpenCL device, and how to use it if it is off."""
+    name = f"opencl:{device.index}"
+    used = name in on
+    why, use = "", f"devices={name!r}"
+    if device.type == "cpu":
+        use = f"devices={shared_cores(name, cores)!r}"
+    if not used:
+        why = f"not named in {PREFIX}DEVICES" if named else "no driver is registered for the whole machine"
+        if device.type == "cpu" and not named:
+            why = "the same silicon as the CPU: used at once, each would take the other's cores"
+    return {
+        "name": name,
+        "kind": "opencl",
+        "description": f"{device.name} ({device.platform})",
+        "cores": list(cores) if device.type == "cpu" else [],
+        "memory": "own, or shared with the host" if device.unified else "own",
+        "capacity": device.global_memory,
+        "variants": ["opencl"],
+        "on": used,
+        "why": why,
+        "use": use,
+        "opencl": device.as_dict(),
+    }
+
+
+def shared_cores(name: str, cores: tuple[int, ...]) -> str:
+    """Return devices that divide the cores: the last one to `name`, the others to NumPy."""
+    if len(cores) < 2:
+        return name
+    return ",".join([*(f"cpu:{i}" for i in range(len(cores) - 1)), f"{name}@{cores[-1]}"])
+
+
+def _unavailable(entry: Unavailable) -> Data:
+    return {"name": entry.name, "reason": entry.reason, "remedy": entry.remedy}
+
+
+def list_options() -> list[Data]:
+    """Return every option with its variable, default and meaning: the comment beside it in config.py."""
+    source = inspect.getsource(Config)
+    meaning = dict(re.findall(r"^    (\w+): [^#\n]+#\s*(.+)$", source, re.MULTILINE))
+    return [
+        {
+            "name": field.name,
+            "variable": PREFIX + field.name.upper(),
+            "type": field.type,
+            "default": field.default,
+            "meaning": meaning.get(field.name, ""),
+        }
+        for field in fields(Config)
+    ]
+
+
+def list_placements() -> list[Data]:
+    """Return the placement policies by name, built-in ones first."""
+    from importlib.metadata import entry_points
+
+    from ..plan.place import PLACEMENTS
+
+    built_in = [{"name": name, "meaning": _contract(policy)} for name, policy in PLACEMENTS.items()]
+    added = [
+        {"name": entry.name, "meaning": f"from {entry.value}"} for entry in entry_points(group="coexec.placements")
+    ]
+    return built_in + added
+
+
+def _contract(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+def _print(data: Data) -> None:
+    screen = console()
+    processor = data["processor"]
+    cores = f"{len(processor['cores'])} of {processor['machine_cores']} cores"
+    memory = bytes_text(processor["memory"]) if processor["memory"] else "memory unknown"
+    screen.print(f"{processor['model']}: {cores}, {memory}", soft_wrap=True)
+    rows = [
+        (
+            device["name"],
+            "on" if device["on"] else "off",
+            device["description"],
+            _cores_text(device["cores"]),
+            device["memory"] + (f", {bytes_text(device['capacity'])}" if device["capacity"] else ""),
+            ", ".join(device["variants"]),
+        )
+        for device in data["devices"]
+    ]
+    columns = ["device", "", "what it is", "cores", "memory", "runs kernels in"]
+    screen.print(table("", columns, rows, numbers="llwlww"))
+    for device in data["devices"]:
+        if not device["on"]:
+            screen.print(f"{device['name']} is off: {device['why']}.", soft_wrap=True)
+            screen.print(f"   To use it: cx.Runtime({device['use']}), or {_variable(device['use'])}", soft_wrap=True)
+    for entry in data["unavailable"]:
+        screen.print(f"{entry['name']} is off: {entry['reason']}.", soft_wrap=True)
+        screen.print(f"   The way to get it: {entry['remedy']}.", soft_wrap=True)
+    screen.print(
+        f"Used by default: {data['default']}   (cpu = every core, and cpu:all for library calls)", soft_wrap=True
+    )
+
+
+def _variable(use: str) -> str:
+    return f"{PREFIX}DEVICES={use.partition('=')[2].strip(chr(39))}"
+
+
+def _cores_text(cores: list[int]) -> str:
+    if len(cores) > 2 and cores == list(range(cores[0], cores[-1] + 1)):
+        return f"{cores[0]}-{cores[-1]}"
+    return ", ".join(map(str, cores))

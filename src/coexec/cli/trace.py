@@ -1,0 +1,231 @@
+"""`coexec trace`: what a run did with its time, as tables, JSON, pictures and a timeline.
+
+Before: observe/.  After: app.py, run.py, demo.py.  Computes nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import ConfigError, unknown_name
+from ..observe.svg import bytes_text, count_text, seconds_text
+from .output import console, emit, spoken_warnings, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..observe.trace import Trace
+
+Data = dict[str, Any]
+LONGEST = 40
+"""Lanes, waits and notes beyond this many are counted, not listed."""
+
+
+class Exports(NamedTuple):
+    """Files to write."""
+
+    graph: Path | None = None
+    level: str = "task"
+    perfetto: Path | None = None
+    gantt: Path | None = None
+
+
+def show(file: Path, exports: Exports, *, json: bool) -> None:
+    """Print the report of a trace and write the files asked for."""
+    from ..observe.report import summary
+    from ..observe.trace import Trace
+
+    check(exports)
+    with spoken_warnings():
+        trace = Trace.load(file)
+    report = summary(trace)
+    written = export(trace, exports)
+    if json:
+        emit({**report, "written": written})
+        return
+    screen = console()
+    for line in headline(report):
+        screen.print(line, soft_wrap=True)
+    for part in tables(report):
+        screen.print(part)
+    for path in written:
+        screen.print(f"wrote {path}", soft_wrap=True)
+
+
+def check(exports: Exports) -> None:
+    """Raise before any work if a file cannot be written as asked."""
+    from ..observe.nodes import LEVELS
+
+    if exports.level not in LEVELS:
+        raise unknown_name("level", exports.level, list(LEVELS))
+    endings = {"--graph": (exports.graph, (".dot", ".svg", ".html")), "--gantt": (exports.gantt, (".svg",))}
+    for option, (path, known) in endings.items():
+        if path is not None and path.suffix not in known:
+            raise ConfigError(f"{option} {path}: end the name in {' or '.join(known)}, which says how to write it")
+    for path in (exports.graph, exports.perfetto, exports.gantt):
+        if path is not None and not path.parent.is_dir():
+            raise ConfigError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+
+
+def export(trace: Trace, exports: Exports) -> list[str]:
+    """Write the files and return their names."""
+    written = []
+    if exports.graph is not None:
+        _write(exports.graph, _graph(trace, exports.graph.suffix, exports.level))
+        written.append(str(exports.graph))
+    if exports.perfetto is not None:
+        from ..observe.perfetto import write_perfetto
+
+        write_perfetto(trace, exports.perfetto)
+        written.append(str(exports.perfetto))
+    if exports.gantt is not None:
+        from ..observe.gantt import gantt_svg
+
+        gantt_svg(trace, exports.gantt)
+        written.append(str(exports.gantt))
+    return written
+
+
+def _graph(trace: Trace, ending: str, level: str) -> str:
+    from ..observe.graphs import graph_dot, graph_html, graph_svg
+
+    if ending == ".html":
+        return graph_html(trace)
+    return graph_dot(trace, level) if ending == ".dot" else graph_svg(trace, level)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}; name another place") from error
+
+
+# Tables -----------------------------------------------------------------------------------------------------------------
+
+
+def headline(report: Data) -> Iterator[str]:
+    """Yield the figures that matter most, a line each."""
+    kernels = sum(report["counts"]["ran"].get(kind, 0) for kind in ("kernel", "host task", "reduce"))
+    yield (
+        f"{count_text(report['counts']['tasks'], 'task')}, {count_text(kernels, 'kernel')} "
+        f"in {seconds_text(report['makespan'])}; parallelism {report['parallelism']:.2f}"
+        + ("" if report["complete"] else "; the trace is cut off")
+    )
+    four = report["overlap"]
+    yield (
+        f"overlap: CT {four['ct']:.0%} (computation hidden by transfer), TC {four['tc']:.0%} (transfer by computation), "
+        f"CC {four['cc']:.0%} (computation by computation), TOT {four['tot']:.0%} (any)"
+    )
+
+
+def tables(report: Data) -> Iterator[Table]:
+    """Yield every table of a report that has something to say."""
+    yield _kernels(report)
+    yield _devices(report)
+    yield _lanes(report)
+    if report["copies"]["count"]:
+        yield _copies(report)
+    yield _program(report)
+    if report["critical_path"]["length"]:
+        yield _critical(report)
+    for name in ("failures", "cancelled"):
+        if report[name]["count"]:
+            yield _ended(name, report[name])
+    if report["notes"]["count"]:
+        rows = [(seconds_text(note["t"]), note["text"]) for note in report["notes"]["first"][:LONGEST]]
+        yield table(_more("Notes", report["notes"]["count"]), ["at", "note"], rows, numbers="rw")
+
+
+def _more(title: str, count: int) -> str:
+    return f"{title} (the first {LONGEST} of {count:,})" if count > LONGEST else title
+
+
+def _kernels(report: Data) -> Table:
+    rows = [
+        (
+            name,
+            f"{kernel['count']:,}" + (f" +{kernel['failed']} failed" if kernel["failed"] else ""),
+            seconds_text(kernel["total"]),
+            _time(kernel["median"]),
+            _time(kernel["max"]),
+            seconds_text(kernel["waited"]),
+            f"{kernel['error']:.0%}" if kernel["error"] is not None else "-",
+            ", ".join(f"{device} {count}" for device, count in kernel["devices"].items()),
+        )
+        for name, kernel in report["kernels"].items()
+    ]
+    columns = ["kernel", "ran", "total", "median", "longest", "GIL wait", "prediction off by", "where"]
+    return table("Kernels", columns, rows, numbers="lrrrrrrw")
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else seconds_text(seconds)
+
+
+def _devices(report: Data) -> Table:
+    rows = []
+    for name, device in report["devices"].items():
+        causes = sorted(device["idle_by_cause"].items(), key=lambda item: -item[1])
+        why = ", ".join(f"{cause} {seconds_text(seconds)}" for cause, seconds in causes if seconds > 0)
+        rows.append(
+            (name, f"{device['utilisation']:.0%}", seconds_text(device["busy"]), seconds_text(device["idle"]), why)
+        )
+    return table("Devices", ["device", "busy", "", "idle", "idle because"], rows, numbers="lrrrw")
+
+
+def _lanes(report: Data) -> Table:
+    rows = [
+        (
+            f"{lane['device']} lane {lane['lane']}",
+            f"{lane['utilisation']:.0%}",
+            seconds_text(lane["busy"]),
+            ", ".join(f"{kind} {count:,}" for kind, count in lane["ran"].items()),
+        )
+        for lane in report["lanes"][:LONGEST]
+    ]
+    return table(_more("Lanes", len(report["lanes"])), ["lane", "busy", "", "ran"], rows, numbers="lrrw")
+
+
+def _copies(report: Data) -> Table:
+    rows = [
+        (
+            link,
+            f"{copies['count']:,}",
+            bytes_text(copies["bytes"]),
+            seconds_text(copies["seconds"]),
+            f"{bytes_text(copies['bytes_per_second'])}/s",
+            ", ".join(f"{reason} {count:,}" for reason, count in copies["reasons"].items()),
+        )
+        for link, copies in report["copies"]["links"].items()
+    ]
+    title = f"Bytes moved: {bytes_text(report['copies']['bytes'])}"
+    return table(title, ["from -> to", "copies", "bytes", "time", "rate", "because"], rows, numbers="lrrrrw")
+
+
+def _program(report: Data) -> Table:
+    """Return what the program's own thread and the interpreter cost."""
+    scheduling, waits = report["scheduling"], report["user_wait"]
+    longest = ", ".join(f"{what} {seconds_text(s)}" for what, s in list(waits["what"].items())[:6])
+    gil = ", ".join(f"{name} {seconds_text(s)}" for name, s in list(report["gil_wait"]["kernels"].items())[:6])
+    rows = [
+        ("scheduling", seconds_text(scheduling["total"]), f"{seconds_text(scheduling['per_task'])} per task"),
+        ("waiting for results", seconds_text(waits["total"]), longest),
+        ("kernels waiting for the GIL", seconds_text(report["gil_wait"]["total"]), gil),
+    ]
+    return table("The program's own thread", ["", "time", ""], rows, numbers="lrw")
+
+
+def _critical(report: Data) -> Table:
+    path = report["critical_path"]
+    title = f"Critical path: {seconds_text(path['length'])}, {path['share']:.0%} of the run"
+    rows = [(name, seconds_text(seconds)) for name, seconds in list(path["names"].items())[:LONGEST]]
+    return table(title, ["step", "time on the path"], rows, numbers="lr")
+
+
+def _ended(name: str, entries: Data) -> Table:
+    rows = [(f"I{e['id']}", e["kind"], e["what"], e["device"]) for e in entries["first"][:LONGEST]]
+    title = _more(name.capitalize(), entries["count"])
+    return table(title, ["", "kind", "what", "device"], rows, numbers="llwl")

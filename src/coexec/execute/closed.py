@@ -1,0 +1,37 @@
+"""Read arrays of a closed runtime: its devices are gone, what was brought to the host is still there.
+
+Before: lower/state.py, backend/launch.py.  After: runtime.py.  Knows no thread: nothing runs any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..backend.launch import resolve
+from ..errors import RuntimeClosed
+from ..graph.instruction import Binding
+from ..lower.state import ArrayState
+from ..machine.platform import HOST, USER
+from ..program.array import Array
+
+
+def read_closed(array: Array, failed: Mapping[int, BaseException]) -> Any:
+    """Return the elements as a read-only ndarray, or raise what poisoned them."""
+    state: ArrayState = array._storage.state
+    box = array._box
+    backing = None
+    if not box.empty:
+        backing = state.find(HOST if state.holds(HOST, box) else USER, box)
+        if backing is None:
+            raise RuntimeClosed(f"{array!r} was never computed before its runtime was closed; read it earlier")
+        writers: set[int] = set()
+        backing.tracker.before_read(box, array._grid, writers)
+        for id in writers & failed.keys():
+            raise failed[id].with_traceback(None)
+    allocation = backing.allocation if backing is not None else None
+    data = np.array(resolve(Binding("", allocation, box, array._cut, writes=False, dtype=array.dtype)))
+    data.flags.writeable = False
+    return data

@@ -1,0 +1,92 @@
+"""From a kernel call to a task: what it touches, by value what it takes, over which index space.
+
+Before: program/.  After: graph/task_graph.py, runtime.py.  Knows no device; the task is not part of the graph yet.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextvars import copy_context
+from types import FrameType
+from typing import Any
+
+from ..errors import ProgramError
+from ..program.access import read
+from ..program.array import Array, Storage
+from ..program.kernel import ArrayParam, Kernel, Options
+from ..program.mapper import all as map_all
+from .task import Owner, Task
+
+WHOLE = ArrayParam("", -1, read(map_all))
+
+
+def describe(
+    kernel: Kernel,
+    arrays: list[Array],
+    scalars: dict[str, Any],
+    options: Options,
+    owner: Owner,
+) -> Task:
+    """Return the task of one call, checked. Its calling line is that of the caller's caller's caller."""
+    task = Task(0, kernel.name, kernel, owner)
+    task.space, task.box = kernel.space(arrays, scalars)
+    if not kernel.simple:
+        task.visited = task.box
+    task.accesses = kernel.array_params
+    if scalars:
+        task.scalars = scalars
+        extra = [(name, value) for name, value in scalars.items() if type(value) is Array]
+        if extra:  # a 0-d array passed as a scalar is a read dependency and stays on its device
+            task.accesses = (*task.accesses, *(ArrayParam(name, -1, WHOLE.access) for name, _ in extra))
+            arrays = [*arrays, *(value for _, value in extra)]
+    task.arrays = arrays
+    storages: set[Storage] = set()
+    for array in arrays:
+        storage = array._storage
+        if storage.session is not owner:
+            raise _foreign(kernel, array)
+        storages.add(storage)
+    task.once = len(storages) == len(arrays)
+    if kernel.takes_chunk:
+        task.shapes = [array.shape for array in arrays]
+    task.options = options
+    task.body = kernel.body()
+    task.context = copy_context()
+    frame = sys._getframe(3)
+    if kernel.internal:
+        frame = _program_frame(frame)
+    task.call, task.line = frame.f_code.co_filename, frame.f_lineno
+    return task
+
+
+def describe_read(array: Array, owner: Owner) -> Task:
+    """Return the task of a host read."""
+    task = Task(0, "read", None, owner)
+    task.accesses, task.arrays, task.once = (WHOLE,), (array,), True
+    return task
+
+
+def make_returned(kernel: Kernel, arrays: Sequence[Array], scalars: dict[str, Any], owner: Any) -> tuple[Array, ...]:
+    """Make the new arrays of the functional form."""
+    named = {param.name: array for param, array in zip(kernel.array_params, arrays, strict=False)} | scalars
+    made = []
+    for shape, dtype in kernel.returns.describe(named):
+        storage = Storage(owner, shape, dtype)
+        owner.adopt(storage, None, borrowed=False)
+        made.append(Array(storage, storage.box, None))
+    return tuple(made)
+
+
+def _foreign(kernel: Kernel, array: Array) -> ProgramError:
+    return ProgramError(
+        f"kernel {kernel.name!r} was given {array!r}, which belongs to another runtime; "
+        "make it inside this one, or pass cx.array(np.asarray(x))"
+    )
+
+
+def _program_frame(frame: FrameType) -> FrameType:
+    """Return the nearest caller outside coexec: assignments and ufuncs are called through coexec's own code."""
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("coexec."):
+        frame = frame.f_back
+    return frame

@@ -1,0 +1,74 @@
+"""The process around the runtimes: its end, and its forked children.
+
+Before: program/session.py.  After: runtime.py.  Knows runtimes only as things that can be closed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import traceback
+import weakref
+from typing import Protocol
+
+from .program import session
+
+
+class Closable(Protocol):
+    """A runtime, as its process sees it."""
+
+    def cancel_pending(self, reason: str) -> None:
+        """Cancel whatever has not begun."""
+
+    def close(self) -> None:
+        """Finish and end every thread."""
+
+    def unseen(self) -> list[BaseException]:
+        """Return the failures that the program never looked at."""
+
+
+_open: weakref.WeakSet[Closable] = weakref.WeakSet()
+_registered: list[bool] = []
+
+
+def opened(runtime: Closable) -> None:
+    """Remember a runtime, so that the end of the process finds it."""
+    _open.add(runtime)
+    if not _registered:
+        _registered.append(True)
+        atexit.register(_at_exit)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=session.mark_forked)
+
+
+def closed(runtime: Closable) -> None:
+    """Forget a runtime."""
+    _open.discard(runtime)
+
+
+def _at_exit() -> None:
+    """Finish what is in flight, end all threads, and say which failures nobody saw."""
+    if session.forked() or not _registered:
+        return
+    _registered.clear()
+    unseen: list[BaseException] = []
+    interrupted = issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt)
+    for runtime in list(_open):
+        if interrupted:
+            runtime.cancel_pending("the program was interrupted")
+        runtime.close()
+        unseen += runtime.unseen()
+    if unseen:
+        _report(unseen)
+
+
+def _report(unseen: list[BaseException]) -> None:
+    """Print failures and end with exit code 1, which an exit handler can only do by ending the process itself."""
+    sys.stderr.write(f"coexec: {len(unseen)} task(s) failed and the program never looked at the results:\n")
+    for error in unseen:
+        traceback.print_exception(error)
+    atexit._run_exitfuncs()  # the handlers registered before ours
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
