@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,20 @@ from coexec.program.array import Array
 from coexec.program.mapper import all as map_all, halo
 from coexec.testing.graphs import GraphBuilder
 
-KINDS = ("mix", "update", "halo", "inside", "gather", "reduce", "host write", "host task", "read", "horizon", "epoch", "drop")
+KINDS = (
+    "mix",
+    "update",
+    "halo",
+    "inside",
+    "gather",
+    "reduce",
+    "host write",
+    "host task",
+    "read",
+    "horizon",
+    "epoch",
+    "drop",
+)
 STEPS = (1, 1, 1, -1, 2, -2, 3)
 MODULUS = 1009.0  # keeps every value a small integer, so that sums are exact in any order
 
@@ -102,10 +116,14 @@ class Twin:
             self._halo(n, a, b, kind)
         elif kind == "gather":
             out = (a + 1) % len(self.arrays)
-            self.g.call("gather", reads=(self.arrays[a], map_all), updates=self.arrays[out], body=spread, **self._where(n))
+            self.g.call(
+                "gather", reads=(self.arrays[a], map_all), updates=self.arrays[out], body=spread, **self._where(n)
+            )
             spread(self.plain[a], self.plain[out])
         elif kind == "reduce":
-            self.g.call("reduce", reads=self.arrays[a], reduces=self.total, over=self.shape, body=add_sum, **self._where(n))
+            self.g.call(
+                "reduce", reads=self.arrays[a], reduces=self.total, over=self.shape, body=add_sum, **self._where(n)
+            )
             add_sum(self.plain[a], self.plain_total)
         elif kind == "host write":
             cut = _slices(n, self.shape)
@@ -188,7 +206,7 @@ class Twin:
         lo, hi = [first, *[0] * (len(shape) - 1)], [shape[0] + first, *shape[1:]]
         offset = lo[axis]
         chunks = []
-        for number, (start, stop) in enumerate(zip(cuts, cuts[1:], strict=False)):
+        for number, (start, stop) in enumerate(pairwise(cuts)):
             lo[axis], hi[axis] = start + offset, stop + offset
             chunks.append((self.g.devices[(number + n[5]) % len(self.g.devices)], Box(tuple(lo), tuple(hi))))
         return {"chunks": chunks}
