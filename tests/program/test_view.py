@@ -113,7 +113,7 @@ def test_a_write_through_a_view_changes_exactly_its_elements(chain, how) -> None
 
 @pytest.mark.parametrize("memory", ["own", "shared"])
 def test_views_reach_a_device_as_they_are(memory) -> None:
-    scale = cx.kernel(lambda x: x.__imul__(3), name="scale", x=cx.update)
+    scale = cx.kernel(name="scale", x=cx.update)(lambda x: np.multiply(x, 3, out=x))
     scale.opencl("x(i, j) *= 3;")
     data = np.arange(60.0).reshape(6, 10)
     with cx.Runtime("cpu:0,opencl:0@1", memory={"opencl:0": memory}):
