@@ -118,3 +118,23 @@ def test_it_is_written_where_asked(tmp_path: Path) -> None:
     assert (tmp_path / "run.svg").read_text(encoding="utf-8") == picture
     with pytest.raises(ConfigError, match="cannot write the picture"):
         gantt_svg(heat(3), tmp_path)
+
+
+def test_lanes_that_never_work_at_the_same_time_share_a_row() -> None:
+    story = Story((("cpu:0", [0]), ("gpu:0", [])))
+    previous = 0
+    for lane in range(9):
+        needs = (previous,) if previous else ()
+        previous = story.run("kernel", "k", "cpu:0", 1e-3, lane=lane, needs=needs)
+        story.run("kernel", "k", "gpu:0", 1e-3, lane=lane % 2)
+    found = texts(gantt_svg(story.trace()))
+    assert [text for text in found if text.startswith("lane ")] == ["lane 0", "lane 1"]  # of gpu:0
+
+
+def test_the_hosts_bookkeeping_is_left_out_and_its_work_is_not() -> None:
+    story = Story((("cpu:0", [0]),))
+    story.run("kernel", "k", "cpu:0", 1.0)
+    story.run("alloc", "alloc", "host", 0.5)
+    assert "host" not in texts(gantt_svg(story.trace()))
+    story.run("host task", "save", "host", 0.5)
+    assert "host" in texts(gantt_svg(story.trace()))

@@ -217,10 +217,12 @@ def _shown(trace: Trace, device: str) -> bool:
 
 
 def _shared(lanes: dict[int, list[Row]]) -> list[tuple[str, list[Row]]]:
-    """Return labelled rows: lanes that never work at the same time, as on a CPU core, share one."""
+    """Return labelled rows: lanes that never work at the same time, as on a CPU core, share one; copies stay apart."""
     rows: list[tuple[list[int], list[Row]]] = []
     for lane, mine in lanes.items():
         for numbers, taken in rows:
+            if any(row["kind"] == "copy" for row in (*taken, *mine)):
+                continue
             both = list(heapq.merge(taken, mine, key=lambda row: row["start"]))
             if all(a["stop"] <= b["start"] + 1e-9 for a, b in pairwise(both)):
                 numbers.append(lane)
