@@ -103,7 +103,7 @@ class Runtime:
             {d.name: machine.lanes[d.name].supports for d in platform.devices},
         )
         self._lowering = Lowering(platform)
-        self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
+        self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes), eager=not config.sync))
         self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
         self._executor.on_finished = self._finished
         self._recorder = Recorder(config.trace, platform, machine.lanes["host"].clock)

@@ -1,10 +1,12 @@
-"""The benchmarks, by name. `coexec bench NAME` runs one.
+"""The benchmarks: what coexec costs, what it gains, and how far that is from the best that the machine allows.
 
-Before: the public names, which benchmarks use as users do.  After: cli/bench.py.  Prints nothing.
+Before: coexec's public names.  After: cli/.  The table is all that `coexec bench` needs to find one.
 """
 
 from __future__ import annotations
 
-BENCHMARKS: dict[str, str] = {}
-"""Name -> "module:function". The function takes (quick, progress): `quick` asks for small sizes, `progress` is called
-with a line of text now and then. It returns JSON-ready data: plain values, lists of dicts (tables) and dicts (groups)."""
+BENCHMARKS: dict[str, str] = {
+    "overhead": "coexec.bench.overhead:run",
+    "dag": "coexec.bench.dag.harness:run",
+}
+"""Name -> "module:function". Each function takes (quick, progress) and returns JSON-ready data."""

@@ -37,12 +37,12 @@ def show(*, json: bool, options: bool, placements: bool) -> None:
         return
     screen = console()
     if options:
-        rows = [(o["variable"], repr(o["default"]), o["meaning"]) for o in data["options"]]
-        screen.print(table("Options: arguments of cx.Runtime(...), or variables", ["variable", "default", "meaning"],
-                           rows, numbers="llw"))  # fmt: skip
+        title, columns = "Options: arguments of cx.Runtime(...), or variables", ["variable", "default", "meaning"]
+        listed = [(o["variable"], repr(o["default"]), o["meaning"]) for o in data["options"]]
+        screen.print(table(title, columns, listed, numbers="llw"))
     if placements:
-        rows = [(p["name"], p["meaning"]) for p in data["placements"]]
-        screen.print(table("Placements: where indivisible tasks go", ["name", "meaning"], rows, numbers="lw"))
+        named = [(p["name"], p["meaning"]) for p in data["placements"]]
+        screen.print(table("Placements: where indivisible tasks go", ["name", "meaning"], named, numbers="lw"))
     if "devices" in data:
         _print(data)
 

@@ -82,7 +82,7 @@ def _installed(group: str) -> list[str]:
 def environment(request: Request, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the script."""
     given = {
-        "TRACE": os.path.abspath(request.trace),  # the script may change its folder
+        "TRACE": str(request.trace.resolve()),  # the script may change its folder
         "DEVICES": request.devices,
         "PLACEMENT": request.placement,
         "SYNC": "1" if request.sync else None,

@@ -116,8 +116,8 @@ def headline(report: Data) -> Iterator[str]:
     )
     four = report["overlap"]
     yield (
-        f"overlap: CT {four['ct']:.0%} (computation hidden by transfer), TC {four['tc']:.0%} (transfer by computation), "
-        f"CC {four['cc']:.0%} (computation by computation), TOT {four['tot']:.0%} (any)"
+        f"overlap: CT {four['ct']:.0%} (kernel time beside a transfer), TC {four['tc']:.0%} (transfer time beside a kernel), "
+        f"CC {four['cc']:.0%} (kernel time beside another kernel), TOT {four['tot']:.0%} (all time beside something else)"
     )
 
 

@@ -105,7 +105,7 @@ class Engine:
     def _may_be_eager(self, node: Pending) -> bool:
         """Tell whether `node` may be queued behind its unfinished parents."""
         lanes = self._devices.get(node.instruction.device)
-        if lanes is None or node.instruction.priority > 6:  # urgent work is never bound to a lane's order
+        if lanes is None or not lanes.eager or node.instruction.priority > 6:  # urgent work is bound to no lane's order
             return False
         if lanes.across:
             return all(parent.lane is not None and parent.lane.device == lanes.device for parent in node.parents)

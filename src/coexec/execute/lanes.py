@@ -62,13 +62,14 @@ class LanePolicy:
 class DeviceLanes:
     """The lanes of one device."""
 
-    __slots__ = ("across", "device", "lanes", "limit", "policy")
+    __slots__ = ("across", "device", "eager", "lanes", "limit", "policy")
 
-    def __init__(self, device: str, limit: int, policy: LanePolicy, *, across: bool) -> None:
+    def __init__(self, device: str, limit: int, policy: LanePolicy, *, across: bool, eager: bool = True) -> None:
         self.device = device
         self.limit = max(1, limit)
         self.policy = policy
         self.across = across  # one lane can be ordered behind another without the host
+        self.eager = eager  # one thread serves a lane, so an instruction may be queued behind an unfinished one
         self.lanes: list[Lane] = []
 
     def of_parent(self, parents: Sequence[Pending]) -> Lane | None:
@@ -97,8 +98,11 @@ class DeviceLanes:
         return min(lanes, key=lambda lane: lane.depth)
 
 
-def open_lanes(devices: Iterable[Device], policy: LanePolicy) -> dict[str, DeviceLanes]:
-    """Return the lanes of every device and of the host, none of them open yet."""
-    lanes = {d.name: DeviceLanes(d.name, d.lanes, policy, across=d.waits_across_lanes) for d in devices}
-    lanes["host"] = DeviceLanes("host", 64, policy, across=False)
+def open_lanes(devices: Iterable[Device], policy: LanePolicy, *, eager: bool = True) -> dict[str, DeviceLanes]:
+    """Return the lanes of every device and of the host, none of them open yet.
+
+    The host's lanes are never eager: its own thread and every waiting user thread serve them.
+    """
+    lanes = {d.name: DeviceLanes(d.name, d.lanes, policy, across=d.waits_across_lanes, eager=eager) for d in devices}
+    lanes["host"] = DeviceLanes("host", 64, policy, across=False, eager=False)
     return lanes

@@ -17,10 +17,21 @@ from ..geometry import Box, Grid, Region, covers, grid_covers, grids_meet, overl
 class Tracker:
     """Last writers and, since then, readers of every element of one box."""
 
-    __slots__ = ("_aligned", "_boxes", "_extent", "_readers", "_strided", "_writers", "one_writer", "whole_readers")
+    __slots__ = (
+        "_aligned",
+        "_boxes",
+        "_extent",
+        "_mark",
+        "_readers",
+        "_strided",
+        "_writers",
+        "one_writer",
+        "whole_readers",
+    )
 
     def __init__(self, extent: Box, origin: int) -> None:
         self._extent = extent
+        self._mark = -1  # the last horizon that stands for older ids; readers from before that did not wait for it
         self._boxes = False  # whether boxes differ; until then the two whole-array fields hold everything
         self.one_writer = origin
         self.whole_readers: list[int] = []
@@ -48,6 +59,8 @@ class Tracker:
             if self.whole_readers:
                 after.update(self.whole_readers)
                 self.whole_readers = []
+                if self.one_writer == self._mark:
+                    after.add(self._mark)
             else:
                 after.add(self.one_writer)
             self.one_writer = id
@@ -78,12 +91,17 @@ class Tracker:
     def before_write(self, box: Box, grid: Grid | None, found: set[int]) -> None:
         """Add the ids that must be over before `box` is overwritten: readers, and writers nobody read since."""
         if not self._boxes:
-            found.update(self.whole_readers or (self.one_writer,))
+            found.update(self.whole_readers)
+            if not self.whole_readers or self.one_writer == self._mark:
+                found.add(self.one_writer)
             return
         if self._aligned and not self._strided:
             writer = self._writers.get(box)
             if writer is not None:
-                found.update(self._readers.get(box) or (writer,))
+                readers = self._readers.get(box)
+                found.update(readers or ())
+                if not readers or writer == self._mark:
+                    found.add(writer)
                 return
         hit = []
         for other, ids in self._readers.items():
@@ -94,7 +112,7 @@ class Tracker:
             common = overlap(other, box)
             if common is None or (grid is not None and not grids_meet(common, None, grid)):
                 continue
-            if not any(overlaps(other, reader) for reader in hit):  # such a reader waited for this writer
+            if id == self._mark or not any(overlaps(other, reader) for reader in hit):  # else that reader waited for it
                 found.add(id)
         for other, lattice, id, _ in self._strided:
             if (common := overlap(other, box)) is not None and grids_meet(common, lattice, grid):
@@ -186,6 +204,7 @@ class Tracker:
 
     def collapse(self, horizon: int, keep: Collection[int] = ()) -> None:
         """Replace everything older than `horizon` by it, except the ids in `keep`."""
+        self._mark = horizon
         if not self._boxes:
             if self.one_writer < horizon and self.one_writer not in keep:
                 self.one_writer = horizon

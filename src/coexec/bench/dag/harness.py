@@ -1,0 +1,214 @@
+"""Measure the six programs on each mix of devices, in all three ways, and compare with the limit of each graph.
+
+Before: the programs, schedule.py, the ways.  After: cli/ through bench.BENCHMARKS.
+
+As in GrCUDA's harness: arrays are allocated once; the host rewrites inputs before each iteration, not timed; time runs
+from the first launch until the host has read a result; the first iterations are dropped; medians. The ways take turns,
+so that a disturbance of the machine meets all of them.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import NamedTuple
+
+from ...machine.cores import available_cores
+from ..measure import Data, Progress, bandwidth, geometric_mean, machine, middle, one_library_thread
+from . import black_scholes, dl, hits, img, ml, vec
+from .hand import ByHand
+from .overlap import observed
+from .program import Arrays, Program
+from .schedule import Costs, best_schedule, shortest
+from .ways import Plain, Through, Way
+
+
+class Benchmark(NamedTuple):
+    """How to make a program, and how large."""
+
+    make: Callable[[int], Program]
+    size: int
+    quick: int
+
+
+PROGRAMS: dict[str, Benchmark] = {
+    "VEC": Benchmark(vec.make, 60_000_000, 4_000_000),
+    "B&S": Benchmark(black_scholes.make, 1_000_000, 200_000),
+    "IMG": Benchmark(img.make, 3200, 1000),
+    "ML": Benchmark(ml.make, 200_000, 20_000),
+    "HITS": Benchmark(hits.make, 1_000_000, 100_000),
+    "DL": Benchmark(dl.make, 4000, 1200),
+}
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Two devices: two cores, or a core and the OpenCL device on the other."""
+
+    devices: str
+    memory: str = ""  # of the OpenCL device: own or shared
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+        return f"{self.devices} {self.memory}".strip()
+
+    @property
+    def limits(self) -> Mapping[str, str]:
+        """What Runtime(memory=...) is told."""
+        return {"opencl:0": self.memory} if self.memory else {}
+
+
+MIXES = (Mix("cpu:0,cpu:1"), Mix("cpu:0,opencl:0@1", "own"), Mix("cpu:0,opencl:0@1", "shared"))
+WARM_UP = 4  # iterations dropped; coexec tries each kernel on each device meanwhile
+REPETITIONS, QUICK_REPETITIONS = 11, 5
+
+
+def run(quick: bool, progress: Progress) -> Data:
+    """Return all cases, their geometric means, and what the machine is."""
+    repetitions = QUICK_REPETITIONS if quick else REPETITIONS
+    mixes, off = _usable(MIXES)
+    cases = []
+    with one_library_thread():
+        for name, benchmark in PROGRAMS.items():
+            program = benchmark.make(benchmark.quick if quick else benchmark.size)
+            wanted = program.expected(program.arrays)
+            for mix in mixes:
+                progress(f"{name} on {mix.name}")
+                cases.append(measure(program, wanted, mix, repetitions))
+            del program, wanted
+        progress("memory bandwidth")
+        physical = bandwidth(2_000_000 if quick else 20_000_000)
+    per_mix = {mix.name: means([c for c in cases if c["mix"] == mix.name]) for mix in mixes}
+    return {**means(cases), "mixes": per_mix, "cases": cases, "bandwidth": physical, "machine": machine(), "off": off}
+
+
+def means(cases: list[Data]) -> Data:
+    """Return the geometric means over cases."""
+    keys = ("speedup", "vs_handwritten", "of_bound")
+    return {f"geomean_{key}": geometric_mean(case[key] for case in cases) for key in keys}
+
+
+def _usable(mixes: tuple[Mix, ...]) -> tuple[list[Mix], dict[str, str]]:
+    """Return the mixes that this machine has, and why not the others."""
+    off: dict[str, str] = {}
+    if len(available_cores()) < 2:
+        return [], {mix.name: "needs two cores" for mix in mixes}
+    from ...backend.opencl.probe import probe
+
+    found = probe()
+    if not any(device.index == 0 and device.type == "cpu" for device in found.devices):
+        why = found.unavailable[0].reason if found.unavailable else "opencl:0 is no CPU driver"
+        off = {mix.name: why for mix in mixes if mix.memory}
+    return [mix for mix in mixes if mix.name not in off], off
+
+
+def measure(program: Program, wanted: Arrays, mix: Mix, repetitions: int) -> Data:
+    """Return one case: a program on a mix of devices."""
+    with _one_at_a_time(program, mix) as singles:
+        for way in singles.values():
+            _iterate({"": way}, 2)
+        costs = _costs(program, mix, singles)
+        ways: dict[str, Way] = {**singles, "hand": _by_hand(program, mix, costs)}
+        ways["coexec"] = Through(program, mix.devices, mix.limits)
+        try:
+            _iterate(ways, WARM_UP)
+            for plain in singles.values():
+                for found in plain.seconds.values():
+                    found.clear()
+            times = _iterate(ways, repetitions)
+            wrong = {name: bad for name, way in ways.items() if (bad := program.wrong(way.results(), wanted))}
+            if wrong:
+                raise AssertionError(f"{program.name} on {mix.name}: wrong results: {wrong}")
+            costs = _costs(program, mix, singles)
+        finally:
+            ways["hand"].close()
+            ways["coexec"].close()
+    return {**_compared(program, mix, times, costs), **observed(program, mix.devices, mix.limits, WARM_UP)}
+
+
+@contextmanager
+def _one_at_a_time(program: Program, mix: Mix) -> Iterator[dict[str, Plain]]:
+    """Give the synchronous way for each kind of device."""
+    found: dict[str, Plain] = {"cpu": Plain(program)}
+    if mix.memory:
+        from .opencl import PlainOpenCL
+
+        found["opencl"] = PlainOpenCL(program, available_cores()[1:2], shared=mix.memory == "shared")
+    try:
+        yield found
+    finally:
+        for way in found.values():
+            way.close()
+
+
+def _by_hand(program: Program, mix: Mix, costs: Costs) -> Way:
+    schedule = best_schedule(program, costs)
+    cores = available_cores()
+    if not mix.memory:
+        return ByHand(program, schedule, cores[:2])
+    from .opencl import ByHandOpenCL
+
+    return ByHandOpenCL(program, schedule, cores[0], cores[1:2], shared=mix.memory == "shared")
+
+
+def _costs(program: Program, mix: Mix, singles: Mapping[str, Plain]) -> Costs:
+    """Return what the synchronous runs measured of each kernel on each device."""
+    seconds = {kind: middle(way.seconds) for kind, way in singles.items()}
+    moves = {}
+    if mix.memory:
+        moves = singles["opencl"].time_moves()
+        devices = ("cpu", "opencl")
+    else:
+        devices = ("cpu:0", "cpu:1")
+    kernels = {
+        (label, device): seconds[device.partition(":")[0]][label] for label in program.labels() for device in devices
+    }
+    return Costs(kernels, moves, devices)
+
+
+def _iterate(ways: Mapping[str, Way], repetitions: int) -> dict[str, list[float]]:
+    """Run every way so many times, in turns; return the seconds of each."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    names = list(ways)
+    gc.collect()
+    for repetition in range(repetitions):
+        turn = repetition % len(names)
+        for name in names[turn:] + names[:turn]:
+            ways[name].prepare()
+            start = perf_counter()
+            ways[name].run()
+            times[name].append(perf_counter() - start)
+    return times
+
+
+def _compared(program: Program, mix: Mix, times: Mapping[str, list[float]], costs: Costs) -> Data:
+    """Return a case's figures. The synchronous time is that of the best single device."""
+    medians = middle(times)
+    alone = {name: seconds for name, seconds in medians.items() if name in ("cpu", "opencl")}
+    best = min(alone, key=alone.__getitem__)
+    serial, through, by_hand = alone[best], medians["coexec"], medians["hand"]
+    bound = serial / shortest(program, costs)
+    return {
+        "name": program.name,
+        "devices": mix.devices,
+        "memory": mix.memory,
+        "mix": mix.name,
+        "serial_s": serial,
+        "serial_device": best,
+        "coexec_s": through,
+        "handwritten_s": by_hand,
+        "speedup": serial / through,
+        "vs_handwritten": by_hand / through,
+        "bound": bound,
+        "of_bound": serial / through / bound,
+        "best_s": {name: min(found) for name, found in times.items()},
+        "kernels_s": {
+            device: {label: costs.kernels[label, device] for label in program.labels()} for device in costs.devices
+        },
+        "alone_s": alone,
+    }

@@ -1,0 +1,84 @@
+"""What benchmarks share: what the machine is, its memory bandwidth, and means.
+
+Before: machine/.  After: overhead.py, dag/.  Knows no benchmark.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from ..machine.cores import available_cores, cpu_model
+
+Progress = Callable[[str], None]
+Data = dict[str, Any]
+
+
+def machine() -> Data:
+    """Return where the figures come from."""
+    return {
+        "cpu": cpu_model(),
+        "cores": len(available_cores()),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """Return the geometric mean; 0 of nothing."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs)) if logs else 0.0
+
+
+def middle(times: Mapping[str, list[float]]) -> dict[str, float]:
+    """Return the median of each list."""
+    return {name: median(found) for name, found in times.items() if found}
+
+
+@contextmanager
+def one_library_thread() -> Iterator[None]:
+    """Let BLAS and OpenMP use one thread inside the block."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1):
+        yield
+
+
+def bandwidth(elements: int = 20_000_000, tries: int = 5) -> Data:
+    """Return what memory gives one thread and one thread per core at once: a + s * b in GB/s, best of several."""
+    cores = available_cores()[:2]
+    return {f"threads_{count}_GB_per_s": _triad(cores[:count], elements, tries) for count in range(1, len(cores) + 1)}
+
+
+def _triad(cores: tuple[int, ...], elements: int, tries: int) -> float:
+    """Return the sum of the threads' best rates while all of them run."""
+    rates: list[float] = []
+    start = threading.Barrier(len(cores))
+
+    def work(core: int) -> None:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, {core})
+        a, b, c = (np.ones(elements) for _ in range(3))
+        best = math.inf
+        for _ in range(tries):
+            start.wait()
+            begin = perf_counter()
+            np.add(a, b, out=c)  # three streams, as in STREAM's triad: NumPy has no fused a + s * b
+            best = min(best, perf_counter() - begin)
+        rates.append(3 * a.nbytes / best / 1e9)
+
+    threads = [threading.Thread(target=work, args=(core,)) for core in cores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(rates)
