@@ -80,18 +80,23 @@ def _load(program: Program, place: Assignment, costs: Costs) -> float:
     loads = dict.fromkeys(costs.devices, 0.0)
     for number, step in enumerate(program.steps):
         loads[place[step.label]] += _seconds(program, number, place, costs)
-    moved = sum(costs.moves[name] for _, names in arrivals(program, place, costs.devices[0]) for name in names)
-    return max(*loads.values(), (sum(loads.values()) + moved) / len(loads)) if costs.moves else max(loads.values())
+    moved = sum(costs.moves[name] for names in _moves(program, place, costs).values() for name in names)
+    return max(*loads.values(), (sum(loads.values()) + moved) / len(loads))
 
 
 def _path(program: Program, parents: Sequence[Sequence[int]], place: Assignment, costs: Costs) -> float:
     ends: list[float] = []
-    moves = dict(arrivals(program, place, costs.devices[0])) if costs.moves else {}
+    moves = _moves(program, place, costs)
     for number in range(len(program.steps)):
         moving = sum(costs.moves[name] for name in moves.get(number, ()))
         start = max((ends[p] for p in parents[number]), default=0.0)
         ends.append(start + moving + _seconds(program, number, place, costs))
     return max(ends)
+
+
+def _moves(program: Program, place: Assignment, costs: Costs) -> dict[int, list[str]]:
+    """Return the arrays to move before each step; none where the devices share a memory."""
+    return dict(arrivals(program, place, costs.devices[0])) if costs.moves else {}
 
 
 def arrivals(program: Program, place: Assignment, host: str) -> list[tuple[int, list[str]]]:
@@ -118,7 +123,7 @@ def arrivals(program: Program, place: Assignment, host: str) -> list[tuple[int, 
 def _simulate(program: Program, parents: Sequence[Sequence[int]], place: dict[str, str], costs: Costs) -> Schedule:
     """Run the steps on a virtual clock: whatever can start first does, the one with more behind it first."""
     behind = _behind(program, parents, place, costs)
-    moves = dict(arrivals(program, place, costs.devices[0])) if costs.moves else {}
+    moves = _moves(program, place, costs)
     free = dict.fromkeys(costs.devices, 0.0)
     order: dict[str, list[int]] = {device: [] for device in costs.devices}
     ends: dict[int, float] = {}
