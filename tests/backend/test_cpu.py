@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import coexec as cx
+from coexec.backend.cpu import CpuBackend
+from coexec.backend.launch import aligned_empty
+from coexec.backend.library_threads import LibraryThreads
+from coexec.errors import DoesNotFit
+from coexec.geometry import whole
+from coexec.graph.command import Chunk
+from coexec.graph.instruction import Allocation, Binding, Kernel
+from coexec.graph.task import Task
+from coexec.machine.platform import HOST, USER, Device
+from coexec.plan.candidate import Share
+from coexec.program.kernel import Kernel as Definition
+from coexec.program.variant import Variant
+from coexec.testing.conformance import check_backend
+
+
+def narrow(index: int) -> Device:
+    return Device(f"cpu:{index}", "cpu", HOST, (HOST, USER), "cpu", (sorted(os.sched_getaffinity(0))[index],))
+
+
+def wide() -> Device:
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    return Device("cpu:all", "cpu", HOST, (HOST, USER), "cpu x2", cores, wide=True)
+
+
+def scale_and_add(x, y, a):
+    y[...] = a * y + x
+
+
+DEFINITION = Definition(scale_and_add, {"x": cx.read, "y": cx.update})
+
+
+def cpu_kernel(id, device, x, y, a):
+    task = Task(id, "scale", DEFINITION, None)
+    task.scalars, task.body, task.open = {"a": a}, scale_and_add, 1
+    bindings = (Binding("x", x, x.box, None, writes=False), Binding("y", y, y.box, None, writes=True))
+    share = Share(Variant("python", "python"), None, 0, None)
+    return Kernel(id, device.name, task, Chunk(device.name, y.box), share, bindings, (), ())
+
+
+@pytest.mark.parametrize("devices", [[narrow(0)], [narrow(0), narrow(1)], [wide()], [narrow(0), narrow(1), wide()]])
+def test_the_cpu_keeps_the_contract(devices):
+    check_backend(lambda: CpuBackend(devices), kernel=cpu_kernel)
+
+
+def test_the_cpu_keeps_the_contract_when_threads_switch_all_the_time():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        check_backend(lambda: CpuBackend([narrow(0), narrow(1), wide()]), kernel=cpu_kernel)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_host_memory_is_aligned_for_every_device():
+    for shape in [(3,), (5, 7), (1,), (0, 4)]:
+        array = aligned_empty(shape, np.dtype("f4"))
+        assert array.shape == shape
+        assert array.ctypes.data % 128 == 0 or not array.size
+
+
+def allocation_of(elements: int) -> Allocation:
+    return Allocation(1, HOST, 1, whole((elements,)), np.dtype("f8"))
+
+
+def test_freed_memory_is_used_again_for_the_same_size():
+    backend = CpuBackend([narrow(0)])
+    first, second = allocation_of(1000), allocation_of(1000)
+    backend.allocate(first)
+    address = first.data.ctypes.data
+    backend.release(first)
+    backend.allocate(second)
+    assert second.data.ctypes.data == address
+    assert first.data is None
+
+
+def test_an_allocation_beyond_the_limit_names_both_sizes():
+    backend = CpuBackend([narrow(0)], capacity=4 << 20)
+    with pytest.raises(DoesNotFit, match=r"needs 7\.6 MiB in memory 'host', which has 4\.0 MiB") as caught:
+        backend.allocate(allocation_of(1_000_000))
+    assert caught.value.needs == 8_000_000
+
+
+def test_a_program_that_outgrows_host_memory_gets_the_error_and_goes_on():
+    with cx.Runtime(devices="cpu:0", memory={"host": "4MB"}):
+        big = cx.zeros(1_000_000)
+        small = cx.zeros(10)
+        with pytest.raises(DoesNotFit, match="raise the limit"):
+            np.asarray(big)
+        assert np.asarray(small).sum() == 0
+
+
+def test_library_threads_are_limited_and_given_back():
+    threads = LibraryThreads()
+    before = [library.get_num_threads() for library, _ in threads._found()]
+    threads.limit()
+    limited = [library.get_num_threads() for library, _ in threads._found()]
+    threads.restore()
+    after = [library.get_num_threads() for library, _ in threads._found()]
+    assert before
+    assert all(count in (1, None) for count in limited)
+    assert after == before
+
+
+def blas_threads() -> list[int]:
+    from threadpoolctl import threadpool_info
+
+    return [entry["num_threads"] for entry in threadpool_info() if entry["user_api"] == "blas"]
+
+
+def test_kernels_on_one_core_see_one_library_thread_and_the_program_sees_all_again():
+    before = blas_threads()
+    seen = cx.zeros(1, int)
+
+    @cx.kernel(out=cx.write)
+    def look(out):
+        out[...] = max(blas_threads(), default=1)
+
+    with cx.Runtime(devices="cpu:0,cpu:1"):
+        seen = cx.zeros(1, int)
+        look(seen)
+        assert int(seen[0]) == 1
+        cx.wait()
+        assert blas_threads() == before
+
+
+def test_a_kernel_runs_on_the_core_of_its_device():
+    cores = sorted(os.sched_getaffinity(0))
+
+    @cx.kernel(out=cx.write)
+    def where(out):
+        out[...] = sorted(os.sched_getaffinity(0))[0] if len(os.sched_getaffinity(0)) == 1 else -1
+
+    with cx.Runtime(devices="cpu:0,cpu:1", inline=False):
+        out = cx.zeros(2, int)
+        where.using(devices="cpu:0")(out[:1])
+        where.using(devices="cpu:1")(out[1:])
+        assert np.asarray(out).tolist() == cores[:2]
+
+
+def test_the_wide_device_has_all_cores_to_itself():
+    running: set[str] = set()
+    together: list[set[str]] = []
+    lock = threading.Lock()
+
+    class Watch:
+        def __enter__(self):
+            with lock:
+                running.add(threading.current_thread().name)
+                together.append(set(running))
+
+        def __exit__(self, *exc):
+            with lock:
+                running.discard(threading.current_thread().name)
+
+    @cx.kernel(x=cx.update)
+    def work(x):
+        with watch():
+            x += np.sin(np.arange(20_000)).sum()
+
+    def watch():
+        return Watch()
+
+    with cx.Runtime(devices="cpu:0,cpu:1,cpu:all", inline=False):
+        arrays = [cx.zeros(1) for _ in range(30)]
+        for number, array in enumerate(arrays):
+            work.using(devices=["cpu:0", "cpu:1", "cpu:all"][number % 3])(array)
+        cx.wait()
+    assert together
+    assert all(names == {"coexec-cpu:all"} for names in together if "coexec-cpu:all" in names)
