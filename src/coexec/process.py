@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 import weakref
+from pathlib import Path
 from typing import Protocol
 
 from .program import session
@@ -30,6 +31,7 @@ class Closable(Protocol):
 
 _open: weakref.WeakSet[Closable] = weakref.WeakSet()
 _registered: list[bool] = []
+_traces: set[str] = set()  # files that runtimes of this process were told to write by the environment
 
 
 def opened(runtime: Closable) -> None:
@@ -40,6 +42,16 @@ def opened(runtime: Closable) -> None:
         atexit.register(_at_exit)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=session.mark_forked)
+
+
+def free_trace_name(path: str) -> str:
+    """Return `path`, numbered if an earlier runtime of this process streams or streamed its trace there."""
+    file, number, name = Path(path), 1, path
+    while name in _traces:
+        number += 1
+        name = str(file.with_name(f"{file.stem}.{number}{file.suffix}"))
+    _traces.add(name)
+    return name
 
 
 def closed(runtime: Closable) -> None:

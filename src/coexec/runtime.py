@@ -76,6 +76,8 @@ class Runtime:
             "inline": inline,
         }
         self.config = config = merged(parse(os.environ), given)
+        if config.trace and trace is None:
+            self.config = config = merged(config, {"trace": process.free_trace_name(config.trace)})
         limits = parse_memory(config.memory) if memory is None else memory
         limits = parse_memory(limits) if isinstance(limits, str) else dict(limits)
         self.machine = machine or open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)

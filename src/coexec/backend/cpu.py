@@ -254,45 +254,44 @@ class CpuBackend:
     def _execute(self, worker: _Worker, instruction: Instruction, lane: int) -> None:
         error: BaseException | None = instruction.failure
         waited = 0.0
-        start = time.perf_counter()
-        if error is None:
-            try:
-                if isinstance(instruction, Kernel):
-                    waited = self._run_kernel(worker, instruction)
-                else:
-                    run(instruction)
-            except BaseException as caught:  # noqa: BLE001 - reported, never lost
-                error = caught
-        finished = self._finished
-        if finished is None:
+        kernel = isinstance(instruction, Kernel) and error is None
+        long = kernel and (instruction.predicted or 0.0) > LONG  # type: ignore[attr-defined]  # a Kernel has it
+        exclusive = kernel and (long or self._has_wide)
+        if exclusive:
+            self._enter(worker, long=long)
+        start = time.perf_counter()  # not before: waiting for the cores is no part of the kernel
+        try:
+            if kernel:
+                waited = self._run_kernel(instruction, timed=long and not worker.device.wide)  # type: ignore[arg-type]
+            elif error is None:
+                run(instruction)
+        except BaseException as caught:  # noqa: BLE001 - reported, never lost
+            error = caught
+        stop = time.perf_counter()
+        if exclusive:
+            self._leave(worker, long=long)
+        if self._finished is None:
             raise BackendError("the CPU backend was not started")
-        finished(Ran(instruction, worker.device.name, lane, start, time.perf_counter(), waited, error))
+        self._finished(Ran(instruction, worker.device.name, lane, start, stop, waited, error))
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise error
 
-    def _run_kernel(self, worker: _Worker, instruction: Kernel) -> float:
-        """Run a body in the caller's context; return the seconds it waited for the interpreter lock."""
+    def _run_kernel(self, instruction: Kernel, *, timed: bool) -> float:
+        """Run a body in the caller's context; return the seconds it waited for the interpreter lock, if `timed`."""
         task = instruction.task
         context = task.context
         if context is None or task.open > 1:  # sibling chunks run at the same time
             context = context.copy() if context is not None else copy_context()
         in_kernel.name = task.name
-        long = instruction.predicted is not None and instruction.predicted > LONG
-        exclusive = long or self._has_wide
-        if exclusive:
-            self._enter(worker, long=long)
         try:
-            if not long:
+            if not timed:
                 context.run(run_kernel, instruction, self._debug)
                 return 0.0
-            start, cpu = time.perf_counter(), time.thread_time()
+            wall, cpu = time.perf_counter(), time.thread_time()
             context.run(run_kernel, instruction, self._debug)
-            wall, cpu = time.perf_counter() - start, time.thread_time() - cpu
-            return max(0.0, wall - cpu) if not worker.device.wide else 0.0
+            return max(0.0, (time.perf_counter() - wall) - (time.thread_time() - cpu))
         finally:
             in_kernel.name = ""
-            if exclusive:
-                self._leave(worker, long=long)
 
     def _enter(self, worker: _Worker, *, long: bool) -> None:
         """Claim the cores: the wide device and the narrow ones exclude each other."""
