@@ -162,12 +162,10 @@ class Runtime:
                 self._check_open()
             if self._dropped:
                 self._collect()
-            here = self._run(task)
+            self._run(task)
             task.scheduling = time.perf_counter() - begin
             if self._recorder.tracing:
                 self._recorder.task(task)
-        if here is not None and self._cpu is not None:
-            self._cpu.run_here(here)
         if self._signals.pending is not None:
             self._signals.check()
         if self._graph.since_horizon >= self._horizon_step:
@@ -178,8 +176,8 @@ class Runtime:
             return task
         return returned[0] if kernel.returns.single else returned
 
-    def _run(self, task: Task) -> Instruction | None:
-        """Link, plan, lower and issue a task. Locked. Returns what the caller should run itself, once unlocked."""
+    def _run(self, task: Task) -> None:
+        """Link, plan, lower and issue a task. Locked."""
         idle = self._engine.idle
         self._graph.add(task)
         command, shares = self._planner.plan(task)
@@ -188,17 +186,13 @@ class Runtime:
         task.arrays = ()  # the arrays may be dropped from now on
         if self._recorder.tracing:
             self._recorder.command(command, instructions)
-        if not idle or not self._cheap(instructions):
+        if idle and self._cpu is not None and self._cheap(instructions):
+            ran = self._cpu.run_here(instructions[0])
+            self._executor.passed_by(ran)
+            if isinstance(ran.error, KeyboardInterrupt):
+                raise ran.error
+        else:
             self._executor.submit(instructions)
-            return None
-        cpu, last = self._cpu, instructions[-1]
-        assert cpu is not None
-        cpu.holding = True
-        try:
-            self._executor.submit(instructions)
-        finally:
-            cpu.holding = False
-        return last
 
     def _cheap(self, instructions: list[Instruction]) -> bool:
         """Tell whether the caller should run the kernel itself: it is predicted to cost less than handing it over."""

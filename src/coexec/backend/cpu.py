@@ -77,7 +77,6 @@ class CpuBackend:
         self._wide_claims = False
         self._quiet = threading.Condition()
         self._long_kernels = 0
-        self.holding = False  # the submitting thread runs the next instruction itself
         self._call_helper: CallHelper = lambda: False
 
     # Contract ---------------------------------------------------------------------------------------------------------
@@ -135,7 +134,7 @@ class CpuBackend:
         if not self._threads.limited and isinstance(instruction, Kernel) and not worker.device.wide:
             self._threads.limit()
         (worker.urgent if instruction.priority > 6 else worker.queue).append((instruction, lane))
-        if self._sync or self.holding or (worker is self._host and self._call_helper()):
+        if self._sync or (worker is self._host and self._call_helper()):
             return
         if not self._call_thread(worker):
             for other in worker.siblings:
@@ -167,12 +166,11 @@ class CpuBackend:
             return True
         return False
 
-    def run_here(self, instruction: Instruction) -> None:
-        """Run an instruction that was just issued, with `holding` set, on the calling thread."""
-        worker = self._workers[instruction.device]
-        entry = worker.queue.pop() if worker.queue and worker.queue[-1][0] is instruction else None
-        if entry is not None:
-            self._execute(worker, *entry)
+    def run_here(self, instruction: Instruction) -> Ran:
+        """Run an instruction that was not issued on the calling thread, while nothing else runs."""
+        if not self._threads.limited:
+            self._threads.limit()
+        return self._run(self._workers[instruction.device], instruction, 0, alone=True)
 
     def left(self, *, idle: bool) -> None:
         """Let the host thread take over what a helper left; when idle, give the program its library threads back."""
@@ -252,11 +250,20 @@ class CpuBackend:
         return None
 
     def _execute(self, worker: _Worker, instruction: Instruction, lane: int) -> None:
+        """Run an issued instruction and report it."""
+        ran = self._run(worker, instruction, lane)
+        if self._finished is None:
+            raise BackendError("the CPU backend was not started")
+        self._finished(ran)
+        if isinstance(ran.error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise ran.error
+
+    def _run(self, worker: _Worker, instruction: Instruction, lane: int, *, alone: bool = False) -> Ran:
         error: BaseException | None = instruction.failure
         waited = 0.0
         kernel = isinstance(instruction, Kernel) and error is None
         long = kernel and (instruction.predicted or 0.0) > LONG  # type: ignore[attr-defined]  # a Kernel has it
-        exclusive = kernel and (long or self._has_wide)
+        exclusive = kernel and (long or self._has_wide) and not alone
         if exclusive:
             self._enter(worker, long=long)
         start = time.perf_counter()  # not before: waiting for the cores is no part of the kernel
@@ -270,11 +277,7 @@ class CpuBackend:
         stop = time.perf_counter()
         if exclusive:
             self._leave(worker, long=long)
-        if self._finished is None:
-            raise BackendError("the CPU backend was not started")
-        self._finished(Ran(instruction, worker.device.name, lane, start, stop, waited, error))
-        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-            raise error
+        return Ran(instruction, worker.device.name, lane, start, stop, waited, error)
 
     def _run_kernel(self, instruction: Kernel, *, timed: bool) -> float:
         """Run a body in the caller's context; return the seconds it waited for the interpreter lock, if `timed`."""

@@ -101,10 +101,24 @@ class Executor:
         except BaseException as error:  # noqa: BLE001 - ours: it must fail every wait, not vanish with this thread
             self.break_down(error)
 
+    def passed_by(self, ran: Ran) -> None:
+        """Take a completion of an instruction that never entered the engine, because nothing else was open. Locked."""
+        failure = None
+        if ran.error is not None:
+            failure = self.engine.failed[ran.instruction.id] = task_failed(ran)
+        task = ran.instruction.task
+        if task is not None:
+            task.open += 1
+        self._account(ran, failure)
+
     def _complete(self, ran: Ran) -> None:
-        instruction = ran.instruction
         failure = None if ran.error is None else task_failed(ran)
-        self.engine.finish(instruction, failure)
+        self.engine.finish(ran.instruction, failure)
+        self._account(ran, failure)
+
+    def _account(self, ran: Ran, failure: BaseException | None) -> None:
+        """Record a completion, and tell whoever waits for its task."""
+        instruction = ran.instruction
         self.records.append(ran)
         task = instruction.task
         if task is not None:

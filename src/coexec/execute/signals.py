@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from ..program.session import in_kernel
+
 
 class Signals:
     """Defers interrupts while the calling thread holds the program's lock."""
@@ -56,7 +58,7 @@ class Signals:
         self._raise(SystemExit(128 + number))
 
     def _raise(self, error: BaseException) -> None:
-        if self._locked():
+        if self._locked() and not in_kernel.name:  # a body that the caller runs itself can be interrupted
             self.pending = error
         else:
             self._cancel()

@@ -41,13 +41,14 @@ def describe(
             task.accesses = (*task.accesses, *(ArrayParam(name, -1, WHOLE.access) for name, _ in extra))
             arrays = [*arrays, *(value for _, value in extra)]
     task.arrays = arrays
-    storages: set[Storage] = set()
     for array in arrays:
-        storage = array._storage
-        if storage.session is not owner:
+        if array._storage.session is not owner:
             raise _foreign(kernel, array)
-        storages.add(storage)
-    task.once = len(storages) == len(arrays)
+    count = len(arrays)
+    if count < 3:
+        task.once = count < 2 or arrays[0]._storage is not arrays[1]._storage
+    else:
+        task.once = len({array._storage for array in arrays}) == count
     if kernel.takes_chunk:
         task.shapes = [array.shape for array in arrays]
     task.options = options

@@ -14,7 +14,8 @@ from .candidate import Candidate
 
 UNKNOWN_SECONDS = 50e-6  # what a kernel nobody measured is taken to cost, so that work spreads over equal devices
 
-WIDE_GAIN = 0.75
+WIDE_GAIN = 0.75  # a wide device must be faster than the narrow one by this factor: it takes the cores of all
+WORTH_ALL_CORES = 1e-3  # seconds: below, a kernel never takes all cores
 
 
 class Where(Protocol):
@@ -88,6 +89,8 @@ class EarliestFinish:
         best, best_finish, best_seconds = candidates[0], float("inf"), 0.0
         untried = None
         for candidate in candidates:
+            if candidate.wide and best_seconds < WORTH_ALL_CORES and best_finish < float("inf"):
+                continue
             seconds = candidate.model.seconds(size)
             if candidate.wide and (seconds is None or not candidate.model.measured(size)):
                 untried = candidate
@@ -108,7 +111,7 @@ class EarliestFinish:
 
 def _worth_a_try(best: Candidate, seconds: float, size: int) -> bool:
     """Tell whether a wide device might pay: the best narrow one is known, and not quick."""
-    return seconds > 1e-3 and best.model.measured(size) > 1
+    return seconds > WORTH_ALL_CORES and best.model.measured(size) > 1
 
 
 class RoundRobin:
