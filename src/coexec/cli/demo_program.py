@@ -127,7 +127,7 @@ price.opencl(
     call(i) = s * n[0] - discounted * n[1];
     put(i) = call(i) + discounted - s;
     """,
-    numerics=cx.close(64),
+    numerics=cx.close(4096),  # a price is a small difference of large numbers
 )
 heat.opencl(
     """

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import PREFIX, parse
-from ..errors import ConfigError, unknown_name
+from ..errors import ConfigError, TraceError, unknown_name
 from ..observe.svg import bytes_text, count_text, seconds_text
 from .output import USAGE, emit, fail, say, spoken_warnings
 
@@ -40,10 +40,13 @@ def execute(request: Request) -> None:
     before = _stamp(request.trace)
     command = [sys.executable, str(request.script), *request.arguments]
     code = run_child(command, environment(request, os.environ), quiet_stdout=request.json)
-    report = None if _stamp(request.trace) == before else _report(request.trace)
+    recorded = _stamp(request.trace) != before
+    report = _report(request.trace) if recorded else None
     if request.json:
         emit({"script": str(request.script), "exit_code": code, "trace": str(request.trace), "summary": report})
-    else:
+    elif not recorded:
+        say("coexec: the script used no coexec array, so there is no trace")
+    elif report is not None:
         for line in sentences(request.trace, report):
             say(f"coexec: {line}")
     raise SystemExit(code)
@@ -120,18 +123,21 @@ def run_child(command: Sequence[str], environ: Mapping[str, str], *, quiet_stdou
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _report(path: Path) -> dict[str, Any]:
+def _report(path: Path) -> dict[str, Any] | None:
+    """Return the report of a trace; say what is wrong with one that cannot be read."""
     from ..observe.report import summary
     from ..observe.trace import Trace
 
-    with spoken_warnings():
-        return summary(Trace.load(path))
+    try:
+        with spoken_warnings():
+            return summary(Trace.load(path))
+    except TraceError as error:  # the script was killed at its beginning; its exit code counts
+        say(f"coexec: {error}")
+        return None
 
 
-def sentences(path: Path, report: dict[str, Any] | None) -> list[str]:
+def sentences(path: Path, report: dict[str, Any]) -> list[str]:
     """Return the short summary of a run, a line each."""
-    if report is None:
-        return ["the script used no coexec array, so there is no trace"]
     busy = [
         f"{name} {device['utilisation']:.0%} busy" for name, device in report["devices"].items() if device["kernels"]
     ]

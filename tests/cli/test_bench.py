@@ -1,0 +1,63 @@
+"""`coexec bench` runs what the table names and prints whatever comes back."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import coexec.bench
+from coexec.cli.bench import load
+from tests.cli.commands import call
+
+FINE, BROKEN = "tests.cli.benchmarks:fine", "tests.cli.benchmarks:broken"
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coexec.bench, "BENCHMARKS", {"fine": FINE, "broken": BROKEN})
+
+
+def test_every_benchmark_of_the_table_keeps_its_contract() -> None:
+    for name in coexec.bench.BENCHMARKS:
+        function = load(name, coexec.bench.BENCHMARKS)
+        assert list(inspect.signature(function).parameters) == ["quick", "progress"]
+        assert function.__doc__
+
+
+@pytest.mark.usefixtures("two")
+def test_benchmarks_are_listed_with_the_first_line_of_their_contract() -> None:
+    assert call("bench", "list", "--json").data == {"fine": "Measure nothing.", "broken": "Fail."}
+    assert "Measure nothing." in call("bench", "list").out
+
+
+@pytest.mark.usefixtures("two")
+def test_one_benchmark_prints_its_result_alone_and_progress_apart() -> None:
+    ended = call("bench", "fine", "--json", "--quick")
+    assert (ended.code, ended.data["quick"], ended.data["chain_us"]) == (0, True, 1.234567)
+    assert "fine: half way" in ended.err
+
+
+@pytest.mark.usefixtures("two")
+def test_any_result_becomes_tables() -> None:
+    out = call("bench", "fine").out
+    for text in ("chain_us", "1.235", "fine: cases", "speedup", "1, 2", "fine: peers", "pool_us"):
+        assert text in out
+
+
+@pytest.mark.usefixtures("two")
+def test_one_that_fails_is_a_sentence_and_stops_no_other() -> None:
+    ended = call("bench", "broken")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.endswith("coexec: the device went away; plug it in\n")
+    ended = call("bench", "all", "--json")
+    assert ended.code == 1
+    assert ended.data["fine"]["quick"] is False
+    assert ended.data["broken"] == {"error": "the device went away; plug it in"}
+
+
+@pytest.mark.usefixtures("two")
+def test_a_misspelt_benchmark_is_answered_with_the_right_name() -> None:
+    ended = call("bench", "fin")
+    assert (ended.code, ended.out) == (2, "")
+    assert "unknown benchmark 'fin'; did you mean 'fine'? (known: all, broken, fine, list)" in ended.err
