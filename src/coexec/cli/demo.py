@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 Data = dict[str, Any]
 FEWEST, MOST = 3, 25
-"""Turns that are measured, however little or much time there is. One turn before them warms everything up."""
+"""Turns that are measured, however little or much time there is."""
+WARM_UP = 3
+"""Turns before them: memory is touched first, and coexec tries each kernel on each kind of device."""
 FILES = ("demo-trace.json", "demo.perfetto.json", "demo.svg")
 READ_IN_PLACE = ("spot", "strike", "years")
 """Inputs that coexec borrows; the plate is copied in every turn, as NumPy copies it."""
@@ -72,7 +74,7 @@ def measure(seconds: float, size: float, devices: str | None, out: Path) -> Data
 
         whole = Trace.load(recording)
     middle = times["coexec"].index(sorted(times["coexec"])[len(times["coexec"]) // 2])
-    part = turn(whole, middle + 1)
+    part = turn(whole, WARM_UP + middle)
     written = _write(part, out)
     result = _figures(times, difference, part)
     return {
@@ -101,22 +103,23 @@ def _take_turns(ways: dict[str, Callable[[], Results]], seconds: float) -> tuple
     times: dict[str, list[float]] = {name: [] for name in ways}
     difference = 0.0
     expected: Results | None = None
-    until = float("inf")
+    start, until = time.perf_counter(), float("inf")
     with _progress() as advance:
-        for number in range(MOST + 1):
+        for number in range(WARM_UP + MOST):
             for name in rotated(list(ways), number):
                 begin = time.perf_counter()
                 results = ways[name]()
                 times[name].append(time.perf_counter() - begin)
                 expected = expected or results
                 difference = max(difference, compare(expected, results))
-            if not number:  # the first turn warms up; the time counts from here
-                start, until = time.perf_counter(), time.perf_counter() + seconds
-            done = (time.perf_counter() - start) / seconds if seconds else 1.0
-            advance(min(max(done, number / MOST), 1.0 if number >= FEWEST else number / FEWEST))
-            if number >= FEWEST and time.perf_counter() >= until:
+            measured = number + 1 - WARM_UP
+            if not measured:
+                until = time.perf_counter() + seconds  # the time counts from here
+            turns = WARM_UP + min(MOST, max(FEWEST, seconds * (number + 1) / (time.perf_counter() - start)))
+            advance((number + 1) / turns)
+            if measured >= FEWEST and time.perf_counter() >= until:
                 break
-    return {name: taken[1:] for name, taken in times.items()}, difference
+    return {name: taken[WARM_UP:] for name, taken in times.items()}, difference
 
 
 def rotated(names: list[str], number: int) -> list[str]:
@@ -242,7 +245,7 @@ def verdict(found: Data) -> Iterator[str]:
     one, every = found["gain_over_one_thread"], found["gain_over_all_threads"]
     yield (
         f"coexec is {one:.2f} times as fast as NumPy with one thread and {every:.2f} times as fast as NumPy with all "
-        f"its threads (medians of {found['turns']} turns)."
+        f"its threads (medians of {found['turns']} turns, taken one after another)."
     )
     cores = found["cores"]
     if all(name.startswith("cpu:") for name in found["used"]):
