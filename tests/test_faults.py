@@ -1,0 +1,494 @@
+"""Faults: failing kernels, poisoned boxes, our own errors, forks, and programs that end too early."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import coexec as cx
+from coexec.errors import RuntimeClosed
+from tests.devices import MIXED, TWO
+from tests.holding import closed_gate, pass_gate
+from tests.scripts import run_script
+
+
+@cx.kernel(split=0, x=cx.update)
+def increment(x):
+    x += 1
+
+
+@cx.kernel(x=cx.read, y=cx.write)
+def copy(x, y):
+    y[...] = x
+
+
+@cx.kernel(split=0, x=cx.update)
+def fail(x, words="no luck"):
+    raise ValueError(words)
+
+
+@cx.kernel(x=cx.update)
+def hold(x):
+    pass_gate("hold")
+    x += 1
+
+
+# Failing kernels ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("devices", ["cpu:0", TWO, MIXED])
+def test_a_failure_poisons_exactly_what_the_kernel_would_have_written(devices) -> None:
+    with cx.Runtime(devices):
+        x = cx.zeros(100)
+        increment(x)
+        task = fail(x[40:60])
+        assert np.asarray(x[:40]).sum() == 40
+        assert np.asarray(x[60:]).sum() == 40
+        for part in (x[40:60], x, x[59:61], x[30:41], x[50]):
+            with pytest.raises(ValueError, match="no luck"):
+                np.asarray(part)
+        assert isinstance(task.exception(), ValueError)
+
+
+def test_a_failure_in_one_chunk_poisons_that_chunk_only() -> None:
+    @cx.kernel(split=0, x=cx.update)
+    def half(x, chunk):
+        if chunk.lo[0] == 0:
+            raise ValueError("first half")
+        x += 1
+
+    with cx.Runtime(TWO):
+        x = cx.zeros(100)
+        task = half.using(devices=TWO)(x)
+        if "," in TWO:
+            assert np.asarray(x[50:]).sum() == 50
+        with pytest.raises(ValueError, match="first half"):
+            np.asarray(x[:50])
+        with pytest.raises(ValueError, match="first half"):
+            task.result()
+
+
+def test_the_error_is_the_original_and_says_where_it_came_from() -> None:
+    def deeper(x):
+        return x["no such key"]
+
+    @cx.kernel(split=0, x=cx.update)
+    def lookup(x, chunk):
+        deeper({})
+
+    with cx.Runtime("cpu:0"):
+        x = cx.zeros(10)
+        lookup(x[2:8])
+        with pytest.raises(KeyError) as caught:
+            np.asarray(x)
+    error = caught.value
+    assert isinstance(error, cx.TaskFailed) and isinstance(error, KeyError)
+    assert isinstance(error.__cause__, KeyError) and error.__cause__.args == ("no such key",)
+    assert error.task == "lookup" and error.device == "cpu:0" and error.chunk == "[0:6]"
+    text = str(error)
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    call, body = (lines.index(line) + 1 for line in ("        lookup(x[2:8])", '        return x["no such key"]'))
+    assert f"{Path(__file__).name}:{call}" in text and f"{Path(__file__).name}:{body}" in text
+    assert "lookup failed on cpu:0" in text and "chunk [0:6]" in text and "KeyError" in text
+    assert "deeper" in "".join(traceback.format_exception(error))
+
+
+def test_errors_of_awkward_types_arrive_too() -> None:
+    class Picky(Exception):
+        def __init__(self, code, reason):
+            super().__init__(code, reason)
+
+    class Final(BaseException):
+        pass
+
+    def throw(which):
+        raise {
+            "picky": Picky(5, "x"),
+            "unicode": UnicodeDecodeError("utf-8", b"b", 0, 1, "c"),
+            "exit": SystemExit(3),
+            "base": Final("y"),
+            "os": OSError(2, "gone"),
+            "stop": StopIteration(4),
+        }[which]
+
+    @cx.kernel(x=cx.update)
+    def raiser(x, which):
+        throw(which)
+
+    with cx.Runtime("cpu:0"):
+        for which, kind in {
+            "picky": Picky,
+            "unicode": UnicodeDecodeError,
+            "os": OSError,
+            "stop": StopIteration,
+            "exit": cx.TaskFailed,
+            "base": cx.TaskFailed,
+        }.items():
+            error = raiser(cx.zeros(1), which).exception()
+            assert isinstance(error, cx.TaskFailed) and isinstance(error, kind), which
+            assert error.__cause__ is not None and str(error)
+
+
+def test_what_depends_on_a_failure_is_cancelled_and_the_rest_completes() -> None:
+    ran: list[str] = []
+
+    def note(name):
+        ran.append(name)
+
+    @cx.kernel(x=cx.read, y=cx.update)
+    def use(x, y, name):
+        note(name)
+        y += x
+
+    with cx.Runtime("cpu:0"):
+        a, b, c, d = (cx.zeros(4) for _ in range(4))
+        fail(a)
+        use(a, b, "needs a")
+        use(b, c, "needs b")
+        use(d, d, "free")
+        assert np.asarray(d).sum() == 0
+        for array in (c, b, a):
+            with pytest.raises(ValueError, match="no luck"):
+                np.asarray(array)
+        assert ran == ["free"]
+
+
+def test_reading_again_raises_the_same_error_again() -> None:
+    with cx.Runtime("cpu:0"):
+        x = cx.zeros(4)
+        fail(x)
+        seen = []
+        for _ in range(3):
+            with pytest.raises(ValueError) as caught:
+                np.asarray(x)
+            seen.append(caught.value)
+            depth = len(traceback.extract_tb(caught.value.__traceback__))
+            assert depth < 12  # no traceback piles up
+        assert len({id(error.__cause__) for error in seen}) == 1
+
+
+@pytest.mark.parametrize("devices", ["cpu:0", MIXED])
+def test_overwriting_the_whole_box_heals_it(devices) -> None:
+    with cx.Runtime(devices):
+        x = cx.zeros(100)
+        fail(x[20:40])
+        x[20:30] = 5  # half of it
+        assert np.asarray(x[:30]).sum() == 50
+        with pytest.raises(ValueError, match="no luck"):
+            np.asarray(x)
+        copy(cx.ones(10), x[30:40])
+        assert np.asarray(x).sum() == 60
+        task = fail(x)
+        x.fill(1)
+        increment(x)
+        assert np.asarray(x).sum() == 200
+        assert isinstance(task.exception(), ValueError)  # healed, but it did happen
+
+
+def test_updating_a_poisoned_box_does_not_heal_it() -> None:
+    with cx.Runtime("cpu:0"):
+        x = cx.zeros(10)
+        fail(x)
+        increment(x)
+        x[::2] = 1  # a part in steps: the rest stays poisoned
+        with pytest.raises(ValueError, match="no luck"):
+            np.asarray(x)
+        with pytest.raises(ValueError, match="no luck"):
+            np.asarray(x[1::2])
+
+
+def test_poison_outlives_horizons_and_waits() -> None:
+    with cx.Runtime("cpu:0", horizon=8):
+        x, y = cx.zeros(10), cx.zeros(10)
+        fail(x[:5])
+        with pytest.raises(ExceptionGroup):
+            cx.wait()
+        for _ in range(100):
+            increment(y)
+            increment(x[5:])
+        cx.wait()
+        with pytest.raises(ValueError, match="no luck"):
+            np.asarray(x)
+        assert np.asarray(x[5:]).tolist() == [100] * 5
+        copy(x[5:], x[:5])
+        assert np.asarray(x).tolist() == [100] * 10
+
+
+def test_a_failed_reduction_poisons_its_array() -> None:
+    @cx.kernel(split=0, over="x", x=cx.read, total=cx.reduce("sum"))
+    def total_of(x, total, chunk):
+        if chunk.hi[0] > 90_000:
+            raise ArithmeticError("last block")
+        total += x.sum()
+
+    with cx.Runtime(TWO):
+        total = cx.zeros(())
+        total_of(cx.ones(100_000), total)
+        with pytest.raises(ArithmeticError, match="last block"):
+            float(total)
+        total[...] = 0
+        assert float(total) == 0
+
+
+def test_wait_raises_all_failures_nobody_has_seen_as_a_group() -> None:
+    with cx.Runtime("cpu:0"):
+        arrays = [cx.zeros(3) for _ in range(3)]
+        for number, array in enumerate(arrays):
+            fail(array, f"number {number}")
+        increment(arrays[0])  # cancelled: not a failure of its own
+        with pytest.raises(ValueError, match="number 1"):
+            np.asarray(arrays[1])  # seen
+        with pytest.raises(ExceptionGroup, match="2 tasks failed") as caught:
+            cx.wait()
+        assert sorted(str(e.__cause__) for e in caught.value.exceptions) == ["number 0", "number 2"]
+        assert caught.group_contains(ValueError)
+        cx.wait()  # told once
+
+
+def test_leaving_the_runtime_raises_what_nobody_has_seen() -> None:
+    with pytest.raises(ExceptionGroup, match="1 task failed"), cx.Runtime("cpu:0"):
+        fail(cx.zeros(3))
+    with cx.Runtime("cpu:0"):
+        assert fail(cx.zeros(3)).exception() is not None  # seen
+
+
+def test_a_poisoned_array_raises_also_after_its_runtime_was_closed() -> None:
+    with cx.Runtime("cpu:0"):
+        x = cx.zeros(10)
+        task = fail(x[:5])
+        task.exception()
+    with pytest.raises(ValueError, match="no luck"):
+        np.asarray(x)
+    assert np.asarray(x[5:]).tolist() == [0] * 5
+
+
+def test_running_out_of_memory_says_sizes_and_remedy() -> None:
+    with cx.Runtime("cpu:0", memory={"host": "1MB"}):
+        small = cx.zeros(1000)
+        increment(small)
+        big = cx.zeros(10**6)
+        task = increment(big)
+        error = task.exception()
+        assert isinstance(error, cx.CoexecError)
+        text = "".join(traceback.format_exception(error))
+        assert "MiB" in text and "Runtime(memory=" in text
+        with pytest.raises(cx.CoexecError):
+            np.asarray(big)
+        assert np.asarray(small).sum() == 1000
+        copy(small[:5], small[5:10])
+        assert float(small[9]) == 1
+
+
+# Our own errors -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_of_our_own_fails_every_wait_with_its_cause(monkeypatch) -> None:
+    runtime = cx.Runtime("cpu:0", inline=False)
+    with closed_gate("hold") as gate, pytest.raises(RuntimeClosed), runtime:
+        x, y = cx.zeros(3), cx.zeros(3)
+        task = hold(x)
+        gate.wait_for_arrival()
+
+        def finish(*args, **kwargs):
+            raise RuntimeError("a bug of ours")
+
+        monkeypatch.setattr(runtime._engine, "finish", finish)
+        answers: list[BaseException | None] = []
+
+        def wait_elsewhere():
+            try:
+                np.asarray(x)
+            except BaseException as error:
+                answers.append(error)
+
+        threads = [threading.Thread(target=wait_elsewhere) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        gate.open.set()
+        for thread in threads:
+            thread.join()
+        for wait in (task.result, task.wait, cx.wait, lambda: np.asarray(y), lambda: np.asarray(x)):
+            with pytest.raises(RuntimeClosed) as caught:
+                wait()
+            assert isinstance(caught.value.__cause__, RuntimeError) and "a bug of ours" in str(caught.value.__cause__)
+        assert len(answers) == 3 and all(isinstance(error, RuntimeClosed) for error in answers)
+        cx.wait()
+    assert not [t for t in threading.enumerate() if t.name.startswith("coexec")]
+
+
+# Processes ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_program_that_never_looks_at_a_failure_prints_it_and_exits_with_1() -> None:
+    done = run_script(
+        """
+        @cx.kernel(x=cx.update)
+        def fail(x):
+            raise ValueError("nobody looks")
+
+        fail(cx.zeros(3))
+        print("the end")
+        """
+    )
+    assert done.returncode == 1
+    assert done.stdout == "the end\n"
+    assert "1 task(s) failed" in done.stderr and "nobody looks" in done.stderr and "TaskFailed" in done.stderr
+
+
+def test_a_program_that_looked_exits_with_0() -> None:
+    done = run_script(
+        """
+        @cx.kernel(x=cx.update)
+        def fail(x):
+            raise ValueError("seen")
+
+        x = cx.zeros(3)
+        fail(x)
+        try:
+            np.asarray(x)
+        except ValueError:
+            print("looked")
+        """
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "looked\n", "")
+
+
+def test_handlers_registered_before_still_run_when_failures_end_the_program() -> None:
+    done = run_script(
+        """
+        import atexit
+        atexit.register(print, "first handler")
+
+        @cx.kernel(x=cx.update)
+        def fail(x):
+            raise ValueError("nobody looks")
+
+        fail(cx.zeros(3))
+        atexit.register(print, "last handler")
+        """
+    )
+    assert done.returncode == 1
+    assert done.stdout == "last handler\nfirst handler\n"
+
+
+def test_work_in_flight_is_finished_at_exit(tmp_path) -> None:
+    done = run_script(
+        """
+        from pathlib import Path
+
+        @cx.kernel(x=cx.update)
+        def slow(x):
+            for _ in range(20):
+                x += np.sin(x) + 1
+
+        @cx.host_task(x=cx.read)
+        def save(x, path):
+            Path(path).write_text(str(int(x[0] > 0)))
+
+        x = cx.zeros(100_000)
+        for _ in range(10):
+            slow(x)
+        save(x, sys.argv[1])
+        """,
+        str(tmp_path / "result"),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "result").read_text() == "1"
+
+
+def test_an_uncaught_error_of_the_program_keeps_its_own_exit_code() -> None:
+    done = run_script(
+        """
+        @cx.kernel(x=cx.update)
+        def increment(x):
+            x += 1
+
+        x = cx.zeros(10)
+        increment(x)
+        sys.exit(7)
+        """
+    )
+    assert (done.returncode, done.stderr) == (7, "")
+    done = run_script("x = cx.zeros(10)\nraise LookupError('mine')")
+    assert done.returncode == 1 and "LookupError: mine" in done.stderr and "task" not in done.stderr
+
+
+def test_a_forked_child_is_told_and_its_parent_goes_on() -> None:
+    done = run_script(
+        """
+        import warnings
+        warnings.simplefilter("ignore")
+
+        @cx.kernel(x=cx.update)
+        def increment(x):
+            x += 1
+
+        @cx.kernel(x=cx.update)
+        def hold(x):
+            pass_gate("hold")
+
+        x = cx.zeros(3)
+        increment(x)
+        cx.wait()
+        with closed_gate("hold") as gate:
+            task = hold(cx.zeros(3))
+            gate.wait_for_arrival()
+            pid = os.fork()
+        if pid == 0:
+            answers = 0
+            uses = [lambda: cx.zeros(3), lambda: increment(x), lambda: np.asarray(x), task.result, cx.wait, cx.Runtime]
+            for use in uses:
+                try:
+                    use()
+                except cx.errors.RuntimeClosed as error:
+                    answers += "fork" in str(error)
+            repr(x)
+            del x
+            sys.exit(40 + answers)
+        _, status = os.waitpid(pid, 0)
+        increment(x)
+        print(os.waitstatus_to_exitcode(status), np.asarray(x).tolist())
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "46 [2.0, 2.0, 2.0]"
+
+
+def test_a_fork_before_the_first_use_is_free() -> None:
+    done = run_script(
+        """
+        pid = os.fork()
+        x = cx.zeros(3)
+        x[...] = 2
+        assert np.asarray(x).sum() == 6
+        if pid == 0:
+            sys.exit(0)
+        _, status = os.waitpid(pid, 0)
+        print(status)
+        """
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_module_globals_may_hold_arrays_until_the_interpreter_is_gone() -> None:
+    done = run_script(
+        """
+        class Holder:
+            def __init__(self):
+                self.me = self
+                self.array = cx.zeros(10)
+                self.array[...] = 1
+
+        holder = Holder()
+        runtime = cx.Runtime("cpu:0")
+        with runtime:
+            other = cx.zeros(5)
+            other[...] = 1
+        sys.modules["keep"] = holder
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")

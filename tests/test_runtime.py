@@ -1,0 +1,525 @@
+"""The runtime as a whole: opening and closing, handles, threads, contexts, several runtimes, and the sync mode."""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coexec as cx
+from coexec.errors import ConfigError, NestedCallError, ProgramError, RuntimeClosed, UnknownName
+from tests.devices import MIXED, TWO
+from tests.holding import closed_gate, pass_gate
+from tests.scripts import run_script
+
+
+@cx.kernel(x=cx.update)
+def increment(x):
+    x += 1
+
+
+@cx.kernel(x=cx.update)
+def hold(x, gate="hold"):
+    pass_gate(gate)
+    x += 1
+
+
+@cx.kernel(x=cx.update)
+def fail(x):
+    raise ValueError("no luck")
+
+
+def our_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("coexec")]
+
+
+# Options ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"devices": "cpu;0"}, "is not a device"),
+        ({"devices": "cpu:0,cpu:0"}, "named twice"),
+        ({"devices": ","}, "no device is named"),
+        ({"devices": "cpu:0@999"}, "core 999 is not available"),
+        ({"devices": "cpu:0@a"}, "is not a device"),
+        ({"devices": "cpu:0", "memory": {"host": "lots"}}, "is not a size"),
+        ({"devices": "cpu:0", "memory": "host"}, "must read device=size"),
+        ({"devices": 5}, "expected a str"),
+        ({"sync": "yes"}, "expected a bool"),
+        ({"horizon": 0}, "at least 1"),
+    ],
+)
+def test_malformed_options_are_refused_in_words(options, words) -> None:
+    with pytest.raises(ConfigError, match=words):
+        cx.Runtime(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"devices": "opencll:0"}, r"unknown device kind 'opencll'; did you mean 'opencl'\?"),
+        ({"devices": "cpu:99"}, r"unknown device 'cpu:99'; did you mean 'cpu:"),
+        ({"devices": "opencl:99"}, "opencl:99"),
+        ({"devices": "cpu:0", "placement": "round-robbin"}, r"did you mean 'round-robin'\?"),
+        ({"devices": "cpu:0", "lanes": "disjont"}, r"did you mean 'disjoint'\?"),
+        ({"devices": "cpu:0", "memory": {"cpu:1": "1GB"}}, "unknown device in memory="),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(options, words) -> None:
+    with pytest.raises(UnknownName, match=words):
+        cx.Runtime(**options)
+    assert our_threads() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("COEXEC_DEVICE", "cpu:0", r"unknown environment variable 'COEXEC_DEVICE'; did you mean 'COEXEC_DEVICES'\?"),
+        ("COEXEC_SYNC", "maybe", "COEXEC_SYNC='maybe' is not a bool"),
+        ("COEXEC_HORIZON", "many", "COEXEC_HORIZON='many' is not a int"),
+        ("COEXEC_DATA_THRESHOLD", "x", "is not a float"),
+    ],
+)
+def test_mistakes_in_the_environment_are_errors(monkeypatch, name, value, words) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=words):
+        cx.Runtime("cpu:0")
+
+
+def test_the_environment_sets_defaults_and_arguments_win(monkeypatch) -> None:
+    monkeypatch.setenv("COEXEC_DEVICES", "cpu:0")
+    monkeypatch.setenv("COEXEC_HORIZON", "17")
+    with cx.Runtime() as runtime:
+        assert [device.name for device in runtime.platform.devices] == ["cpu:0"]
+        assert runtime.config.horizon == 17
+    with cx.Runtime("null:2", horizon=5) as runtime:
+        assert len(runtime.platform.devices) == 2
+        assert runtime.config.horizon == 5
+
+
+# Handles ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_handle_tells_when_its_task_is_over() -> None:
+    with cx.Runtime("cpu:0"):
+        x = cx.zeros(10)
+        with closed_gate("hold"):
+            task = hold(x)
+            assert not task.done()
+            assert task.wait(timeout=0) is False
+            with pytest.raises(TimeoutError, match=r"T\d+ hold is not over"):
+                task.result(timeout=0)
+            with pytest.raises(TimeoutError):
+                task.exception(timeout=0)
+        assert task.wait() and task.done()
+        assert task.result() is None and task.exception() is None
+        assert task.cancel() is False
+
+
+def test_a_failed_handle_raises_again_and_again() -> None:
+    with cx.Runtime("cpu:0"):
+        task = fail(cx.zeros(3))
+        assert task.wait()
+        for _ in range(2):
+            with pytest.raises(ValueError, match="no luck"):
+                task.result()
+        assert isinstance(task.exception(), ValueError)
+
+
+def test_a_task_that_has_not_begun_can_be_cancelled() -> None:
+    with cx.Runtime("cpu:0"):
+        x, y = cx.zeros(3), cx.zeros(3)
+        with closed_gate("hold") as gate:
+            first = hold(x)
+            gate.wait_for_arrival()
+            queued, dependent, other = increment(y), increment(x), increment(cx.zeros(1))
+            assert first.cancel() is False
+            assert queued.cancel() is True
+            assert dependent.cancel() is True
+        assert first.exception() is None and other.exception() is None
+        for task in (queued, dependent):
+            assert task.wait() and isinstance(task.exception(), cx.TaskCancelled)
+            with pytest.raises(cx.TaskCancelled, match="cancel"):
+                task.result()
+        for array in (x, y):
+            with pytest.raises(cx.TaskCancelled):
+                np.asarray(array)
+        x[...] = 3
+        assert np.asarray(x).tolist() == [3, 3, 3]
+
+
+def test_what_needs_a_cancelled_task_is_cancelled_too() -> None:
+    with cx.Runtime("cpu:0"):
+        x, y = cx.zeros(3), cx.zeros(3)
+        with closed_gate("hold") as gate:
+            hold(x)
+            gate.wait_for_arrival()
+            middle = increment(x)
+            y[...] = x
+            last = increment(y)
+            assert middle.cancel()
+        assert isinstance(last.exception(), cx.TaskCancelled)
+        cx.wait()
+
+
+def test_a_cancelled_task_is_no_failure() -> None:
+    with cx.Runtime("cpu:0"):
+        with closed_gate("hold") as gate:
+            hold(cx.zeros(3))
+            gate.wait_for_arrival()
+            task = increment(cx.zeros(3))
+            task.cancel()
+        cx.wait()  # raises nothing
+        assert task.done()
+
+
+def test_a_task_of_higher_priority_goes_first() -> None:
+    order: list[str] = []
+
+    @cx.kernel(x=cx.update)
+    def mark(x, name):
+        append(name)
+
+    def append(name):
+        order.append(name)
+
+    with cx.Runtime("cpu:0"):
+        with closed_gate("hold") as gate:
+            hold(cx.zeros(1))
+            gate.wait_for_arrival()
+            mark(cx.zeros(1), "low")
+            mark.using(priority=5)(cx.zeros(1), "high")
+            mark.using(priority=1)(cx.zeros(1), "middle")
+        cx.wait()
+    assert order == ["high", "middle", "low"]
+
+
+# Order and run-ahead ------------------------------------------------------------------------------------------------------
+
+
+def test_a_read_waits_for_its_array_and_nothing_else() -> None:
+    with cx.Runtime(TWO):
+        x, y = cx.zeros(10), cx.zeros(10)
+        with closed_gate("hold") as gate:
+            held = hold.using(devices="cpu:0")(x[:5])
+            gate.wait_for_arrival()
+            increment(y)
+            increment.using(devices=TWO.split(",")[-1])(x[5:])
+            if "," in TWO:
+                assert np.asarray(x[5:]).tolist() == [1] * 5
+                assert np.asarray(y).tolist() == [1] * 10
+            assert not held.done()
+        assert np.asarray(x).tolist() == [1] * 10
+
+
+PROGRESS: dict[str, int] = {"submitted": 0, "ahead": 0}
+
+
+def note_progress(number: int) -> None:
+    PROGRESS["ahead"] = max(PROGRESS["ahead"], PROGRESS["submitted"] - number)
+
+
+def test_the_program_runs_ahead_by_a_bounded_number_of_tasks() -> None:
+    @cx.kernel(x=cx.update)
+    def note(x, number):
+        note_progress(number)
+
+    PROGRESS.update(submitted=0, ahead=0)
+    with cx.Runtime("cpu:0", horizon=16, inline=False):
+        x = cx.zeros(1)
+        for number in range(2000):
+            note(x, number)
+            PROGRESS["submitted"] = number
+        cx.wait()
+    assert PROGRESS["ahead"] <= 3 * 16
+
+
+# Threads ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("devices", [TWO, MIXED, "null:2", "simulated:2"])
+def test_no_thread_outlives_its_runtime(devices) -> None:
+    before = set(threading.enumerate())
+    with cx.Runtime(devices):
+        x = cx.zeros(1000)
+        for _ in range(10):
+            increment(x)
+        cx.wait()
+    after = [t for t in set(threading.enumerate()) - before if "coexec" in t.name.lower()]
+    assert after == []
+
+
+def test_threads_may_submit_side_by_side() -> None:
+    with cx.Runtime(TWO):
+        shared = cx.zeros(100, int)
+        results: dict[int, float] = {}
+        barrier = threading.Barrier(4)
+
+        def work(number):
+            mine = cx.zeros(50)
+            barrier.wait()
+            for _ in range(200):
+                increment(mine)
+                increment(shared)
+            results[number] = float(mine[0])
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == dict.fromkeys(range(4), 200.0)
+        assert int(shared[0]) == 800
+
+
+def test_threads_may_wait_side_by_side() -> None:
+    with cx.Runtime(TWO):
+        x = cx.zeros(10)
+        answers: list[Any] = []
+        with closed_gate("hold"):
+            hold(x)
+            threads = [threading.Thread(target=lambda: answers.append(np.asarray(x).tolist())) for _ in range(5)]
+            for thread in threads:
+                thread.start()
+        for thread in threads:
+            thread.join()
+        assert answers == [[1] * 10] * 5
+
+
+def test_bodies_run_in_the_callers_context() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="nobody")
+
+    def read_variable():
+        return variable.get()
+
+    @cx.kernel(x=cx.update)
+    def check(x, expected):
+        assert read_variable() == expected
+
+    with cx.Runtime(TWO):
+        for name in ("first", "second"):
+            token = variable.set(name)
+            check(cx.zeros(1), name)
+            variable.reset(token)
+        check(cx.zeros(1), "nobody")
+        cx.wait()
+
+
+@pytest.mark.parametrize("devices", ["cpu:0", TWO])
+def test_numpys_error_state_holds_in_bodies(devices) -> None:
+    @cx.kernel(split=0, x=cx.update)
+    def invert(x):
+        x[...] = 1 / x
+
+    with cx.Runtime(devices):
+        with np.errstate(divide="raise"):
+            failing = invert.using(devices=devices)(cx.zeros(10))
+        with np.errstate(divide="ignore"):
+            fine = invert.using(devices=devices)(cx.zeros(10))
+        assert isinstance(failing.exception(), FloatingPointError)
+        assert fine.exception() is None
+
+
+def make_array():
+    return cx.zeros(3)
+
+
+FOREIGN: dict[str, Any] = {}
+
+
+def read_kept():
+    return np.asarray(FOREIGN["array"])
+
+
+def run_kept():
+    increment(FOREIGN["array"])
+
+
+def wait_inside():
+    cx.wait()
+
+
+@pytest.mark.parametrize("function", [make_array, read_kept, run_kept, wait_inside])
+@pytest.mark.parametrize("kind", ["kernel", "host task"])
+def test_a_coexec_call_from_inside_a_body_raises_at_once(function, kind) -> None:
+    def body(x):
+        function()
+
+    with cx.Runtime("cpu:0"):
+        FOREIGN["array"] = cx.zeros(3)
+        kernel = (cx.kernel if kind == "kernel" else cx.host_task)(x=cx.update)(body)
+        error = kernel(cx.zeros(1)).exception()
+        assert isinstance(error, cx.TaskFailed) and isinstance(error.__cause__, NestedCallError)
+        assert "from inside 'body'" in str(error)
+        FOREIGN.clear()
+
+
+# Several runtimes ---------------------------------------------------------------------------------------------------------
+
+
+def test_runtimes_nest_and_each_keeps_its_arrays() -> None:
+    with cx.Runtime("cpu:0") as outer:
+        x = cx.zeros(3)
+        with cx.Runtime(TWO) as inner:
+            y = cx.zeros(3)
+            assert y.runtime is inner and x.runtime is outer
+            increment(y)
+            assert np.asarray(x).tolist() == [0, 0, 0]  # reading needs no current runtime
+            for call in (lambda: increment(x), lambda: x.__setitem__(0, 1), lambda: y.__setitem__(..., x)):
+                with pytest.raises(ProgramError, match="another runtime"):
+                    call()
+        increment(x)
+        assert np.asarray(x).tolist() == [1, 1, 1]
+        assert np.asarray(y).tolist() == [1, 1, 1]
+        z = cx.array(np.asarray(y))
+        increment(z)
+        assert np.asarray(z).tolist() == [2, 2, 2]
+
+
+def test_arrays_can_be_read_after_their_runtime_was_closed() -> None:
+    with cx.Runtime(MIXED, memory={"opencl:0": "own"}):
+        x, lazy, borrowed = cx.zeros((4, 6)), cx.full(3, 7), cx.asarray(np.arange(5))
+        never = cx.empty(3)
+        increment(x[1:])
+    assert np.asarray(x).tolist() == [[0] * 6] + [[1] * 6] * 3
+    assert np.asarray(x[1:, ::3].T).tolist() == [[1] * 3] * 2
+    assert np.asarray(lazy).tolist() == [7, 7, 7]
+    assert np.asarray(borrowed[::-2]).tolist() == [4, 2, 0]
+    with pytest.raises(RuntimeClosed, match="never computed"):
+        np.asarray(never)
+    assert float(x[3, 3]) == 1
+    assert repr(x)
+    with pytest.raises(RuntimeClosed):
+        x[0] = 1
+    with pytest.raises((RuntimeClosed, ProgramError)):
+        increment(x)
+
+
+def test_a_closed_runtime_refuses_work() -> None:
+    runtime = cx.Runtime("cpu:0")
+    runtime.close()
+    runtime.close()
+    with pytest.raises(RuntimeClosed, match="closed"):
+        runtime.wait()
+    assert "closed" in repr(runtime)
+
+
+def test_leaving_with_an_error_cancels_what_has_not_begun() -> None:
+    with closed_gate("hold") as gate:
+
+        def leave():
+            with cx.Runtime("cpu:0"):
+                hold(cx.zeros(1))
+                gate.wait_for_arrival()
+                tasks.append(increment(cx.zeros(1)))
+                gate.open.set()
+                raise KeyError("left")
+
+        tasks: list[Any] = []
+        with pytest.raises(KeyError, match="left"):
+            leave()
+    assert tasks[0].done()
+    assert our_threads() == []
+
+
+# Garbage ------------------------------------------------------------------------------------------------------------------
+
+
+def test_arrays_in_reference_cycles_are_freed_whenever_the_collector_runs() -> None:
+    class Node:
+        def __init__(self, array):
+            self.array = array
+            self.me = self
+
+    with cx.Runtime("cpu:0", horizon=64) as runtime:
+        before = gc.get_threshold()
+        gc.set_threshold(5, 2, 2)  # the collector runs in the middle of submissions
+        try:
+            for number in range(500):
+                node = Node(cx.zeros(100))
+                increment(node.array)
+                assert float(node.array[number % 100]) == 1
+        finally:
+            gc.set_threshold(*before)
+        del node
+        gc.collect()
+        cx.wait()
+        assert len(runtime._live) == 0
+        assert len(runtime._lowering.states()) == 0
+
+
+# Sync ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_sync_mode_runs_each_call_at_once_in_the_caller() -> None:
+    seen: list[str] = []
+
+    def note():
+        seen.append(threading.current_thread().name)
+
+    @cx.kernel(split=0, x=cx.update)
+    def body(x):
+        note()
+        x += 1
+
+    with cx.Runtime(TWO, sync=True):
+        x = cx.zeros(300_000)
+        task = body(x)
+        assert seen and set(seen) == {threading.current_thread().name}
+        assert task.done()
+        cx.host_task(x=cx.read)(lambda x: note())(x)
+        increment(x)
+        assert float(x[-1]) == 2
+        assert set(seen) == {threading.current_thread().name}
+    assert our_threads() == []
+
+
+def test_sync_mode_raises_at_the_call() -> None:
+    with cx.Runtime("cpu:0", sync=True):
+        x = cx.zeros(3)
+        with pytest.raises(ValueError, match="no luck"):
+            fail(x)
+        with pytest.raises(ValueError, match="no luck"):
+            np.asarray(x)
+        x[...] = 1
+        assert np.asarray(x).tolist() == [1, 1, 1]
+
+
+def test_sync_mode_is_an_environment_variable() -> None:
+    done = run_script(
+        """
+        @cx.kernel(x=cx.update)
+        def fail(x):
+            raise ValueError("at the call")
+
+        x = cx.zeros(3)
+        try:
+            fail(x)
+        except ValueError as error:
+            print(type(error).__name__, threading.active_count())
+        """,
+        environ={"COEXEC_SYNC": "1", "COEXEC_DEVICES": "cpu:0"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "TaskFailed[ValueError] 1"
+
+
+def test_the_default_runtime_starts_with_the_first_array_and_ends_with_the_process() -> None:
+    done = run_script(
+        """
+        assert threading.active_count() == 1
+        @cx.kernel(x=cx.update)
+        def increment(x):
+            x += 1
+        x = cx.zeros(5)
+        increment(x)
+        print(np.asarray(x).tolist())
+        """
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[1.0, 1.0, 1.0, 1.0, 1.0]\n", "")
