@@ -19,9 +19,10 @@ class Stage:
         devices: Sequence[str] = ("dev:0", "dev:1"),
         across: bool = False,
         limit: int = 64,
+        eager: bool = True,
     ) -> None:
         chosen = LanePolicy.parse(policy)
-        self.lanes = {name: DeviceLanes(name, limit, chosen, across=across) for name in devices}
+        self.lanes = {name: DeviceLanes(name, limit, chosen, across=across, eager=eager) for name in devices}
         self.engine = Engine(self.lanes)
         self.named: dict[str, Instruction] = {}
         self.issues: dict[str, Issue] = {}

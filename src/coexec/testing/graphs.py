@@ -157,7 +157,9 @@ class GraphBuilder:
         """
         declared, arrays = _declare(reads, writes, updates, reduces)
         named = self._named(on)
-        kernel = Kernel(Body(name, declared, body), declared, split=split if "," in named else None, over=over)
+        kernel = Kernel(
+            Body(name, declared, body), declared, split=split if "," in named or chunks else None, over=over
+        )
         return self._record(kernel, arrays, {}, Options(named, priority), chunks)
 
     def host_task(

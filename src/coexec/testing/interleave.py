@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 
-from ..backend.base import CallHelper, Finished, Ran
+from ..backend.base import Backend, CallHelper, Finished, Ran
 from ..backend.launch import run
 from ..errors import InvariantError
 from ..execute.engine import Engine
@@ -26,6 +26,7 @@ from ..graph.instruction import Allocation, Instruction
 from ..graph.task import Task
 from ..machine.platform import Device
 from .graphs import GraphBuilder
+from .queries import allocations
 from .replay import allocate, release
 
 Choose = Callable[[int], int]
@@ -40,7 +41,7 @@ class HandBackend:
     helps = False
 
     def __init__(self, devices: Sequence[Device]) -> None:
-        self.devices = tuple(devices)
+        self.devices: Sequence[Device] = tuple(devices)
         self.lanes: dict[tuple[str, int], deque[tuple[Instruction, Sequence[Instruction]]]] = {}
         self.ran: list[Instruction] = []  # whose bodies ran, in order
         self._over: set[int] = set()
@@ -120,16 +121,25 @@ class Drive:
         names = [*g.devices, "host"]
         lanes = {name: DeviceLanes(name, limit, LanePolicy.parse(policy), across=across) for name in names}
         self.engine = Engine(lanes)
-        memories = dict.fromkeys(range(len(g.platform.memories)), self.backend)
-        self.executor = Executor(self.engine, dict.fromkeys(names, self.backend), memories, threading.RLock())
+        backend: Backend = self.backend
+        memories = dict.fromkeys(range(len(g.platform.memories)), backend)
+        self.executor = Executor(self.engine, dict.fromkeys(names, backend), memories, threading.RLock())
         self._batches = deque(g.batches)
+        self._allocations = {a.id: a for a in [*g.given, *(a for i in g.emitted for a in allocations(i))]}.values()
 
-    def run(self, *, all_at_once: bool = False) -> None:
-        """Submit and finish everything, in the order of the choices; with `all_at_once` everything is submitted first."""
-        while all_at_once and self._batches:
-            self._submit()
+    def run(self) -> None:
+        """Submit and finish everything, in the order of the choices."""
         while self.step():
             pass
+        self.check_over()
+
+    def submit_all(self) -> None:
+        """Submit everything before anything finishes."""
+        while self._batches:
+            self._submit()
+
+    def check_over(self) -> None:
+        """Raise unless everything is over and coexec itself did not fail."""
         if self.executor.broken is not None:
             raise self.executor.broken
         if not self.engine.idle:
@@ -148,6 +158,14 @@ class Drive:
             self._submit()
         return True
 
+    def state(self) -> object:
+        """Return all that decides what can happen from here on: what waits where, and what every allocation holds."""
+        lanes = {lane: tuple(i.id for i, _ in queue) for lane, queue in self.backend.lanes.items() if queue}
+        nodes = [(n.instruction.id, n.issued, n.handed, n.waiting, str(n.failure)) for n in self.engine._open.values()]
+        held = {a.id: None if a.data is None else a.data.tobytes() for a in self._allocations}
+        failed = tuple(sorted(self.engine.failed))
+        return len(self._batches), tuple(sorted(lanes.items())), tuple(nodes), tuple(sorted(held.items())), failed
+
     def _submit(self) -> None:
         with self.executor.lock:
             self.executor.submit(self._batches.popleft())
@@ -163,24 +181,36 @@ Scene = Callable[[], tuple[GraphBuilder, Callable[[Drive], None]]]
 """Builds a program anew, and returns with it what must hold after a run."""
 
 
-def every_choice(run: Callable[[Choose], None], *, limit: int = 20_000) -> int:
+class Choices:
+    """A sequence of choices: those of a given beginning, then always the first."""
+
+    def __init__(self, path: list[tuple[int, int]]) -> None:
+        self._path = path  # which, of how many
+        self._given = len(path)
+        self._made = 0
+
+    def __call__(self, possible: int) -> int:
+        """Choose one of `possible`."""
+        if self._made == len(self._path):
+            self._path.append((0, possible))
+        self._made += 1
+        return self._path[self._made - 1][0]
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the given beginning is behind us."""
+        return self._made >= self._given
+
+
+def every_choice(run: Callable[[Choices], None], *, limit: int = 5000) -> int:
     """Call `run` once for each sequence of choices it can be given; return how many there were.
 
     Raises InvariantError if there are more than `limit`: a test that claims to try everything must.
     """
-    path: list[tuple[int, int]] = []  # the choices of this run: which, of how many
+    path: list[tuple[int, int]] = []
     count = 0
     while True:
-        made = 0
-
-        def choose(possible: int) -> int:
-            nonlocal made
-            if made == len(path):
-                path.append((0, possible))
-            made += 1
-            return path[made - 1][0]
-
-        run(choose)
+        run(Choices(path))
         count += 1
         while path and path[-1][0] + 1 == path[-1][1]:
             path.pop()
@@ -191,13 +221,26 @@ def every_choice(run: Callable[[Choose], None], *, limit: int = 20_000) -> int:
         path[-1] = (path[-1][0] + 1, path[-1][1])
 
 
-def explore(scene: Scene, *, all_at_once: bool = False, limit: int = 20_000, across: bool = False) -> int:
-    """Run every interleaving of a small program; return how many there were. `scene`'s check raises if one is wrong."""
+def explore(scene: Scene, *, all_at_once: bool = False, limit: int = 5000, across: bool = False) -> int:
+    """Reach every state of a small program by every step that leads to it; return how many runs that took.
 
-    def one(choose: Choose) -> None:
+    `scene`'s check raises if an end is wrong. A run that meets a state seen before stops there: what could follow is
+    known. So each interleaving is either run to its end or equals one that was, from some state on.
+    """
+    seen: set[object] = set()
+
+    def one(choices: Choices) -> None:
         g, check = scene()
-        drive = Drive(g, choose, across=across)
-        drive.run(all_at_once=all_at_once)
+        drive = Drive(g, choices, across=across)
+        if all_at_once:
+            drive.submit_all()
+        while drive.step():
+            if choices.fresh:
+                state = drive.state()
+                if state in seen:
+                    return
+                seen.add(state)
+        drive.check_over()
         check(drive)
 
     return every_choice(one, limit=limit)
