@@ -17,7 +17,10 @@ from typing import Any
 
 import numpy as np
 
+import coexec as cx
+
 from ..machine.cores import available_cores, cpu_model
+from ..program import session
 
 Progress = Callable[[str], None]
 Data = dict[str, Any]
@@ -42,6 +45,16 @@ def geometric_mean(values: Iterable[float]) -> float:
 def middle(times: Mapping[str, list[float]]) -> dict[str, float]:
     """Return the median of each list."""
     return {name: median(found) for name, found in times.items() if found}
+
+
+@contextmanager
+def current(runtime: cx.Runtime) -> Iterator[None]:
+    """Give calls inside the block to a runtime that is open, and leave it open."""
+    session.push(runtime)
+    try:
+        yield
+    finally:
+        session.remove(runtime)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def _normal(d: Any, out: Any, t: Any, u: Any) -> None:
     out += 0.5
 
 
-@cx.kernel(x=cx.read, y=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(x=cx.read, y=cx.write)
 def price(x: Any, y: Any) -> None:
     """Set y to the price of a call option on a share of price x."""
     scratch = np.empty((4, 2, min(BLOCK, len(x))))

@@ -19,7 +19,7 @@ GROUP = 8  # filters one OpenCL work-item computes
 PIXELS = 1 << 15  # output pixels per block
 
 
-@cx.kernel(x=cx.read(cx.all), k=cx.read(cx.all), out=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(x=cx.read(cx.all), k=cx.read(cx.all), out=cx.write)
 def convolve(x: Any, k: Any, out: Any) -> None:
     """Convolve with 3 x 3 filters at every second pixel, zeros around, and cut below zero."""
     filters, channels = k.shape[:2]
@@ -48,7 +48,7 @@ def _gather(x: Any, part: slice, patches: Any) -> None:
         patches[:, a, 2, skip:] = source[:, :, 1::2]
 
 
-@cx.kernel(x=cx.read(cx.all), out=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(x=cx.read(cx.all), out=cx.write)
 def mean_pool(x: Any, out: Any) -> None:
     """Set out to the means of windows of 5 x 5 pixels."""
     channels, height, width = out.shape
@@ -62,14 +62,14 @@ def mean_pool(x: Any, out: Any) -> None:
     out *= np.float32(1 / POOL**2)
 
 
-@cx.kernel(x=cx.read(cx.all), y=cx.read(cx.all), z=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(x=cx.read(cx.all), y=cx.read(cx.all), z=cx.write)
 def concat(x: Any, y: Any, z: Any) -> None:
     """Put x and y side by side."""
     z[0] = x
     z[1] = y
 
 
-@cx.kernel(z=cx.read(cx.all), weights=cx.read(cx.all), res=cx.update)  # type: ignore[untyped-decorator]
+@cx.kernel(z=cx.read(cx.all), weights=cx.read(cx.all), res=cx.update)
 def dot(z: Any, weights: Any, res: Any) -> None:
     """Add the inner product of z and the weights to res[0]."""
     res += np.dot(z.reshape(-1), weights.reshape(-1))
@@ -152,7 +152,7 @@ def make(n: int) -> Program:
         arrays[f"{name}11"] = np.empty((CHANNELS1, n // 10, n // 10), real)
         arrays[f"{name}2"] = np.empty((CHANNELS2, n // 20, n // 20), real)
     arrays["z"] = np.empty((2, CHANNELS2, n // 20, n // 20), real)
-    arrays["weights"] = random.uniform(-1, 1, arrays["z"].shape).astype(real)
+    arrays["weights"] = np.asarray(random.uniform(-1, 1, arrays["z"].shape), real)
     steps = (
         Call("conv1x", convolve, ("x", "k1", "x1")),
         Call("conv1y", convolve, ("y", "k3", "y1")),

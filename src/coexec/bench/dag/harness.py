@@ -13,7 +13,6 @@ import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
 from time import perf_counter
 from typing import NamedTuple
 
@@ -24,7 +23,7 @@ from .hand import ByHand
 from .overlap import observed
 from .program import Arrays, Program
 from .schedule import Costs, best_schedule, shortest
-from .ways import Plain, Through, Way
+from .ways import Plain, Single, Through, Way
 
 
 class Benchmark(NamedTuple):
@@ -132,9 +131,9 @@ def measure(program: Program, wanted: Arrays, mix: Mix, repetitions: int) -> Dat
 
 
 @contextmanager
-def _one_at_a_time(program: Program, mix: Mix) -> Iterator[dict[str, Plain]]:
+def _one_at_a_time(program: Program, mix: Mix) -> Iterator[dict[str, Single]]:
     """Give the synchronous way for each kind of device."""
-    found: dict[str, Plain] = {"cpu": Plain(program)}
+    found: dict[str, Single] = {"cpu": Plain(program)}
     if mix.memory:
         from .opencl import PlainOpenCL
 
@@ -156,15 +155,11 @@ def _by_hand(program: Program, mix: Mix, costs: Costs) -> Way:
     return ByHandOpenCL(program, schedule, cores[0], cores[1:2], shared=mix.memory == "shared")
 
 
-def _costs(program: Program, mix: Mix, singles: Mapping[str, Plain]) -> Costs:
+def _costs(program: Program, mix: Mix, singles: Mapping[str, Single]) -> Costs:
     """Return what the synchronous runs measured of each kernel on each device."""
     seconds = {kind: middle(way.seconds) for kind, way in singles.items()}
-    moves = {}
-    if mix.memory:
-        moves = singles["opencl"].time_moves()
-        devices = ("cpu", "opencl")
-    else:
-        devices = ("cpu:0", "cpu:1")
+    devices = ("cpu", "opencl") if mix.memory else ("cpu:0", "cpu:1")
+    moves = singles["opencl"].time_moves() if mix.memory else {}
     kernels = {
         (label, device): seconds[device.partition(":")[0]][label] for label in program.labels() for device in devices
     }

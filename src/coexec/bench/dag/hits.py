@@ -18,9 +18,7 @@ ITERATIONS, DEGREE = 5, 3
 ROWS = 1 << 17  # vertices a NumPy call works on
 
 
-@cx.kernel(  # type: ignore[untyped-decorator]
-    ptr=cx.read(cx.all), idx=cx.read(cx.all), val=cx.read(cx.all), x=cx.read(cx.all), out=cx.write
-)
+@cx.kernel(ptr=cx.read(cx.all), idx=cx.read(cx.all), val=cx.read(cx.all), x=cx.read(cx.all), out=cx.write)
 def spmv(ptr: Any, idx: Any, val: Any, x: Any, out: Any) -> None:
     """Set out to the product of a sparse matrix (compressed rows, none empty) and x."""
     for part in blocks(len(out), ROWS):
@@ -30,13 +28,13 @@ def spmv(ptr: Any, idx: Any, val: Any, x: Any, out: Any) -> None:
         np.add.reduceat(terms, ptr[part] - ptr[part.start], out=out[part])
 
 
-@cx.kernel(x=cx.read(cx.all), norm=cx.update)  # type: ignore[untyped-decorator]
+@cx.kernel(x=cx.read(cx.all), norm=cx.update)
 def add_sum(x: Any, norm: Any) -> None:
     """Add the sum of x to norm[0]."""
     norm += x.sum()
 
 
-@cx.kernel(x=cx.read, norm=cx.read(cx.all), out=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(x=cx.read, norm=cx.read(cx.all), out=cx.write)
 def divide(x: Any, norm: Any, out: Any) -> None:
     """Set out to x / norm[0]."""
     np.divide(x, norm[0], out=out)

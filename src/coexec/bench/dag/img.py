@@ -17,7 +17,7 @@ AMOUNT = 0.5
 BLOCK = 1 << 18  # pixels a NumPy call works on
 
 
-def gaussian(diameter: int, sigma: float) -> np.ndarray[Any, Any]:
+def gaussian(diameter: int, sigma: float) -> Any:
     """Return a normalised filter; the two-dimensional one is its product with itself."""
     distance = np.arange(diameter) - diameter // 2
     weights = np.exp(-(distance**2) / (2 * sigma**2))
@@ -25,7 +25,7 @@ def gaussian(diameter: int, sigma: float) -> np.ndarray[Any, Any]:
 
 
 def _rows(image: Any) -> int:
-    return max(1, BLOCK // max(1, image.shape[1]))
+    return max(1, BLOCK // max(1, int(image.shape[1])))
 
 
 def _padded(image: Any, part: slice, border: int, scratch: Any) -> Any:
@@ -47,7 +47,7 @@ def _scratch(image: Any, border: int) -> tuple[Any, Any, Any]:
     return frame, np.empty((rows, columns), image.dtype), np.empty((rows, columns), image.dtype)
 
 
-@cx.kernel(image=cx.read, weights=cx.read(cx.all), out=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(image=cx.read, weights=cx.read(cx.all), out=cx.write)
 def blur(image: Any, weights: Any, out: Any) -> None:
     """Blur with a symmetric separable filter, first along the rows, then along the columns."""
     border, columns = len(weights) // 2, image.shape[1]
@@ -68,7 +68,7 @@ def blur(image: Any, weights: Any, out: Any) -> None:
             target += two[:rows]
 
 
-@cx.kernel(image=cx.read, out=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(image=cx.read, out=cx.write)
 def sobel(image: Any, out: Any) -> None:
     """Set out to the magnitude of the gradient, with zeros around the image."""
     frame, across, down = _scratch(image, 1)
@@ -92,19 +92,19 @@ def sobel(image: Any, out: Any) -> None:
         np.sqrt(gx, out=out[part])
 
 
-@cx.kernel(image=cx.read(cx.all), top=cx.update)  # type: ignore[untyped-decorator]
+@cx.kernel(image=cx.read(cx.all), top=cx.update)
 def maximum(image: Any, top: Any) -> None:
     """Raise top[0] to the largest pixel."""
     np.maximum(top, image.max(), out=top)
 
 
-@cx.kernel(image=cx.read(cx.all), low=cx.update)  # type: ignore[untyped-decorator]
+@cx.kernel(image=cx.read(cx.all), low=cx.update)
 def minimum(image: Any, low: Any) -> None:
     """Lower low[0] to the smallest pixel."""
     np.minimum(low, image.min(), out=low)
 
 
-@cx.kernel(image=cx.update, low=cx.read(cx.all), top=cx.read(cx.all))  # type: ignore[untyped-decorator]
+@cx.kernel(image=cx.update, low=cx.read(cx.all), top=cx.read(cx.all))
 def extend(image: Any, low: Any, top: Any) -> None:
     """Stretch the image by five times its range, at most to one."""
     scale = np.float32(5) / (top[0] - low[0])
@@ -115,7 +115,7 @@ def extend(image: Any, low: Any, top: Any) -> None:
         np.minimum(rows, np.float32(1), out=rows)
 
 
-@cx.kernel(image=cx.read, blurred=cx.read, out=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(image=cx.read, blurred=cx.read, out=cx.write)
 def unsharpen(image: Any, blurred: Any, out: Any, amount: float) -> None:
     """Take away a share of the blurred image, within zero and one."""
     half = np.empty((min(_rows(image), len(image)), image.shape[1]), image.dtype)
@@ -128,7 +128,7 @@ def unsharpen(image: Any, blurred: Any, out: Any, amount: float) -> None:
         np.clip(rows, np.float32(0), np.float32(1), out=rows)
 
 
-@cx.kernel(a=cx.read, b=cx.read, mask=cx.read, out=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(a=cx.read, b=cx.read, mask=cx.read, out=cx.write)
 def combine(a: Any, b: Any, mask: Any, out: Any) -> None:
     """Set out to a where the mask is one, to b where it is zero."""
     for part in blocks(len(out), _rows(out)):

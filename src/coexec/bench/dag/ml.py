@@ -17,7 +17,7 @@ FEATURES, CLASSES = 200, 10
 ROWS = 2048  # rows a NumPy call works on
 
 
-@cx.kernel(x=cx.read(cx.all), z=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(x=cx.read(cx.all), z=cx.write)
 def rr1(x: Any, z: Any) -> None:
     """Standardise every column: mean 0, deviation 1."""
     count, columns = x.shape
@@ -39,19 +39,19 @@ def rr1(x: Any, z: Any) -> None:
         rows *= scale
 
 
-@cx.kernel(z=cx.read(cx.all), coef=cx.read(cx.all), r2=cx.update)  # type: ignore[untyped-decorator]
+@cx.kernel(z=cx.read(cx.all), coef=cx.read(cx.all), r2=cx.update)
 def rr2(z: Any, coef: Any, r2: Any) -> None:
     """Add the scores of the regression."""
     r2 += z @ coef.T
 
 
-@cx.kernel(intercept=cx.read(cx.all), r2=cx.update)  # type: ignore[untyped-decorator]
+@cx.kernel(intercept=cx.read(cx.all), r2=cx.update)
 def rr3(intercept: Any, r2: Any) -> None:
     """Add the intercepts."""
     r2 += intercept
 
 
-@cx.kernel(x=cx.read(cx.all), logp=cx.read(cx.all), r1=cx.update)  # type: ignore[untyped-decorator]
+@cx.kernel(x=cx.read(cx.all), logp=cx.read(cx.all), r1=cx.update)
 def nb1(x: Any, logp: Any, r1: Any) -> None:
     """Add the log-likelihoods of the features."""
     real = np.empty((min(ROWS, len(x)), x.shape[1]), r1.dtype)
@@ -61,13 +61,13 @@ def nb1(x: Any, logp: Any, r1: Any) -> None:
         r1[part] += rows @ logp.T
 
 
-@cx.kernel(r1=cx.read(cx.all), amax=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(r1=cx.read(cx.all), amax=cx.write)
 def nb2(r1: Any, amax: Any) -> None:
     """Set amax to each row's maximum."""
     np.max(r1, axis=1, out=amax)
 
 
-@cx.kernel(r1=cx.read(cx.all), amax=cx.read, log_sum=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(r1=cx.read(cx.all), amax=cx.read, log_sum=cx.write)
 def nb3(r1: Any, amax: Any, log_sum: Any) -> None:
     """Set log_sum to the logarithm of each row's sum of exponentials."""
     shifted = r1 - amax[:, None]
@@ -77,24 +77,29 @@ def nb3(r1: Any, amax: Any, log_sum: Any) -> None:
     log_sum += amax
 
 
-@cx.kernel(log_sum=cx.read(cx.all), r1=cx.update)  # type: ignore[untyped-decorator]
+@cx.kernel(log_sum=cx.read(cx.all), r1=cx.update)
 def nb4(log_sum: Any, r1: Any) -> None:
     """Turn log-likelihoods into probabilities."""
     r1 -= log_sum[:, None]
     np.exp(r1, out=r1)
 
 
-@cx.kernel(r=cx.update)  # type: ignore[untyped-decorator]
+@cx.kernel(r=cx.update)
 def softmax(r: Any) -> None:
     """Turn each row of scores into probabilities."""
     np.exp(r, out=r)
     r /= r.sum(axis=1, keepdims=True)
 
 
-@cx.kernel(r1=cx.read(cx.all), r2=cx.read(cx.all), best=cx.write)  # type: ignore[untyped-decorator]
+@cx.kernel(r1=cx.read(cx.all), r2=cx.read(cx.all), best=cx.write)
 def argmax(r1: Any, r2: Any, best: Any) -> None:
     """Set best to the index of each row's largest sum."""
     best[...] = np.argmax(r1 + r2, axis=1)
+
+
+def _once(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return one work-item for all rows: it sums each column without taking turns."""
+    return tuple(1 for _ in shape)
 
 
 def _row(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -130,7 +135,7 @@ for (long row = 0; row < n0; row++)
     for (long f = 0; f < n1; f++)
         z(row, f) = (x(row, f) - total[f]) * squares[f];
 """,
-    global_size=lambda shape: (1, 1),
+    global_size=_once,
 )
 _SCORES = f"""
 float8 sum[{CLASSES}];

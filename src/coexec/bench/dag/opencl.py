@@ -6,7 +6,6 @@ space into work-groups, so that all ways run the same code.
 
 from __future__ import annotations
 
-from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from ...backend.opencl import driver
 from ...backend.opencl.layout import Launch, dense_strides, dividing_group, launches, rounded
-from ...backend.opencl.source import Argument, scalar, write
+from ...backend.opencl.source import Argument, Written, scalar, write
 from ...program.kernel import Kernel
 from .hand import Crew, Signals, run_step
 from .program import Arrays, Call, Program, Reset
@@ -45,6 +44,7 @@ class Buffers:
         self.context = cl.Context([device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self.arrays = copies(program)
+        self._programs: dict[str, Any] = {}
         self.buffers = {name: self._buffer(array) for name, array in self.arrays.items()}
         self.ready = {n: self._prepare(s) for n, s in enumerate(program.steps) if isinstance(s, Call)}
 
@@ -69,12 +69,18 @@ class Buffers:
             arguments, values, dtypes = self._arguments(kernel, call, named, single=single)
             written = write(variant.source, variant.entry, arguments, len(shape), checked=launch.checked)
             extents = [named[name].shape[axis] for name, axis in written.extents]
-            program = cl.Program(self.context, written.text).build(list(written.options))
-            built = cl.Kernel(program, written.entry)
+            built = cl.Kernel(self._program(written), written.entry)
             built.set_scalar_arg_dtypes(dtypes + [np.int64] * (len(shape) + len(extents)))
             built.set_args(*values, *shape, *extents)
             ready.append(Ready(built, launch))
         return ready
+
+    def _program(self, written: Written) -> Any:
+        import pyopencl as cl
+
+        if written.text not in self._programs:
+            self._programs[written.text] = cl.Program(self.context, written.text).build(list(written.options))
+        return self._programs[written.text]
 
     def _launches(self, variant: Any, shape: tuple[int, ...]) -> list[Launch]:
         if variant.global_size is None:
@@ -163,7 +169,6 @@ class PlainOpenCL:
         self.program = program
         self.memory = Buffers(program, cores, shared=shared)
         self.seconds: dict[str, list[float]] = {label: [] for label in program.labels()}
-        self.moves: dict[str, list[float]] = {name: [] for name in program.arrays}
         place = {step.label: DEVICE for step in program.steps}
         self._arrivals = dict(arrivals(program, place, HOST))
 
@@ -218,7 +223,6 @@ class ByHandOpenCL:
         self._signals = Signals(program, schedule)
         self._arrivals = dict(arrivals(program, schedule.place, HOST)) if not shared else {}
         self._exports = self._leaving()
-        self._arrived: dict[str, SimpleQueue[Any]] = {}
         self._final = {
             name: self._last_place(name) for name, _ in program.reads + tuple((r, ()) for r in program.results)
         }

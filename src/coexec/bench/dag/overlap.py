@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from ...observe.intervals import Interval
 from ...observe.overlap import overlap
@@ -37,9 +36,8 @@ def observed(program: Program, devices: str, memory: Mapping[str, str], warm_up:
 def figures(trace: Trace, program: Program) -> Data:
     """Return the figures of the last iteration in a trace."""
     count = len(program.steps)
-    names = {step.label for step in program.steps}
-    del names
-    last = sorted(task["id"] for task in trace.tasks if task["name"] in _task_names(program))[-count:]
+    names = {call.kernel.name for call in program.calls()} | {"fill", "set"}
+    last = sorted(task["id"] for task in trace.tasks if task["name"] in names)[-count:]
     begin = next(task["submitted"] for task in trace.tasks if task["id"] == last[0])
     rows = [row for row in trace.work if row["start"] >= begin and row["kind"] in {*KERNELS, "copy"}]
     kernels: list[Interval] = [(row["start"], row["stop"]) for row in rows if row["kind"] in KERNELS]
@@ -50,7 +48,3 @@ def figures(trace: Trace, program: Program) -> Data:
     found = overlap(kernels, copies)
     lanes = {(row["device"], row.get("lane")) for row in rows if row["device"] != "host"}
     return {"overlap": {"CT": found.ct, "TC": found.tc, "CC": found.cc, "TOT": found.tot}, "lanes": len(lanes)}
-
-
-def _task_names(program: Program) -> set[Any]:
-    return {call.kernel.name for call in program.calls()} | {"fill", "set"}

@@ -14,7 +14,7 @@ import numpy as np
 import coexec as cx
 
 from ...backend.launch import aligned_empty
-from ...program import session
+from ..measure import current
 from .program import Arrays, Call, Program
 
 Values = list[float]
@@ -34,6 +34,15 @@ class Way(Protocol):
 
     def close(self) -> None:
         """Give back threads and memory."""
+
+
+class Single(Way, Protocol):
+    """A way that uses one device, one kernel after another, and times each."""
+
+    seconds: dict[str, list[float]]  # by label
+
+    def time_moves(self) -> dict[str, float]:
+        """Return the seconds to move each array to or from the device's memory; nothing if it is the host's."""
 
 
 def copies(program: Program) -> Arrays:
@@ -70,6 +79,9 @@ class Plain:
     def results(self) -> Arrays:
         return {name: self.arrays[name] for name in self.program.results}
 
+    def time_moves(self) -> dict[str, float]:
+        return {}
+
     def close(self) -> None:
         self.arrays.clear()
 
@@ -82,33 +94,24 @@ class Through:
     ) -> None:
         self.program = program
         self.runtime = cx.Runtime(devices=devices, memory=memory, trace=trace, **options)
-        session.push(self.runtime)
-        try:
+        with current(self.runtime):
             self.arrays = {name: cx.array(array) for name, array in program.arrays.items()}
             self.runtime.wait()
-        finally:
-            session.remove(self.runtime)
 
     def prepare(self) -> None:
-        session.push(self.runtime)
-        try:
+        with current(self.runtime):
             for name in self.program.rewritten:
                 self.arrays[name][...] = self.program.arrays[name]
             self.runtime.wait()
-        finally:
-            session.remove(self.runtime)
 
     def run(self) -> Values:
-        session.push(self.runtime)
-        try:
+        with current(self.runtime):
             for step in self.program.steps:
                 if isinstance(step, Call):
                     step.kernel(*step.bind(self.arrays))
                 else:
                     self.arrays[step.array][...] = step.value
             return [float(self.arrays[name][index]) for name, index in self.program.reads]
-        finally:
-            session.remove(self.runtime)
 
     def results(self) -> Arrays:
         return {name: np.asarray(self.arrays[name]) for name in self.program.results}
