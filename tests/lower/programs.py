@@ -126,7 +126,7 @@ class Twin:
             )
             add_sum(self.plain[a], self.plain_total)
         elif kind == "host write":
-            cut = _slices(n, self.shape)
+            cut = slices(n, self.shape)
             value = float(n[13])
             self.g.call("write", writes=self.arrays[a][cut], on=self._device(n), body=lambda out: out.fill(value))
             self.plain[a][cut] = value
@@ -134,7 +134,7 @@ class Twin:
             self._host(kind, n, a)
 
     def _host(self, kind: str, n: tuple[int, ...], a: int) -> None:
-        cut = _slices(n, self.shape)
+        cut = slices(n, self.shape)
         if kind == "host task":
             self.g.host_task("touch", updates=self.arrays[a][cut], body=lambda x: mix(x, [], old=True))
             mix(self.plain[a][cut], [], old=True)
@@ -151,9 +151,9 @@ class Twin:
 
     def _mix(self, n: tuple[int, ...], a: int, b: int, *, old: bool) -> None:
         """Assign to one view from views of the same shape; divided only if no other view is of the same array."""
-        cut = _slices(n, self.shape)
+        cut = slices(n, self.shape)
         out, plain_out = self.arrays[a][cut], self.plain[a][cut]
-        sources = [(b, _alike(n, plain_out.shape, self.shape))][: n[2] % 3] + ([(a, cut)] if n[3] % 4 == 0 else [])
+        sources = [(b, alike(n, plain_out.shape, self.shape))][: n[2] % 3] + ([(a, cut)] if n[3] % 4 == 0 else [])
         reads = [self.arrays[i][c] for i, c in sources]
         plain_reads = [self.plain[i][c] for i, c in sources]
         alone = all(i != a or c == cut for i, c in sources)
@@ -212,21 +212,23 @@ class Twin:
         return {"chunks": chunks}
 
 
-def _slices(n: tuple[int, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
-    """Return a slice per axis, any step, never empty by construction of more than the whole."""
+def slices(n: tuple[int, ...], shape: tuple[int, ...], steps: Sequence[int] = STEPS) -> tuple[slice, ...]:
+    """Return a slice per axis, by any of the steps; never empty."""
     found = []
     for axis, size in enumerate(shape):
         low, count = n[8 + axis] % size, n[10 + axis] % size + 1
-        found.append(_run(low, min(count, size - low), STEPS[n[12 + axis] % len(STEPS)]))
+        found.append(_run(low, min(count, size - low), steps[n[12 + axis] % len(steps)]))
     return tuple(found)
 
 
-def _alike(n: tuple[int, ...], wanted: tuple[int, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
+def alike(
+    n: tuple[int, ...], wanted: tuple[int, ...], shape: tuple[int, ...], steps: Sequence[int] = STEPS
+) -> tuple[slice, ...]:
     """Return slices of the wanted shape, elsewhere in the array."""
     found = []
     for axis, (count, size) in enumerate(zip(wanted, shape, strict=True)):
-        steps = [s for s in STEPS if (count - 1) * abs(s) < size]
-        step = steps[n[4 + axis] % len(steps)]
+        fitting = [s for s in steps if (count - 1) * abs(s) < size]
+        step = fitting[n[4 + axis] % len(fitting)]
         span = (count - 1) * abs(step) + 1 if count else 0
         found.append(_run(n[7 + axis] % (size - span + 1), span, step))
     return tuple(found)

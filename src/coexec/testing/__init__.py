@@ -6,6 +6,26 @@ Before: every stage they test.  After: the tests of this repository and of exten
 from __future__ import annotations
 
 from .conformance import check_backend
+from .graphs import GraphBuilder, invented_platform
+from .interleave import Drive, HandBackend, every_choice, explore, sample
 from .kernels import check_kernel
+from .queries import InstructionGraph, Selection
+from .replay import at_random, replay
+from .verify import verify
 
-__all__ = ["check_backend", "check_kernel"]
+__all__ = [
+    "Drive",
+    "GraphBuilder",
+    "HandBackend",
+    "InstructionGraph",
+    "Selection",
+    "at_random",
+    "check_backend",
+    "check_kernel",
+    "every_choice",
+    "explore",
+    "invented_platform",
+    "replay",
+    "sample",
+    "verify",
+]

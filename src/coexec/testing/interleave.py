@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 from ..backend.base import Backend, CallHelper, Finished, Ran
 from ..backend.launch import run
@@ -55,6 +56,11 @@ class HandBackend:
     def clock(self) -> float:
         """Return a time that stands still."""
         return 0.0
+
+    def supports(self, dtype: Any) -> bool:
+        """Tell whether a device can hold `dtype`: model memory holds anything."""
+        del dtype
+        return True
 
     def allocate(self, allocation: Allocation) -> None:
         """Back an allocation with memory that holds nothing useful."""

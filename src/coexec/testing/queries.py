@@ -104,7 +104,7 @@ class Selection(Sequence[Any]):
 
     # Narrower ---------------------------------------------------------------------------------------------------------
 
-    def where(self, condition: Callable[[Instruction], bool]) -> Selection:
+    def where(self, condition: Callable[[Any], bool]) -> Selection:
         """Return those for which `condition` holds."""
         return Selection(self.graph, filter(condition, self))
 
