@@ -21,6 +21,7 @@ LAYERS = [
     "execute",
     "observe",
     "testing",
+    "process",
     "runtime",
     "ops",
     "coexec",  # the package itself: the public names, which benchmarks and commands use as users do

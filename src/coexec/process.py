@@ -31,6 +31,7 @@ class Closable(Protocol):
 
 _open: weakref.WeakSet[Closable] = weakref.WeakSet()
 _registered: list[bool] = []
+_failed: list[bool] = []
 _traces: set[str] = set()  # files that runtimes of this process were told to write by the environment
 
 
@@ -76,11 +77,22 @@ def _at_exit() -> None:
 
 
 def _report(unseen: list[BaseException]) -> None:
-    """Print failures and end with exit code 1, which an exit handler can only do by ending the process itself."""
+    """Print failures, and remember them for the exit code."""
     sys.stderr.write(f"coexec: {len(unseen)} task(s) failed and the program never looked at the results:\n")
     for error in unseen:
         traceback.print_exception(error)
-    atexit._run_exitfuncs()  # the handlers registered before ours
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)
+    _failed.append(True)
+
+
+def _end_with_failure() -> None:
+    """Give the process exit code 1, which an exit handler can only do by ending it itself.
+
+    Registered when coexec is imported, so that it runs after the handlers that the program registered later.
+    """
+    if _failed:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+atexit.register(_end_with_failure)

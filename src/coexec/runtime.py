@@ -11,6 +11,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
@@ -42,6 +43,7 @@ from .program import session
 from .program.array import Array, Storage
 from .program.kernel import Kernel, Options
 
+UNREAD = 64  # records that may wait before the predictors see them
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 
 
@@ -64,17 +66,11 @@ class Runtime:
         machine: Machine | None = None,
     ) -> None:
         """Open the named devices. Every option also has a COEXEC_ variable, see `coexec devices --options`."""
-        given: dict[str, Any] = {
-            "devices": devices,
-            "trace": None if trace is None else os.fspath(trace),
-            "sync": sync,
-            "debug": debug,
-            "placement": placement,
-            "data_threshold": data_threshold,
-            "lanes": lanes,
-            "horizon": horizon,
-            "inline": inline,
-        }
+        if session.forked():
+            session.check_outside()
+        given = {"devices": devices, "sync": sync, "debug": debug, "placement": placement, "lanes": lanes}
+        given |= {"data_threshold": data_threshold, "horizon": horizon, "inline": inline}
+        given |= {"trace": None if trace is None else os.fspath(trace)}
         self.config = config = merged(parse(os.environ), given)
         if config.trace and trace is None:
             self.config = config = merged(config, {"trace": process.free_trace_name(config.trace)})
@@ -83,7 +79,7 @@ class Runtime:
         self.machine = machine or open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)
         self.platform = self.machine.platform
         self._lock = threading.RLock()
-        self._closed = False
+        self.closed = False
         self._dropped: deque[int] = deque()
         self._next_array = 0
         self._live: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
@@ -105,14 +101,16 @@ class Runtime:
             {d.name: machine.lanes[d.name].supports for d in platform.devices},
         )
         self._lowering = Lowering(platform)
-        self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes), eager=not config.sync))
+        self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
         self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
         self._executor.on_finished = self._finished
-        self._recorder = Recorder(config.trace, platform, machine.lanes["host"].clock)
-        self._planner = Planner(candidates, placement, self.loads, _valid_memories, explain=self._recorder.tracing)
+        self._recorder = Recorder(config.trace, platform, machine.lanes["host"].clock, asdict(config))
+        note = self._recorder.note if self._recorder.tracing else None
+        self._planner = Planner(candidates, placement, self.loads, _valid_memories, note=note)
         owned = self._lock._is_owned  # type: ignore[attr-defined]  # what threading.Condition itself asks
         self._signals = Signals(owned, lambda: self.cancel_pending("the program was interrupted"))
         self._signals.install()
+        self._executor.check_signals = self._signals.check
         self._cpu = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
         self._inline = config.inline and not config.sync
         self._sync = config.sync
@@ -158,7 +156,7 @@ class Runtime:
         task = describe(kernel, arrays, scalars, options, self)
         task.submitted = begin
         with self._lock:
-            if self._closed:
+            if self.closed or self._executor.broken is not None:
                 self._check_open()
             if self._dropped:
                 self._collect()
@@ -170,6 +168,8 @@ class Runtime:
             self._signals.check()
         if self._graph.since_horizon >= self._horizon_step:
             self._pass_horizon()
+        elif len(self._executor.records) > UNREAD:
+            self._drain()
         if self._sync:
             task.result()
         if not returned:
@@ -205,11 +205,12 @@ class Runtime:
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""
         box: list[Any] = []
-        if self._closed:
+        if self.closed:
             return read_closed(array, self._engine.failed)
-        if session.in_kernel.name:
-            session.current()  # raises: a body must not wait for arrays
+        if session.in_kernel.name or session.forked():
+            session.check_outside()
         with self._lock:
+            self._check_open()
             if self._dropped:
                 self._collect()
             task = describe_read(array, self)
@@ -242,6 +243,8 @@ class Runtime:
 
     def wait_for(self, task: Task, timeout: float | None = None) -> bool:
         """Wait for one task; return False on time-out."""
+        if session.forked():
+            session.check_outside()
         return self._wait_for(task, task.name, timeout)
 
     def cancel(self, task: Task) -> bool:
@@ -324,7 +327,7 @@ class Runtime:
         """Account for a finished kernel. Locked."""
         instruction = ran.instruction
         if type(instruction) is KernelInstruction:
-            self.loads.remove(instruction.device, instruction.predicted or 0.0)
+            self.loads.remove(instruction.device, instruction.predicted)
 
     def unseen(self) -> list[Any]:
         """Return the failures that the program has not looked at yet."""
@@ -354,7 +357,7 @@ class Runtime:
 
     def close(self) -> None:
         """Wait for everything, bring live arrays to the host, end every thread, complete the trace. Idempotent."""
-        if self._closed:
+        if self.closed:
             return
         try:
             self._settle()
@@ -363,7 +366,7 @@ class Runtime:
             self._executor.wait_idle()
             raise
         finally:
-            self._closed = True
+            self.closed = True
             self._executor.stop()
             self._drain()
             self._recorder.close()
@@ -382,14 +385,13 @@ class Runtime:
         self._executor.wait_idle()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise RuntimeClosed("this runtime is closed; open another with cx.Runtime(...)")
-        if session.forked():
-            session.current()
+        self._executor.check_broken()
 
     def __repr__(self) -> str:
         names = ", ".join(device.name for device in self.platform.devices)
-        return f"<cx.Runtime on {names}{', closed' if self._closed else ''}>"
+        return f"<cx.Runtime on {names}{', closed' if self.closed else ''}>"
 
 
 def _valid_memories(array: Array) -> int:

@@ -119,7 +119,6 @@ def blas_threads() -> list[int]:
 
 def test_kernels_on_one_core_see_one_library_thread_and_the_program_sees_all_again():
     before = blas_threads()
-    seen = cx.zeros(1, int)
 
     @cx.kernel(out=cx.write)
     def look(out):
@@ -138,7 +137,7 @@ def test_a_kernel_runs_on_the_core_of_its_device():
 
     @cx.kernel(out=cx.write)
     def where(out):
-        out[...] = sorted(os.sched_getaffinity(0))[0] if len(os.sched_getaffinity(0)) == 1 else -1
+        out[...] = min(os.sched_getaffinity(0)) if len(os.sched_getaffinity(0)) == 1 else -1
 
     with cx.Runtime(devices="cpu:0,cpu:1", inline=False):
         out = cx.zeros(2, int)

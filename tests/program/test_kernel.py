@@ -399,7 +399,7 @@ def test_a_kernel_keeps_its_functions_name_and_words() -> None:
         """Do nothing."""
 
     assert vars(documented)["__name__"] == "documented" and documented.__doc__ == "Do nothing."
-    assert repr(documented) == "<cx.kernel documented(x=update(same))>"
+    assert repr(documented) == "<cx.kernel documented(x=update(all))>"
     named: Any = kernel_of(lambda x: None, x=cx.update, name="lambda_with_a_name")
     assert named(cx.zeros(1)).name == "lambda_with_a_name"
 

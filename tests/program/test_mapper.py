@@ -206,7 +206,7 @@ def test_an_output_wider_than_its_chunk_runs_undivided_with_one_warning() -> Non
 
 
 def test_what_does_not_fit_is_said_at_the_call() -> None:
-    @cx.kernel(x=cx.read, out=cx.write)
+    @cx.kernel(split=0, x=cx.read, out=cx.write)
     def plain(x, out):
         out[...] = x
 

@@ -10,7 +10,7 @@ any thread, in any order between lanes and in order within one lane.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ..graph.instruction import Allocation, Instruction
@@ -39,18 +39,23 @@ class Backend(Protocol):
 
     kind: str
     """The backend's name in the table; equals `Device.kind` of its devices."""
-    devices: Sequence[Device]
-    """The devices it drives."""
     runs_python: bool
     """Whether Python bodies run here, on arrays that speak NumPy's language."""
     helps: bool
     """Whether `help` can run issued work on the calling thread."""
+
+    @property
+    def devices(self) -> Sequence[Device]:
+        """The devices it drives."""
 
     def start(self, finished: Finished, call_helper: CallHelper | None = None) -> None:
         """Begin to accept work. `finished` is called once per issued instruction, without any lock held."""
 
     def clock(self) -> float:
         """Return the time in seconds that `Ran` refers to."""
+
+    def supports(self, dtype: Any) -> bool:
+        """Tell whether its devices can hold and compute with elements of `dtype`."""
 
     def allocate(self, allocation: Allocation) -> None:
         """Set `allocation.data`. Quick: memory may appear on first touch. Raise DoesNotFit or BackendError."""

@@ -1,7 +1,8 @@
 """The CPU as devices: narrow ones (a core each), a wide one (all cores at once) and the host for the program's side.
 
-Before: backend/launch.py.  After: execute/.  Owns its worker threads; each device has one, which runs what is issued
-to the device in the order of issue, so lanes need no queues of their own here. A waiting user thread may help.
+Before: backend/launch.py.  After: execute/.  Owns its worker threads; each device has one. Its devices are not eager:
+whatever is issued waits for nothing, so a device's thread may take it in any order (by priority), an idle sibling may
+take it over, and lanes are but labels. A waiting user thread may help with the host's work.
 """
 
 from __future__ import annotations
@@ -33,16 +34,35 @@ EAGER_SWITCH = 20e-6
 class _Worker:
     """One device's queue and thread. The deque is shared; whoever pops an instruction runs it."""
 
-    __slots__ = ("device", "idle", "queue", "siblings", "thread", "urgent", "wake")
+    __slots__ = ("device", "idle", "queue", "siblings", "thread", "wake")
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.queue: deque[tuple[Instruction, int]] = deque()
-        self.urgent: deque[tuple[Instruction, int]] = deque()
         self.wake = threading.Lock()  # held while there is nothing to do; released to wake the thread
         self.idle = False
         self.thread: threading.Thread | None = None
         self.siblings: list[_Worker] = []
+
+    def put(self, instruction: Instruction, lane: int) -> None:
+        """Queue an instruction before those of lower priority: whatever is issued may run, in any order."""
+        queue, priority = self.queue, instruction.priority
+        if not queue or queue[-1][0].priority >= priority:
+            queue.append((instruction, lane))
+            return
+        for position, entry in enumerate(list(queue)):
+            if entry[0].priority < priority:
+                queue.insert(position, (instruction, lane))
+                return
+        queue.append((instruction, lane))
+
+    def remove(self, entry: tuple[Instruction, int]) -> bool:
+        """Take an instruction that no thread has begun; exactly this one, or none."""
+        try:
+            self.queue.remove(entry)
+        except (IndexError, ValueError):  # its thread was faster
+            return False
+        return True
 
 
 class CpuBackend:
@@ -133,7 +153,7 @@ class CpuBackend:
         worker = self._workers[instruction.device]
         if not self._threads.limited and isinstance(instruction, Kernel) and not worker.device.wide:
             self._threads.limit()
-        (worker.urgent if instruction.priority > 6 else worker.queue).append((instruction, lane))
+        worker.put(instruction, lane)
         if self._sync or (worker is self._host and self._call_helper()):
             return
         if not self._call_thread(worker):
@@ -145,21 +165,16 @@ class CpuBackend:
     def withdraw(self, instruction: Instruction) -> bool:
         """Take back an instruction that no thread has begun."""
         worker = self._workers[instruction.device]
-        for queue in (worker.queue, worker.urgent):
-            for entry in list(queue):
-                if entry[0] is instruction:
-                    try:
-                        queue.remove(entry)
-                    except (IndexError, ValueError):  # a worker was faster
-                        return False
-                    return True
+        for entry in list(worker.queue):
+            if entry[0] is instruction:
+                return worker.remove(entry)
         return False
 
     def help(self) -> bool:
         """Run one piece of host work on the calling thread: what the program itself waits for."""
         for worker in self._workers.values() if self._sync else (self._host,):
             try:
-                instruction, lane = worker.urgent.popleft() if worker.urgent else worker.queue.popleft()
+                instruction, lane = worker.queue.popleft()
             except IndexError:
                 continue
             self._execute(worker, instruction, lane)
@@ -226,7 +241,7 @@ class CpuBackend:
                 self._execute(worker, *entry)
                 continue
             worker.idle = True
-            if worker.queue or worker.urgent:  # issued between the look and the flag
+            if worker.queue:  # issued between the look and the flag
                 worker.idle = False
                 continue
             if self._stopping:
@@ -234,19 +249,17 @@ class CpuBackend:
             worker.wake.acquire()
 
     def _take(self, worker: _Worker) -> tuple[Instruction, int] | None:
-        """Return the next instruction: urgent ones first, then the device's own, then a sibling's that may move."""
+        """Return the next instruction: the device's own, else the first of a sibling's that may move."""
         try:
-            return worker.urgent.popleft() if worker.urgent else worker.queue.popleft()
+            return worker.queue.popleft()
         except IndexError:
             pass
         for other in worker.siblings:
-            try:
-                entry = other.queue[0]
+            for entry in list(other.queue):
                 if _may_move(entry[0]):
-                    other.queue.remove(entry)  # exactly this one, or nothing
-                    return entry
-            except (IndexError, ValueError):  # its own thread was faster
-                continue
+                    if other.remove(entry):
+                        return entry
+                    break
         return None
 
     def _execute(self, worker: _Worker, instruction: Instruction, lane: int) -> None:
@@ -344,13 +357,9 @@ class CpuBackend:
 
 
 def _may_move(instruction: Instruction) -> bool:
-    """Tell whether another core may run an instruction: it waits for nothing, and no user named its device."""
-    if instruction.eager:
-        return False
+    """Tell whether another core may run an instruction: no user named its device."""
     task = instruction.task
-    return (
-        isinstance(instruction, Kernel) and task is not None and (task.options is None or task.options.devices is None)
-    )
+    return task is None or task.options is None or task.options.devices is None
 
 
 def _bytes_dtype() -> Any:

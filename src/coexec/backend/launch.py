@@ -45,9 +45,7 @@ def resolve(binding: Binding) -> Any:
         return extract(empty, binding.box.lo, binding.box, binding.cut)
     data = allocation.data if binding.writes else allocation.frozen
     if data is None:
-        if isinstance(allocation.owner, BaseException):
-            raise BackendError(f"{allocation!r} could not be allocated") from allocation.owner
-        raise BackendError(f"{allocation!r} has no memory")
+        raise _no_memory(allocation)
     if binding.cut is None and (binding.box is allocation.box or binding.box == allocation.box):
         array = data
     else:
@@ -79,10 +77,14 @@ def run(instruction: Instruction, *, debug: bool = False) -> None:
 
 def _part(allocation: Allocation, box: Box) -> Any:
     if allocation.data is None:
-        raise BackendError(f"{allocation!r} has no memory") from (
-            allocation.owner if isinstance(allocation.owner, BaseException) else None
-        )
+        raise _no_memory(allocation)
     return extract(allocation.data, allocation.box.lo, box, None)
+
+
+def _no_memory(allocation: Allocation) -> BaseException:
+    """Return why an allocation has no memory: what its alloc instruction met, if anything."""
+    owner = allocation.owner
+    return owner if isinstance(owner, BaseException) else BackendError(f"{allocation!r} has no memory")
 
 
 def _reduce(instruction: Reduce) -> None:

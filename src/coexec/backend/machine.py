@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..errors import ConfigError, unknown_name
 from ..machine.cores import available_cores, cpu_model, memory_capacity
@@ -228,12 +228,12 @@ def open_cpu(named: list[Named], opening: Opening) -> list[Any]:
 
 def _narrow(index: int, core: int) -> Device:
     speed, text = f"cpu {cpu_model()}", f"core {core} of {cpu_model()}"
-    return Device(f"cpu:{index}", "cpu", HOST, (HOST, USER), speed, (core,), description=text)
+    return Device(f"cpu:{index}", "cpu", HOST, (HOST, USER), speed, (core,), eager=False, description=text)
 
 
 def _wide(cores: tuple[int, ...]) -> Device:
     speed, text = f"cpu {cpu_model()} x{len(cores)}", f"{len(cores)} cores of {cpu_model()}, library threads"
-    return Device("cpu:all", "cpu", HOST, (HOST, USER), speed, cores, wide=True, description=text)
+    return Device("cpu:all", "cpu", HOST, (HOST, USER), speed, cores, wide=True, eager=False, description=text)
 
 
 def _cpu_backend(devices: Iterable[Device], opening: Opening) -> Any:
@@ -252,13 +252,11 @@ def open_opencl(named: list[Named], opening: Opening) -> list[Any]:
         index = int(entry.which) if entry.which.isdigit() else 0
         name = f"opencl:{index}"
         _require_opencl(index)
-        mode = "shared" if opening.memory.get(name) == "shared" else "own"
+        mode: Literal["own", "shared"] = "shared" if opening.memory.get(name) == "shared" else "own"
         memory_id = HOST if mode == "shared" else len(opening.memories)
-        backend = OpenCLBackend(index, name, memory_id, mode, entry.cores)  # type: ignore[arg-type]
+        backend = OpenCLBackend(index, name, memory_id, mode, entry.cores, capacity=opening.capacity(name))
         if mode == "own":
-            capacity = opening.capacity(name)
-            memory = backend.memories[memory_id]
-            opening.add_memory(memory if capacity is None else Memory(memory.name, capacity))
+            opening.add_memory(backend.memories[memory_id])
         backends.append(backend)
     return backends
 

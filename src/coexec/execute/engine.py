@@ -105,16 +105,15 @@ class Engine:
     def _may_be_eager(self, node: Pending) -> bool:
         """Tell whether `node` may be queued behind its unfinished parents."""
         lanes = self._devices.get(node.instruction.device)
-        if lanes is None or not lanes.eager or node.instruction.priority > 6:  # urgent work is bound to no lane's order
+        if lanes is None or not lanes.eager:
             return False
+        parents = [parent for parent in node.parents if not parent.over]
         if lanes.across:
-            return all(parent.lane is not None and parent.lane.device == lanes.device for parent in node.parents)
-        first = node.parents[0].lane
+            return all(parent.lane is not None and parent.lane.device == lanes.device for parent in parents)
+        first = parents[0].lane
         if first is None or first.device != lanes.device:
             return False
-        return all(parent.lane is first for parent in node.parents) and any(
-            parent is first.tail for parent in node.parents
-        )
+        return all(parent.lane is first for parent in parents) and any(parent is first.tail for parent in parents)
 
     def next(self) -> Issue | None:
         """Return the ready instruction of highest priority with its lane, or None."""
@@ -184,7 +183,7 @@ class Engine:
             if children is not None:
                 for child in children:
                     child.waiting -= 1
-                    if not child.waiting and not child.issued:
+                    if not child.issued and (not child.waiting or self._may_be_eager(child)):
                         heappush(self.ready, (-child.instruction.priority, child.instruction.id, child))
 
     def doom(self, instruction: Instruction, failure: BaseException) -> bool:

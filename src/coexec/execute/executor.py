@@ -37,6 +37,7 @@ class Executor:
         self._sleepers: list[Callable[[], None]] = []  # waiting threads that would help
         self.broken: BaseException | None = None  # an error of our own: every wait raises it
         self._waiting_for_idle: list[Callable[[], None]] = []
+        self.check_signals: Callable[[], None] = _no_signals
         self.on_finished: Callable[[Ran], None] = _nothing  # locked; for load accounting
         for backend in self._backends:
             if backend.helps:
@@ -122,11 +123,12 @@ class Executor:
         self.records.append(ran)
         task = instruction.task
         if task is not None:
-            if failure is not None and task.failure is None:
-                task.failure = failure
-                if failure is not ran.error:  # its own error, not that of a task before it
-                    self.failures.append(failure)
+            own = failure is not ran.error and not isinstance(instruction, Alloc)  # else it comes from an earlier one
+            if failure is not None and own and task.failure is None:
+                self.failures.append(failure)
             if instruction.completes:
+                if failure is not None and task.failure is None:
+                    task.failure = failure
                 task.open -= 1
                 if not task.open:
                     self._finish(task)
@@ -207,7 +209,8 @@ class Executor:
         self, over: Callable[[], bool], gate: threading.Lock, wake: Callable[[], None], deadline: float | None
     ) -> bool:
         while True:
-            self._check_broken()
+            self.check_broken()
+            self.check_signals()  # one may have come while this thread held the lock
             while not over() and self.help():
                 pass
             if over():
@@ -245,7 +248,8 @@ class Executor:
         """Run one piece of work on the calling thread, if a backend has any for it."""
         return any(backend.help() for backend in self._helpers)
 
-    def _check_broken(self) -> None:
+    def check_broken(self) -> None:
+        """Raise if coexec itself has failed."""
         if self.broken is not None:
             raise RuntimeClosed("coexec failed internally; please report this with its cause") from self.broken
 
@@ -275,3 +279,7 @@ class Executor:
 
 def _nothing(ran: Ran) -> None:
     del ran
+
+
+def _no_signals() -> None:
+    """Do nothing: nobody has asked to be told of interrupts."""

@@ -62,6 +62,7 @@ def task_failed(ran: Ran) -> BaseException:
     failed = _failed_as(type(error))(text)
     failed.task, failed.device, failed.chunk = name, ran.device, chunk
     failed.__cause__ = error
+    failed.reported = isinstance(error, KeyboardInterrupt | SystemExit)  # the program gets those directly
     return failed
 
 

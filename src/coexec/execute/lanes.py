@@ -98,11 +98,11 @@ class DeviceLanes:
         return min(lanes, key=lambda lane: lane.depth)
 
 
-def open_lanes(devices: Iterable[Device], policy: LanePolicy, *, eager: bool = True) -> dict[str, DeviceLanes]:
+def open_lanes(devices: Iterable[Device], policy: LanePolicy) -> dict[str, DeviceLanes]:
     """Return the lanes of every device and of the host, none of them open yet.
 
     The host's lanes are never eager: its own thread and every waiting user thread serve them.
     """
-    lanes = {d.name: DeviceLanes(d.name, d.lanes, policy, across=d.waits_across_lanes, eager=eager) for d in devices}
+    lanes = {d.name: DeviceLanes(d.name, d.lanes, policy, across=d.waits_across_lanes, eager=d.eager) for d in devices}
     lanes["host"] = DeviceLanes("host", 64, policy, across=False, eager=False)
     return lanes

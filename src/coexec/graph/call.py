@@ -11,7 +11,7 @@ from contextvars import copy_context
 from types import FrameType
 from typing import Any
 
-from ..errors import ProgramError
+from ..errors import CoexecError, ProgramError, RuntimeClosed
 from ..program.access import read
 from ..program.array import Array, Storage
 from ..program.kernel import ArrayParam, Kernel, Options
@@ -79,7 +79,11 @@ def make_returned(kernel: Kernel, arrays: Sequence[Array], scalars: dict[str, An
     return tuple(made)
 
 
-def _foreign(kernel: Kernel, array: Array) -> ProgramError:
+def _foreign(kernel: Kernel, array: Array) -> CoexecError:
+    if array._storage.session.closed:
+        return RuntimeClosed(
+            f"kernel {kernel.name!r} was given {array!r}, whose runtime is closed; copy it: cx.array(x)"
+        )
     return ProgramError(
         f"kernel {kernel.name!r} was given {array!r}, which belongs to another runtime; "
         "make it inside this one, or pass cx.array(np.asarray(x))"

@@ -40,7 +40,7 @@ class Allocation:
         return self.box.volume * self.dtype.itemsize
 
     def __repr__(self) -> str:
-        return f"M{self.memory}.A{self.array}.{self.id}{list(self.box.lo)}:{list(self.box.hi)}"
+        return f"box {self.box} of array A{self.array} ({self.dtype})"
 
 
 class Instruction:

@@ -36,6 +36,7 @@ class Device:
     wide: bool = False  # all cores at once; excludes the narrow devices
     lanes: int = 64  # how many in-order lanes may be open at once
     waits_across_lanes: bool = False  # can order one lane behind another without the host
+    eager: bool = True  # a lane has one server, so an instruction may be queued behind an unfinished one
     description: str = ""
 
     def reads(self, memory: int) -> bool:

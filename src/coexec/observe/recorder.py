@@ -10,7 +10,7 @@ import datetime as dt
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,11 @@ KEPT = 4096  # completion times remembered, to tell when an instruction became r
 class Recorder:
     """Streams rows to a trace file, if one was asked for, and teaches the predictors."""
 
-    def __init__(self, path: str, platform: Platform, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, path: str, platform: Platform, clock: Callable[[], float], options: Mapping[str, Any] | None = None
+    ) -> None:
         self._platform = platform
+        self._options = options or {}
         self._clock = clock
         self._start = clock()
         self._writer = TraceWriter(path) if path else None
@@ -51,7 +54,7 @@ class Recorder:
             "numpy": np.__version__,
             "cores": os.cpu_count(),
             **self._platform.as_dict(),
-            "options": {},
+            "options": dict(self._options),
         }
 
     def _since(self, t: float) -> float:

@@ -27,6 +27,9 @@ class Where(Protocol):
 class Placement(Protocol):
     """Chooses among candidates; says why."""
 
+    pairs: bool
+    """Whether it compares variants too; if not, it is given one candidate per device."""
+
     def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
         """Return the candidate and the reason."""
 
@@ -44,16 +47,18 @@ class Loads:
         }
         self._overlapping = any(self._sharing.values())
 
-    def add(self, device: str, seconds: float) -> None:
+    def add(self, device: str, seconds: float | None) -> None:
         """Note work given to a device, and to those whose cores it occupies."""
+        seconds = UNKNOWN_SECONDS if seconds is None else seconds
         self.tasks[device] += 1
         self.seconds[device] += seconds
         if self._overlapping:
             for other in self._sharing[device]:
                 self.seconds[other] += seconds
 
-    def remove(self, device: str, seconds: float) -> None:
+    def remove(self, device: str, seconds: float | None) -> None:
         """Note work finished."""
+        seconds = UNKNOWN_SECONDS if seconds is None else seconds
         self.tasks[device] -= 1
         left = self.seconds[device] - seconds
         self.seconds[device] = max(0.0, left)
@@ -78,6 +83,8 @@ class Loads:
 
 class EarliestFinish:
     """The device predicted to finish first, transfers included; devices nobody measured are tried once."""
+
+    pairs = True
 
     def __init__(self, loads: Loads, threshold: float) -> None:
         del threshold
@@ -117,6 +124,8 @@ def _worth_a_try(best: Candidate, seconds: float, size: int) -> bool:
 class RoundRobin:
     """One device after the other."""
 
+    pairs = False
+
     def __init__(self, loads: Loads, threshold: float) -> None:
         del loads, threshold
         self._next = 0
@@ -131,6 +140,8 @@ class RoundRobin:
 class LeastBusy:
     """The device with the fewest unfinished tasks."""
 
+    pairs = False
+
     def __init__(self, loads: Loads, threshold: float) -> None:
         del threshold
         self._loads = loads
@@ -144,6 +155,8 @@ class LeastBusy:
 
 class DataAware:
     """Among devices that hold more than `threshold` of the input bytes, the one with the least cost; else in turn."""
+
+    pairs = False
 
     def __init__(self, loads: Loads, threshold: float, name: str, cost: Callable[..., float]) -> None:
         self._loads = loads

@@ -25,6 +25,7 @@ from .split import blocks, even
 WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs more than it brings
 UNKNOWN_ELEMENTS = 200_000  # the same bar for a kernel nobody measured
 Valid = Callable[[Array], int]
+Note = Callable[[str], None]
 
 
 class Planned(NamedTuple):
@@ -41,13 +42,13 @@ class Planner:
     """Plans one task after another. Deterministic for the same history and loads."""
 
     def __init__(
-        self, candidates: Candidates, placement: Placement, loads: Loads, valid: Valid, *, explain: bool = False
+        self, candidates: Candidates, placement: Placement, loads: Loads, valid: Valid, *, note: Note | None = None
     ) -> None:
         self._candidates = candidates
         self._placement = placement
         self._valid = valid
         self.loads = loads
-        self.explain = explain
+        self._note = note  # where remarks are recorded; reasons are worked out only if there is such a place
         self._warned: set[int] = set()
 
     def plan(self, task: Task) -> Planned:
@@ -68,11 +69,13 @@ class Planner:
         if len(candidates) == 1:
             chosen, why = candidates[0], "the only device that can run it"
         else:
+            if not self._placement.pairs:
+                candidates = self._one_per_device(candidates)
             chosen, why = self._placement.choose(candidates, size, lambda: self._where(task))
-            if self.explain and not why:
+            if self._note is not None and not why:
                 why = self._explanation(candidates, size)
         seconds = chosen.model.seconds(size)
-        self.loads.add(chosen.name, seconds or 0.0)
+        self.loads.add(chosen.name, seconds)
         command = Command(task.id, task, chosen.chunks(box), task.after, why)
         return Planned(command, chosen.shares(size, seconds))
 
@@ -126,8 +129,12 @@ class Planner:
         narrow = [c for c in candidates if not c.device.wide] or list(candidates)
         if not named:
             narrow = [c for c in narrow if c.device.speed == narrow[0].device.speed]
+        return self._one_per_device(narrow)
+
+    def _one_per_device(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return the faster known variant of each device."""
         best: dict[str, Candidate] = {}
-        for candidate in narrow:
+        for candidate in candidates:
             known = best.get(candidate.name)
             if known is None or self._faster(candidate, known):
                 best[candidate.name] = candidate
@@ -148,7 +155,7 @@ class Planner:
             part = size * chunk.box.volume // volume
             seconds = candidate.model.seconds(part)
             shares.append(Share(candidate.variant, candidate.model, part, seconds))
-            self.loads.add(chunk.device, seconds or 0.0)
+            self.loads.add(chunk.device, seconds)
         # From here on the task is mapped chunk by chunk, even where each array arrives whole.
         task.visited = task.box
         return Planned(Command(task.id, task, chunks, task.after, why), tuple(shares))
@@ -189,9 +196,10 @@ class Planner:
     def _warn_conflict(self, task: Task) -> None:
         if id(task.kernel) not in self._warned:
             self._warned.add(id(task.kernel))
-            warnings.warn(
+            text = (
                 f"kernel {task.name!r} ({task.call}:{task.line}): one part would touch what another part writes (the "
-                "same array twice, or an output wider than its chunk), so it runs undivided",
-                CoexecWarning,
-                stacklevel=2,
+                "same array twice, or an output wider than its chunk), so it runs undivided"
             )
+            warnings.warn(text, CoexecWarning, stacklevel=2)
+            if self._note is not None:
+                self._note(text)

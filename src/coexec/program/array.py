@@ -182,6 +182,14 @@ class Array(NDArrayOperatorsMixin):
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(self.shape[0]))
 
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(np.ndarray, name):
+            raise AttributeError(
+                f"coexec arrays have no {name!r}: it would gather the array silently. Write a kernel, or say it: "
+                f"np.asarray(array).{name}"
+            )
+        raise AttributeError(f"'Array' object has no attribute {name!r}")
+
     __hash__ = None  # type: ignore[assignment]  # elementwise ==, like NumPy
 
     def __repr__(self) -> str:

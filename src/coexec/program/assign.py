@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from .access import read, write
+from ..geometry import overlaps
+from . import session
+from .access import read, update, write
 from .array import Array
-from .kernel import kernel
+from .kernel import Kernel, kernel
 from .mapper import all as map_all
 
 
@@ -46,6 +48,12 @@ def broadcast(source: Any, out: Any) -> None:
     out[...] = source
 
 
+@kernel(name="move", source=read(map_all), out=update)
+def move(source: Any, out: Any) -> None:
+    """Copy between overlapping parts of one array, as if everything were read first (NumPy does not always)."""
+    out[...] = source.copy()
+
+
 fill.internal = set_item.internal = assign_constant.internal = True
 
 
@@ -55,7 +63,10 @@ def assign(view: Array, value: Any) -> None:
         _check_broadcast(value.shape, view.shape)
         if value._storage is view._storage and value._box == view._box and value._cut == view._cut:
             return  # `a[s] += v` has already changed the elements in place
-        (copy if value.shape == view.shape and view.shape else broadcast)(value, view)
+        if value._storage is view._storage and overlaps(value._box, view._box):
+            _submit(move, value, view)
+        else:
+            _submit(copy if value.shape == view.shape and view.shape else broadcast, value, view)
         return
     structured = view.dtype.names is not None and not isinstance(value, np.ndarray | np.generic)
     plain = np.asarray(value, dtype=view.dtype if structured else None)
@@ -64,10 +75,17 @@ def assign(view: Array, value: Any) -> None:
     if plain.ndim:
         fixed = np.array(plain, dtype=view.dtype, copy=True)
         fixed.flags.writeable = False
-        assign_constant(view, fixed)
+        _submit(assign_constant, view, fixed)
     else:
         item = plain.astype(view.dtype)[()]
-        (fill if view.shape else set_item)(view, item)
+        _submit(fill if view.shape else set_item, view, item)
+
+
+def _submit(task: Kernel, *args: Any) -> None:
+    """Record a task in the runtime of the array that it changes."""
+    session.check_outside()
+    target: Array = next(arg for arg in args[::-1] if isinstance(arg, Array))
+    target._storage.session.submit(task, args, {}, task.options)
 
 
 def _check_castable(value: np.ndarray[Any, Any], view: Array) -> None:

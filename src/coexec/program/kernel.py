@@ -60,7 +60,6 @@ class Kernel:
         split: int | Sequence[int] | None = None,
         over: str | int | Sequence[int] | None = None,
         returns: Any = None,
-        weight: Any = None,
         name: str | None = None,
     ) -> None:
         update_wrapper(self, function)
@@ -75,7 +74,6 @@ class Kernel:
         self._declare(accesses, divisible=split is not None)
         self.split = () if split is None else (split,) if isinstance(split, int) else tuple(split)
         self.over = over
-        self.weight = weight
         self._check_declaration()
         self.plain = not (
             self.takes_chunk or self.takes_xp or self.returns.names or self.keyword_only
@@ -101,11 +99,13 @@ class Kernel:
         if unknown:
             raise ArgumentError(
                 f"kernel {self.name!r} declares access to {', '.join(map(repr, unknown))}, but its parameters are "
-                f"({', '.join(self.passed)}); options are split, over, returns, weight, name"
+                f"({', '.join(self.passed)}); options are split, over, returns, name"
             )
         params = [ArrayParam(p, i, accesses[p]) for i, p in enumerate(self.passed) if p in accesses]
-        result = write if divisible else write(map_all)
-        params += [ArrayParam(name, -1, result) for name in self.returns.names]
+        params += [ArrayParam(name, -1, write) for name in self.returns.names]
+        if not divisible and all(type(p.access.mapper) in (Same, All) for p in params):
+            # One chunk: the part that an array shares with the index space is the whole array.
+            params = [p._replace(access=_whole(p.access)) for p in params]
         self.array_params = tuple(params)
         self.scalar_params = tuple((i, p) for i, p in enumerate(self.passed) if p not in accesses)
         self.reduces = any(p.access.mode == "reduce" for p in params)
@@ -303,6 +303,10 @@ def check_accesses(accesses: dict[str, Any]) -> None:
             )
 
 
+def _whole(access: Access) -> Access:
+    return access if access.mode == "reduce" else access(map_all)
+
+
 def _keyword_only(signature: inspect.Signature) -> tuple[str, ...]:
     return tuple(p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY)
 
@@ -319,7 +323,6 @@ def kernel(
     split: int | Sequence[int] | None = None,
     over: str | int | Sequence[int] | None = None,
     returns: Any = None,
-    weight: Any = None,
     name: str | None = None,
     **accesses: Any,
 ) -> Callable[[Callable[..., Any]], Kernel]:
@@ -332,7 +335,7 @@ def kernel(
     check_accesses(accesses)
 
     def make(function: Callable[..., Any]) -> Kernel:
-        return Kernel(function, accesses, split=split, over=over, returns=returns, weight=weight, name=name)
+        return Kernel(function, accesses, split=split, over=over, returns=returns, name=name)
 
     if bare:
         raise ArgumentError(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class Session(Protocol):
     """What arrays and kernels ask of a runtime."""
 
+    closed: bool
+
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
         """Register a new array, with its first contents if `data` is not None."""
 
@@ -44,8 +46,8 @@ _default: list[Callable[[], Any]] = []
 _forked = False
 
 
-def current() -> Any:
-    """Return the runtime that new calls belong to, starting the default one if none is open."""
+def check_outside() -> None:
+    """Raise if the present thread runs a body, or if this process is a forked child."""
     if in_kernel.name:
         raise NestedCallError(
             f"coexec was called from inside {in_kernel.name!r}; a body computes on the arrays it is given. "
@@ -56,6 +58,12 @@ def current() -> Any:
             "this process was forked from one that used coexec, and threads do not survive a fork; "
             "start workers with multiprocessing's 'spawn' method"
         )
+
+
+def current() -> Any:
+    """Return the runtime that new calls belong to, starting the default one if none is open."""
+    if in_kernel.name or _forked:
+        check_outside()
     if _stack:
         return _stack[-1]
     runtime = _default[0]()

@@ -46,6 +46,7 @@ class OpenCLBackend:
         memory: Literal["own", "shared"] = "own",
         cores: tuple[int, ...] = (),
         lanes: int = LANES,
+        capacity: int | None = None,
     ) -> None:
         import pyopencl as cl
 
@@ -62,13 +63,13 @@ class OpenCLBackend:
         self._storage: Storage = (
             SharedMemory(name, self._context, self._traits)
             if memory == "shared"
-            else OwnMemory(name, memory_id, self._context, self._traits)
+            else OwnMemory(name, memory_id, self._context, self._traits, capacity)
         )
         self._launcher = Launcher(Programs(self._context, self._traits), self._traits, self._storage.place)
         self._lanes: Lanes | None = None
         self.devices: Sequence[Device] = (self._describe(lanes),)
         self.memories: Mapping[int, Memory] = (
-            {} if memory == "shared" else {memory_id: Memory(name, self._traits.capacity)}
+            {} if memory == "shared" else {memory_id: Memory(name, capacity or self._traits.capacity)}
         )
 
     def _describe(self, lanes: int) -> Device:

@@ -45,9 +45,11 @@ class OwnMemory:
 
     readable: tuple[int, ...] = ()
 
-    def __init__(self, name: str, memory: int, context: Any, device: Traits) -> None:
+    def __init__(self, name: str, memory: int, context: Any, device: Traits, capacity: int | None = None) -> None:
         self.memory = memory
         self._name, self._context, self._device = name, context, device
+        self.capacity = capacity if capacity is not None else device.capacity
+        self._used = 0
 
     def allocate(self, allocation: Allocation) -> None:
         import pyopencl as cl
@@ -55,16 +57,20 @@ class OwnMemory:
         nbytes = max(1, allocation.nbytes)  # OpenCL has no buffers without bytes
         if nbytes > self._device.largest_buffer:
             raise DoesNotFit(f"allocation {allocation}", self._name, nbytes, self._device.largest_buffer)
+        if self._used + nbytes > self.capacity:
+            raise DoesNotFit(f"allocation {allocation}", self._name, nbytes, self.capacity - self._used)
         try:
             allocation.data = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, nbytes)
         except cl.MemoryError as error:
-            raise DoesNotFit(f"allocation {allocation}", self._name, nbytes, self._device.capacity) from error
+            raise DoesNotFit(f"allocation {allocation}", self._name, nbytes, self.capacity - self._used) from error
         except cl.Error as error:
             raise BackendError(f"{self._name} could not allocate {nbytes} bytes: {error}") from error
+        self._used += nbytes
 
     def release(self, allocation: Allocation) -> None:
         buffer, allocation.data = allocation.data, None
         if buffer is not None:
+            self._used -= max(1, allocation.nbytes)
             buffer.release()
 
     def holds(self, allocation: Allocation) -> bool:
