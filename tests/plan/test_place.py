@@ -53,15 +53,6 @@ def test_round_robin_goes_round_and_a_restricted_call_counts() -> None:
     assert choose() == 2
 
 
-def test_round_robin_alternates_between_devices_whatever_their_variants() -> None:
-    choose = Choosing("round-robin", 2)
-    first, second = choose.candidates
-    other = Variant("numba", "cpu")
-    pairs = [first, Candidate(first.device, other, Model()), second, Candidate(second.device, other, Model())]
-    names = [choose.policy.choose(pairs, 1000, list)[0].name for _ in range(4)]
-    assert names == ["dev:0", "dev:1", "dev:0", "dev:1"]
-
-
 def test_least_busy_takes_the_first_device_with_the_fewest_unfinished_tasks() -> None:
     """G35. The reference counts busy streams, which end at host reads only; ours counts tasks, and knows their end."""
     choose = Choosing("least-busy")
