@@ -183,7 +183,7 @@ class Engine:
             if children is not None:
                 for child in children:
                     child.waiting -= 1
-                    if not child.issued and (not child.waiting or self._may_be_eager(child)):
+                    if not child.issued and (not child.waiting or (lane is IMMEDIATE and self._may_be_eager(child))):
                         heappush(self.ready, (-child.instruction.priority, child.instruction.id, child))
 
     def doom(self, instruction: Instruction, failure: BaseException) -> bool:

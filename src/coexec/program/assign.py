@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..geometry import overlaps
 from . import session
-from .access import read, update, write
+from .access import read, write
 from .array import Array
 from .kernel import Kernel, kernel
 from .mapper import all as map_all
@@ -48,7 +48,7 @@ def broadcast(source: Any, out: Any) -> None:
     out[...] = source
 
 
-@kernel(name="move", source=read(map_all), out=update)
+@kernel(name="move", source=read(map_all), out=write)
 def move(source: Any, out: Any) -> None:
     """Copy between overlapping parts of one array, as if everything were read first (NumPy does not always)."""
     out[...] = source.copy()
