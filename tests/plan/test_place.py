@@ -10,7 +10,7 @@ import pytest
 from coexec.errors import UnknownName
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
 from coexec.plan.candidate import Candidate
-from coexec.plan.place import PLACEMENTS, Loads, load_placement
+from coexec.plan.place import LOOKS, PLACEMENTS, Loads, load_placement
 from coexec.predict.history import Model
 from coexec.program.array import Array
 from coexec.program.variant import Variant
@@ -234,7 +234,7 @@ def test_finished_work_does_not_make_a_device_look_busy() -> None:
 
 def measured(choose: Choosing, *seconds: float | None, size: int = 1000) -> None:
     for candidate, value in zip(choose.candidates, seconds, strict=True):
-        for _ in range(3):
+        for _ in range(LOOKS):
             if value is not None:
                 candidate.model.learn(size, value)
 
@@ -314,3 +314,40 @@ def test_a_policy_says_why_or_leaves_it_to_the_planner(policy: str) -> None:
     choose = Choosing(policy, 2)
     _, why = choose.policy.choose(choose.candidates, 1000, lambda: [(MB, on(3))])
     assert bool(why) == (policy != "earliest-finish")
+
+
+def cores_and_all() -> Choosing:
+    """Two cores, which share what was measured, and the wide device over both."""
+    choose = Choosing("earliest-finish", platform=wide_platform())
+    choose.candidates[1].model = choose.candidates[0].model
+    return choose
+
+
+def rounds(choose: Choosing, seconds: dict[str, float], count: int) -> list[list[str]]:
+    """Place two independent tasks at a time; the first two runs on a core take three times as long."""
+    chosen = []
+    for _ in range(count):
+        pair = []
+        for _ in range(2):
+            candidate = choose.candidates[choose()]
+            choose.loads.add(candidate.name, candidate.model.seconds(1000) or 0.0)
+            pair.append(candidate)
+        for candidate in pair:
+            cold = 3.0 if not candidate.wide and candidate.model.measured(1000) < 2 else 1.0
+            choose.loads.remove(candidate.name, choose.loads.seconds[candidate.name])
+            candidate.model.learn(1000, cold * seconds[candidate.device.speed])
+        choose.loads.seconds.update(dict.fromkeys(choose.loads.seconds, 0.0))
+        chosen.append([candidate.name for candidate in pair])
+    return chosen
+
+
+def test_cold_first_runs_do_not_give_all_cores_to_a_call_that_uses_one() -> None:
+    """np.sort takes as long on all cores as on one, so two of them belong on a core each."""
+    placed = rounds(cores_and_all(), {"core": 0.1, "cores": 0.1}, 8)
+    assert placed[1] == ["cpu:all", "cpu:all"], "tried once"
+    assert placed[-4:] == [["cpu:0", "cpu:1"]] * 4
+
+
+def test_a_call_that_uses_all_cores_well_gets_them() -> None:
+    placed = rounds(cores_and_all(), {"core": 0.1, "cores": 0.04}, 10)
+    assert placed[-3:] == [["cpu:all", "cpu:all"]] * 3

@@ -15,6 +15,7 @@ from .candidate import Candidate
 UNKNOWN_SECONDS = 50e-6  # what a kernel nobody measured is taken to cost, so that work spreads over equal devices
 
 WIDE_GAIN = 0.75  # a wide device must be faster than the narrow one by this factor: it takes the cores of all
+LOOKS = 4  # measurements that a narrow device gets before a wide one may win for good
 WORTH_ALL_CORES = 1e-3  # seconds: below, a kernel never takes all cores
 
 
@@ -113,7 +114,19 @@ class EarliestFinish:
                 best, best_finish, best_seconds = candidate, finish, seconds
         if untried is not None and (best_finish == float("inf") or _worth_a_try(best, best_seconds, size)):
             return untried, f"first try of {untried.name} for this size"
+        if best.wide and (narrow := self._second_look(candidates, best, size)) is not None:
+            return narrow, f"second look at {narrow.name}, whose first runs of this size were cold"
         return best, ""
+
+    def _second_look(self, candidates: Sequence[Candidate], wide: Candidate, size: int) -> Candidate | None:
+        """Return a core to measure again before all cores are taken for good: first runs touch fresh memory."""
+        measured = wide.model.measured(size)
+        doubtful = [
+            c
+            for c in candidates
+            if not c.wide and c.device.kind == wide.device.kind and c.model.measured(size) < min(LOOKS, measured + 1)
+        ]
+        return min(doubtful, key=lambda c: self._loads.seconds[c.name], default=None)
 
 
 def _worth_a_try(best: Candidate, seconds: float, size: int) -> bool:
