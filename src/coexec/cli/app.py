@@ -131,7 +131,7 @@ def demo(
 def run_script(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python program.", show_default=False)],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its arguments.", show_default=False)
+        list[str] | None, typer.Argument(metavar="ARGS", help="Its arguments.", show_default=False)
     ] = None,
     *,
     trace: Annotated[Path, typer.Option(metavar="FILE", help="Where to record the run.")] = Path("run.json"),
