@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any
 
@@ -29,6 +29,8 @@ POOL_BYTES = 1 << 28  # freed host memory kept for reuse
 POOL_LARGEST = 1 << 26
 PATIENT_SWITCH = 0.005
 EAGER_SWITCH = 20e-6
+
+_new: Callable[..., Any] = tuple.__new__  # makes a named tuple without its constructor
 
 
 class _Worker:
@@ -181,11 +183,22 @@ class CpuBackend:
             return True
         return False
 
-    def run_here(self, instruction: Instruction) -> Ran:
-        """Run an instruction that was not issued on the calling thread, while nothing else runs."""
+    def run_here(self, instruction: Kernel) -> Ran:
+        """Run a short kernel that was not issued on the calling thread, while nothing else runs."""
         if not self._threads.limited:
             self._threads.limit()
-        return self._run(self._workers[instruction.device], instruction, 0, alone=True)
+        task, error = instruction.task, None
+        context = task.context or copy_context()
+        in_kernel.name = task.name
+        start = time.perf_counter()
+        try:
+            context.run(run_kernel, instruction, self._debug)
+        except BaseException as caught:  # noqa: BLE001 - reported, never lost
+            error = caught
+        stop = time.perf_counter()
+        in_kernel.name = ""
+        ran: Ran = _new(Ran, (instruction, instruction.device, 0, start, stop, 0.0, error))
+        return ran
 
     def left(self, *, idle: bool) -> None:
         """Let the host thread take over what a helper left; when idle, give the program its library threads back."""
@@ -271,12 +284,12 @@ class CpuBackend:
         if isinstance(ran.error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise ran.error
 
-    def _run(self, worker: _Worker, instruction: Instruction, lane: int, *, alone: bool = False) -> Ran:
+    def _run(self, worker: _Worker, instruction: Instruction, lane: int) -> Ran:
         error: BaseException | None = instruction.failure
         waited = 0.0
         kernel = isinstance(instruction, Kernel) and error is None
         long = kernel and (instruction.predicted or 0.0) > LONG  # type: ignore[attr-defined]  # a Kernel has it
-        exclusive = kernel and (long or self._has_wide) and not alone
+        exclusive = kernel and (long or self._has_wide)
         if exclusive:
             self._enter(worker, long=long)
         start = time.perf_counter()  # not before: waiting for the cores is no part of the kernel

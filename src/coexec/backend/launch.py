@@ -7,13 +7,13 @@ Knows nothing of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, BackendError, ProgramError, ShapeError
 from ..geometry import Box, whole
-from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, HostTask, Instruction, Kernel, Reduce
+from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, Instruction, Kernel, Reduce
 from ..program.chunk import ChunkInfo
 from ..program.mapper import Mapper
 from ..program.view import extract
@@ -46,11 +46,9 @@ def resolve(binding: Binding) -> Any:
     data = allocation.data if binding.writes else allocation.frozen
     if data is None:
         raise _no_memory(allocation)
-    if binding.cut is None and (binding.box is allocation.box or binding.box == allocation.box):
-        array = data
-    else:
-        array = extract(data, allocation.box.lo, binding.box, binding.cut)
-    return array if binding.pad is None else binding.pad.apply(array, np)
+    if binding.box is not allocation.box or binding.cut is not None:
+        data = extract(data, allocation.box.lo, binding.box, binding.cut)
+    return data if binding.pad is None else binding.pad.apply(data, np)
 
 
 def run(instruction: Instruction, *, debug: bool = False) -> None:
@@ -98,9 +96,9 @@ def _reduce(instruction: Reduce) -> None:
 def run_kernel(instruction: Kernel, debug: bool) -> None:
     """Run a body on its arrays."""
     task, kernel = instruction.task, instruction.task.kernel
-    if instruction.chunk.box.empty and not isinstance(instruction, HostTask):
-        return  # no point to visit
     assert kernel is not None
+    if (task.visited is not None or 0 in task.space) and instruction.chunk.box.empty and not kernel.host:
+        return  # no point to visit
     params = kernel.array_params
     if kernel.plain and not debug and len(instruction.bindings) == len(params):
         args: list[Any] = [None] * len(kernel.passed)
@@ -108,7 +106,9 @@ def run_kernel(instruction: Kernel, debug: bool) -> None:
             args[param[1]] = resolve(binding)
         for position, name in kernel.scalar_params:
             args[position] = task.scalars[name]
-        _check_nothing_returned(kernel, _body(instruction)(*args))
+        returned = _body(instruction)(*args)
+        if returned is not None:
+            _check_nothing_returned(kernel, returned)
         return
     values = {binding.name: resolve(binding) for binding in instruction.bindings}
     if debug:
@@ -130,11 +130,11 @@ def run_kernel(instruction: Kernel, debug: bool) -> None:
 
 def _body(instruction: Kernel) -> Callable[..., Any]:
     """Return the function to call: the Python body with the outside values of the call, or another variant's."""
-    body = instruction.body.function or instruction.task.body
-    if instruction.body.kind == "python":
-        body = instruction.task.body
+    body: Callable[..., Any] | None = instruction.task.body
+    if instruction.body.kind != "python" and instruction.body.function is not None:
+        body = instruction.body.function
     assert body is not None, "a kernel without a function is never placed on the host"
-    return cast("Callable[..., Any]", body)
+    return body
 
 
 def _check_nothing_returned(kernel: Any, returned: Any) -> None:

@@ -98,10 +98,10 @@ class TaskGraph:
         found.discard(self._horizon)
         if len(found) > 1:
             found = self._without_ancestors(found)
-        task.after = tuple(sorted(found)) if found else (self._horizon,)
-        self._parents[task.id] = task.after
+        after = tuple(sorted(found)) if len(found) > 1 else tuple(found) or (self._horizon,)
+        task.after = self._parents[task.id] = after
         front = self._front
-        for id in task.after:
+        for id in after:
             front.pop(id, None)
         front[task.id] = None
         self.since_horizon += 1

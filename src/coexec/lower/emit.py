@@ -34,10 +34,11 @@ class Emitter:
     def emit(self, instruction: Instruction) -> None:
         """Hand over an instruction."""
         front = self._front
-        for id in instruction.needs:
-            front.pop(id, None)
-        for id in instruction.after:
-            front.pop(id, None)
+        if front:
+            for id in instruction.needs:
+                front.pop(id, None)
+            for id in instruction.after:
+                front.pop(id, None)
         front[instruction.id] = None
         self.out.append(instruction)
 

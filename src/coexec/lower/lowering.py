@@ -99,7 +99,7 @@ class Lowering:
         memory = self._devices[chunk.device].memory
         bit = 1 << memory
         bindings = []
-        touched = []
+        backings = []
         for (name, _, access), array in zip(task.accesses, task.arrays, strict=True):
             state: ArrayState = array._storage.state
             backing = state.complete.get(memory)
@@ -108,21 +108,22 @@ class Lowering:
                 return False
             if not mask & bit and (access.reads or array._grid is not None):
                 return False
-            touched.append((state, backing.tracker, array, access, mask))
+            backings.append(backing)
             bindings.append(_whole_binding(backing, name, array, access.writes))
         emitter = self.emitter
         id = emitter.id()
         needs: set[int] = set()
         after: set[int] = set()
         touch = emitter.marks.touched.add
-        for state, tracker, array, access, mask in touched:
+        for (_, _, access), array, backing in zip(task.accesses, task.arrays, backings, strict=True):
+            tracker = backing.tracker
             touch(tracker)
             if not access.writes:
                 tracker.read_by(array._box, array._grid, id, needs)
             else:
                 tracker.write_by(array._box, array._grid, id, needs if access.reads else None, after)
-                if mask != bit:
-                    state.valid.set(array._box, bit)
+                if array._storage.state.valid.uniform != bit:
+                    array._storage.state.valid.set(array._box, bit)
         if needs:
             after -= needs
         elif not after:
@@ -349,7 +350,7 @@ class Lowering:
 def _whole_binding(backing: Backing, name: str, array: Array, writes: bool) -> Binding:
     """Return the binding of a parameter, kept for the next call if it sees the whole backing."""
     box, cut = array._box, array._cut
-    if cut is not None or box != backing.box:
+    if cut is not None or (box is not backing.box and box != backing.box):
         return Binding(name, backing.allocation, box, cut, writes, None, backing.allocation.dtype)
     binding = backing.bindings.get((name, writes))
     if binding is None:

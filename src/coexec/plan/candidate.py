@@ -79,16 +79,24 @@ class Candidates:
         self._history = history
         self._runs_python = runs_python  # by device
         self._supports = supports  # by device
-        self._cache: dict[tuple[int, int, str | None], tuple[Kernel, Choice]] = {}
 
     def of(self, kernel: Kernel, devices: str | None) -> Choice:
-        """Return the pairs that can run `kernel`, restricted to the named devices."""
-        key = (id(kernel), len(kernel.variants), devices)
-        known = self._cache.get(key)
-        if known is not None:
-            return known[1]
+        """Return the pairs that can run `kernel`, restricted to the named devices.
+
+        The answer is kept with the kernel, for the last runtime that asked: it lives as long as the kernel does.
+        """
+        asked, variants, choices = kernel.choices
+        if asked is not self or variants != len(kernel.variants):
+            choices = {}
+            kernel.choices = (self, len(kernel.variants), choices)
+        choice: Choice | None = choices.get(devices)
+        if choice is None:
+            choice = choices[devices] = self._find(kernel, devices)
+        return choice
+
+    def _find(self, kernel: Kernel, devices: str | None) -> Choice:
         found = [
-            Candidate(device, variant, self._history.model((kernel.name, id(kernel), variant.name, device.speed)))
+            Candidate(device, variant, self._history.model((kernel.serial, variant.name, device.speed)))
             for device in self._named(devices)
             for variant in kernel.variants
             if not variant.off and self._fits(device, variant)
@@ -99,9 +107,7 @@ class Candidates:
                 f"of which runs on {devices or ', '.join(d.name for d in self._platform.devices)}; "
                 f"add one (kernel.opencl(source), kernel.variant(function)) or allow another device"
             )
-        choice = Choice(found, all(c.device.kind == "cpu" for c in found))
-        self._cache[key] = (kernel, choice)  # the kernel is kept, so that its id stays its own
-        return choice
+        return Choice(found, all(c.device.kind == "cpu" for c in found))
 
     def _named(self, devices: str | None) -> list[Device]:
         if devices is None:

@@ -35,6 +35,7 @@ class Planned(NamedTuple):
     shares: tuple[Share, ...]
 
 
+_new: Callable[..., Any] = tuple.__new__
 HOST = Share(Variant("host", "cpu"), None, 0, None)
 
 
@@ -76,8 +77,9 @@ class Planner:
                 why = self._explanation(candidates, size)
         seconds = chosen.model.seconds(size)
         self.loads.add(chosen.name, seconds)
-        command = Command(task.id, task, chosen.chunks(box), task.after, why)
-        return Planned(command, chosen.shares(size, seconds))
+        # Made for every task: the tuples behind the two named tuples, without their constructors.
+        command = _new(Command, (task.id, task, chosen.chunks(box), task.after, why))
+        return _new(Planned, (command, chosen.shares(size, seconds)))
 
     def _divide(self, task: Task, box: Box, candidates: list[Candidate], size: int, *, named: bool) -> Planned | None:
         """Return the divided task, or None if it stays whole."""

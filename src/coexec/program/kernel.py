@@ -9,6 +9,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
+from itertools import count
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, CoexecWarning, ShapeError
@@ -22,6 +23,7 @@ from .returns import Returns, as_returns
 from .variant import Numerics, Variant, exact
 
 SPECIAL = ("chunk", "xp")
+_serials = count(1)
 NO_SCALARS: dict[str, Any] = {}
 SPACES = 64  # shapes of calls that are remembered as checked
 
@@ -63,6 +65,8 @@ class Kernel:
         name: str | None = None,
     ) -> None:
         update_wrapper(self, function)
+        self.serial = next(_serials)
+        self.choices: tuple[Any, int, dict[str | None, Any]] = (None, 0, {})  # plan/candidate.py's own
         self.function = function
         self.name = name or function.__name__
         self.signature = inspect.signature(function)
