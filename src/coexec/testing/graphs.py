@@ -20,6 +20,7 @@ import numpy as np
 
 from ..backend.launch import set_data
 from ..geometry import Box, cut, whole
+from ..graph.call import describe, describe_read, make_returned
 from ..graph.command import Chunk, Command
 from ..graph.instruction import Allocation, Instruction
 from ..graph.task import Task
@@ -30,12 +31,10 @@ from ..plan.candidate import Share
 from ..program import session
 from ..program.access import Access, read, reduce, update, write
 from ..program.array import Array, Storage
-from ..program.kernel import ArrayParam, HostTask, Kernel, Options
-from ..program.mapper import all as map_all
+from ..program.kernel import HostTask, Kernel, Options
 from .queries import InstructionGraph, Selection
 from .verify import verify
 
-WHOLE = ArrayParam("", -1, read(map_all))
 Use = Array | tuple[Array, Any]
 """An array, or an array and how it is touched: a range mapper, or the operator of a reduction."""
 Uses = Use | Sequence[Use]
@@ -180,17 +179,12 @@ class GraphBuilder:
     def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Record the call of a real kernel: on the devices that `kernel.using(devices=...)` names, else on the first."""
         arrays, scalars = kernel.bind(args, kwargs)
-        named = {param.name: array for param, array in zip(kernel.array_params, arrays, strict=False)} | scalars
-        returned = []
-        for shape, dtype in kernel.returns.describe(named):
-            storage = Storage(self, shape, dtype)
-            self.adopt(storage, None, borrowed=False)
-            returned.append(Array(storage, storage.box, None))
+        returned = make_returned(kernel, arrays, scalars, self)
         chosen = "host" if kernel.host else options.devices or self.devices[0]
         task = self._record(kernel, [*arrays, *returned], scalars, options._replace(devices=chosen), None)
         if not returned:
             return task
-        return returned[0] if kernel.returns.single else tuple(returned)
+        return returned[0] if kernel.returns.single else returned
 
     def _named(self, on: str | Sequence[str]) -> str:
         names = self.devices if on == "all" else [on] if isinstance(on, str) else on
@@ -205,13 +199,7 @@ class GraphBuilder:
         chunks: Sequence[tuple[str, Box]] | None,
     ) -> Task:
         """Go the way of a call through the runtime: task graph, command, lowering."""
-        task = Task(0, kernel.name, kernel, None)
-        task.accesses, task.arrays, task.scalars, task.options = kernel.array_params, arrays, scalars, options
-        task.space, task.box = kernel.space(arrays, scalars)
-        task.visited = None if kernel.simple else task.box
-        task.once = len({id(array._storage) for array in arrays}) == len(arrays)
-        task.shapes = [array.shape for array in arrays]
-        task.body = kernel.body()
+        task = describe(kernel, arrays, scalars, options, self)
         self.graph.add(task)
         self.tasks.append(task)
         parts = self._chunks(task, kernel, options.devices or "", chunks)
@@ -238,8 +226,7 @@ class GraphBuilder:
 
     def read(self, array: Array) -> Task:
         """Record a host read. `delivered` has the values once something has run it."""
-        task = Task(0, "read", None, None)
-        task.accesses, task.arrays, task.once = (WHOLE,), (array,), True
+        task = describe_read(array, self)
         self.graph.add(task)
         self.tasks.append(task)
 
@@ -264,6 +251,16 @@ class GraphBuilder:
         self._last_mark = task.id
         self._emit(self.lowering.epoch(task, failed))
         return task
+
+    def wait_for(self, task: Task, timeout: float | None = None) -> bool:
+        """Tell whether something has run `task`: nothing here does."""
+        del timeout
+        return task.finished
+
+    def cancel(self, task: Task) -> bool:
+        """Refuse: nothing here runs or will run."""
+        del task
+        return False
 
     def __enter__(self) -> Self:
         session.push(self)
