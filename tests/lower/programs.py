@@ -10,7 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from coexec.geometry import Box, whole
+from coexec.program.access import update
 from coexec.program.array import Array
+from coexec.program.kernel import Options, kernel
 from coexec.program.mapper import all as map_all, halo
 from coexec.testing.graphs import GraphBuilder
 
@@ -27,6 +29,7 @@ KINDS = (
     "horizon",
     "epoch",
     "drop",
+    "scale",
 )
 STEPS = (1, 1, 1, -1, 2, -2, 3)
 MODULUS = 1009.0  # keeps every value a small integer, so that sums are exact in any order
@@ -67,6 +70,12 @@ def blur(u: Any, out: Any) -> None:
 
 def spread(x: Any, out: Any) -> None:
     out[...] = (2.0 * out + x.sum()) % MODULUS
+
+
+@kernel(split=0, x=update)
+def scale(x, k):
+    """Take a 0-d array as a scalar: a value that is not known when the call is made."""
+    x[...] = (x + k) % MODULUS
 
 
 class Twin:
@@ -130,6 +139,10 @@ class Twin:
             value = float(n[13])
             self.g.call("write", writes=self.arrays[a][cut], on=self._device(n), body=lambda out: out.fill(value))
             self.plain[a][cut] = value
+        elif kind == "scale":
+            cut = slices(n, self.shape)
+            self.g.submit(scale, (self.arrays[a][cut], self.total), {}, Options(",".join(self.g.devices[: n[5] + 1])))
+            scale.function(self.plain[a][cut], self.plain_total)
         else:
             self._host(kind, n, a)
 
