@@ -35,12 +35,12 @@ class Benchmark(NamedTuple):
 
 
 PROGRAMS: dict[str, Benchmark] = {
-    "VEC": Benchmark(vec.make, 60_000_000, 4_000_000),
-    "B&S": Benchmark(black_scholes.make, 1_000_000, 200_000),
-    "IMG": Benchmark(img.make, 3200, 1000),
-    "ML": Benchmark(ml.make, 200_000, 20_000),
-    "HITS": Benchmark(hits.make, 1_000_000, 100_000),
-    "DL": Benchmark(dl.make, 4000, 1200),
+    "VEC": Benchmark(vec.make, 60_000_000, 20_000_000),
+    "B&S": Benchmark(black_scholes.make, 1_000_000, 400_000),
+    "IMG": Benchmark(img.make, 3200, 1600),
+    "ML": Benchmark(ml.make, 200_000, 60_000),
+    "HITS": Benchmark(hits.make, 1_000_000, 300_000),
+    "DL": Benchmark(dl.make, 4000, 2000),
 }
 
 
@@ -63,7 +63,7 @@ class Mix:
 
 
 MIXES = (Mix("cpu:0,cpu:1"), Mix("cpu:0,opencl:0@1", "own"), Mix("cpu:0,opencl:0@1", "shared"))
-WARM_UP = 4  # iterations dropped; coexec tries each kernel on each device meanwhile
+WARM_UP = 6  # iterations dropped; coexec tries each kernel on each device meanwhile, twice because the first is cold
 REPETITIONS, QUICK_REPETITIONS = 11, 5
 
 
@@ -110,7 +110,7 @@ def measure(program: Program, wanted: Arrays, mix: Mix, repetitions: int) -> Dat
     """Return one case: a program on a mix of devices."""
     with _one_at_a_time(program, mix) as singles:
         for way in singles.values():
-            _iterate({"": way}, 2)
+            _iterate({"": way}, 3)
         costs = _costs(program, mix, singles)
         ways: dict[str, Way] = {**singles, "hand": _by_hand(program, mix, costs)}
         ways["coexec"] = Through(program, mix.devices, mix.limits)

@@ -62,7 +62,7 @@ class Buffers:
         variant = next(v for v in kernel.variants if v.kind == "opencl")
         named = dict(zip(kernel.passed, call.bind(self.arrays), strict=True))
         arrays = [named[p.name] for p in kernel.array_params]
-        shape, _ = kernel.space(arrays, {})
+        shape, _, _ = kernel.space(arrays, {})
         single = all(array.dtype != np.float64 for array in arrays)
         ready = []
         for launch in self._launches(variant, shape):
