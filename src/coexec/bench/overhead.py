@@ -44,7 +44,7 @@ def six_calls(x: Any, y: Any) -> None:
 
 
 def run(quick: bool, progress: Progress) -> Data:
-    """Return the microseconds per task of each kind, their ratios, and what the machine is."""
+    """Measure what an empty task costs, in microseconds, beside a bare thread pool in the same process."""
     return collect(1000, 3, 20_000, progress) if quick else collect(5000, 9, 200_000, progress)
 
 

@@ -68,22 +68,26 @@ REPETITIONS, QUICK_REPETITIONS = 11, 5
 
 
 def run(quick: bool, progress: Progress) -> Data:
-    """Return all cases, their geometric means, and what the machine is."""
+    """Measure the six GrCUDA programs: one kernel after another, through coexec, and by hand-written host code."""
     repetitions = QUICK_REPETITIONS if quick else REPETITIONS
     mixes, off = _usable(MIXES)
-    cases = []
+    cases: list[Data] = []
+    kernels: list[Data] = []
     with one_library_thread():
         for name, benchmark in PROGRAMS.items():
             program = benchmark.make(benchmark.quick if quick else benchmark.size)
             wanted = program.expected(program.arrays)
             for mix in mixes:
                 progress(f"{name} on {mix.name}")
-                cases.append(measure(program, wanted, mix, repetitions))
+                case = measure(program, wanted, mix, repetitions)
+                kernels += case.pop("kernels")
+                cases.append(case)
             del program, wanted
         progress("memory bandwidth")
         physical = bandwidth(2_000_000 if quick else 20_000_000)
     per_mix = {mix.name: means([c for c in cases if c["mix"] == mix.name]) for mix in mixes}
-    return {**means(cases), "mixes": per_mix, "cases": cases, "bandwidth": physical, "machine": machine(), "off": off}
+    found = {**means(cases), "mixes": per_mix, "cases": cases, "kernels": kernels}
+    return {**found, "bandwidth": physical, "machine": machine(), "off": off}
 
 
 def means(cases: list[Data]) -> Data:
@@ -127,7 +131,8 @@ def measure(program: Program, wanted: Arrays, mix: Mix, repetitions: int) -> Dat
         finally:
             ways["hand"].close()
             ways["coexec"].close()
-    return {**_compared(program, mix, times, costs), **observed(program, mix.devices, mix.limits, WARM_UP)}
+    seen = observed(program, mix.devices, mix.limits, WARM_UP)
+    return {**_compared(program, mix, times, costs), **seen, "kernels": _kernels(program, mix, costs)}
 
 
 @contextmanager
@@ -201,9 +206,16 @@ def _compared(program: Program, mix: Mix, times: Mapping[str, list[float]], cost
         "vs_handwritten": by_hand / through,
         "bound": bound,
         "of_bound": serial / through / bound,
-        "best_s": {name: min(found) for name, found in times.items()},
-        "kernels_s": {
-            device: {label: costs.kernels[label, device] for label in program.labels()} for device in costs.devices
-        },
-        "alone_s": alone,
+        "serial_best_s": min(min(times[name]) for name in alone),
+        "coexec_best_s": min(times["coexec"]),
+        "handwritten_best_s": min(times["hand"]),
     }
+
+
+def _kernels(program: Program, mix: Mix, costs: Costs) -> list[Data]:
+    """Return the seconds of each kernel on each device, one at a time: what the bound is made of."""
+    return [
+        {"name": program.name, "mix": mix.name, "kernel": label}
+        | {f"{device}_s": costs.kernels[label, device] for device in costs.devices}
+        for label in program.labels()
+    ]
