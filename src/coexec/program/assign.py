@@ -16,12 +16,23 @@ from .access import read, write
 from .array import Array
 from .kernel import Kernel, kernel
 from .mapper import all as map_all
+from .variant import exact
 
 
-@kernel(split=0, name="fill", out=write)
-def fill(out: Any, value: Any) -> None:
+def _fill(out: Any, value: Any) -> None:
     """Set every element to one value."""
     out[...] = value
+
+
+def _fill_kernel(ndim: int) -> Kernel:
+    made = kernel(split=0, name="fill", out=write)(_fill)
+    if ndim <= 3:
+        made.opencl(f"out({', '.join(f'i{axis}' for axis in range(ndim))}) = value;", numerics=exact)
+    made.internal = True
+    return made
+
+
+fills: dict[int, Kernel] = {}  # by number of axes: OpenCL C has to spell the indices out
 
 
 @kernel(name="set", out=write)
@@ -54,7 +65,7 @@ def move(source: Any, out: Any) -> None:
     out[...] = source.copy()
 
 
-fill.internal = set_item.internal = assign_constant.internal = True
+set_item.internal = assign_constant.internal = True
 
 
 def assign(view: Array, value: Any) -> None:
@@ -78,7 +89,9 @@ def assign(view: Array, value: Any) -> None:
         _submit(assign_constant, view, fixed)
     else:
         item = plain.astype(view.dtype)[()]
-        _submit(fill if view.shape else set_item, view, item)
+        if view.ndim and view.ndim not in fills:
+            fills[view.ndim] = _fill_kernel(view.ndim)
+        _submit(fills[view.ndim] if view.ndim else set_item, view, item)
 
 
 def _submit(task: Kernel, *args: Any) -> None:
