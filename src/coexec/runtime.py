@@ -68,7 +68,13 @@ class Runtime:
         """Open the named devices. Every option also has a COEXEC_ variable, see `coexec devices --options`."""
         if session.forked():
             session.check_outside()
-        given = {"devices": devices, "sync": sync, "debug": debug, "placement": placement, "lanes": lanes}
+        given: dict[str, Any] = {
+            "devices": devices,
+            "sync": sync,
+            "debug": debug,
+            "placement": placement,
+            "lanes": lanes,
+        }
         given |= {"data_threshold": data_threshold, "horizon": horizon, "inline": inline}
         given |= {"trace": None if trace is None else os.fspath(trace)}
         self.config = config = merged(parse(os.environ), given)
@@ -328,6 +334,8 @@ class Runtime:
         instruction = ran.instruction
         if type(instruction) is KernelInstruction:
             self.loads.remove(instruction.device, instruction.predicted)
+            if instruction.task.finished:
+                self.loads.over(instruction.task.id)
 
     def unseen(self) -> list[Any]:
         """Return the failures that the program has not looked at yet."""

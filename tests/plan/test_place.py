@@ -10,7 +10,7 @@ import pytest
 from coexec.errors import UnknownName
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
 from coexec.plan.candidate import Candidate
-from coexec.plan.place import LOOKS, PLACEMENTS, Loads, load_placement
+from coexec.plan.place import LOOKS, PLACEMENTS, Loads, Work, load_placement
 from coexec.predict.history import Model
 from coexec.program.array import Array
 from coexec.program.variant import Variant
@@ -36,7 +36,7 @@ class Choosing:
     ) -> int:
         """Return the number of the chosen device."""
         candidates = [self.candidates[i] for i in (range(len(self.candidates)) if among is None else among)]
-        chosen, _ = self.policy.choose(candidates, size, lambda: where)
+        chosen, _ = self.policy.choose(candidates, Work(size), lambda: where)
         return self.candidates.index(chosen)
 
 
@@ -312,7 +312,7 @@ def test_an_unknown_policy_is_an_error_with_the_nearest_name() -> None:
 @pytest.mark.parametrize("policy", PLACEMENTS)
 def test_a_policy_says_why_or_leaves_it_to_the_planner(policy: str) -> None:
     choose = Choosing(policy, 2)
-    _, why = choose.policy.choose(choose.candidates, 1000, lambda: [(MB, on(3))])
+    _, why = choose.policy.choose(choose.candidates, Work(1000), lambda: [(MB, on(3))])
     assert bool(why) == (policy != "earliest-finish")
 
 

@@ -76,7 +76,7 @@ class Planning:
         task = Task(1, kernel.name, kernel, None)
         task.accesses, task.arrays, task.scalars = kernel.array_params, arrays, scalars
         task.options = Options(devices, split=split)
-        task.space, task.box = kernel.space(arrays, scalars)
+        task.space, task.box, task.key = kernel.space(arrays, scalars)
         task.visited = None if kernel.simple else task.box
         return self.planner.plan(task)
 

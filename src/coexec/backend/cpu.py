@@ -288,7 +288,8 @@ class CpuBackend:
         error: BaseException | None = instruction.failure
         waited = 0.0
         kernel = isinstance(instruction, Kernel) and error is None
-        long = kernel and (instruction.predicted or 0.0) > LONG  # type: ignore[attr-defined]  # a Kernel has it
+        predicted = instruction.predicted if isinstance(instruction, Kernel) else 0.0
+        long = kernel and (predicted is None or predicted > LONG)  # of a first run nothing is known
         exclusive = kernel and (long or self._has_wide)
         if exclusive:
             self._enter(worker, long=long)

@@ -30,7 +30,7 @@ def describe(
 ) -> Task:
     """Return the task of one call, checked. Its calling line is that of the caller's caller's caller."""
     task = Task(0, kernel.name, kernel, owner)
-    task.space, task.box = kernel.space(arrays, scalars)
+    task.space, task.box, task.key = kernel.space(arrays, scalars)
     if not kernel.simple:
         task.visited = task.box
     task.accesses = kernel.array_params

@@ -8,7 +8,7 @@ Before: graph/command.py.  After: execute/.  Knows allocations, never what a bac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -172,6 +172,7 @@ class Kernel(Instruction):
     model: Any  # the predictor that learns from this run
     size: int  # elements touched: what predictions are made from
     predicted: float | None  # seconds, where the planner knows
+    key: Hashable  # the exact shapes
 
     def __init__(
         self,
@@ -192,7 +193,7 @@ class Kernel(Instruction):
         self.after = after
         self.priority = priority
         self.chunk = chunk
-        self.body, self.model, self.size, self.predicted = share  # plan/candidate.py's Share
+        self.body, self.model, self.size, self.predicted, self.key = share  # plan/candidate.py's Share
         self.bindings = bindings
 
 

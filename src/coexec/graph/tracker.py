@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ..geometry import Box, Grid, Region, covers, grid_covers, grids_meet, overlap, overlaps, subtract
+from ..geometry import Box, Grid, Region, grid_covers, grids_meet, overlap, overlaps, subtract
 
 
 class Tracker:
@@ -179,7 +179,11 @@ class Tracker:
             ids = self._readers.pop(other)
             for rest in subtract(other, box):
                 self._readers[rest] = [*self._readers.get(rest, ()), *ids]
-        self._strided = [e for e in self._strided if not covers(box, e[0])]
+        self._strided = [
+            (rest, lattice, id, writes)
+            for other, lattice, id, writes in self._strided
+            for rest in subtract(other, box)  # the lattice's phase is absolute, so it stays valid
+        ]
 
     # Questions and clean-up ---------------------------------------------------------------------------------------------
 

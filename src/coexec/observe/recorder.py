@@ -124,7 +124,8 @@ class Recorder:
         for record in records:
             instruction = record.instruction
             if type(instruction) is Kernel and record.error is None and instruction.model is not None:
-                instruction.model.learn(instruction.size, record.stop - record.start - record.waited)
+                seconds = record.stop - record.start - record.waited
+                instruction.model.learn(instruction.size, seconds, instruction.key)
         if self._writer is not None:
             for record in records:
                 self._writer.row(self._ran_row(record))

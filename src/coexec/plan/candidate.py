@@ -5,7 +5,7 @@ Before: machine/, predict/.  After: plan/place.py, plan/planner.py.  Knows no ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ class Share(NamedTuple):
     model: Model | None
     size: int  # elements touched
     seconds: float | None  # predicted
+    key: Hashable = None  # the exact shapes
 
 
 class Candidate:
@@ -54,11 +55,11 @@ class Candidate:
             chunks = self._chunks = (Chunk(self.name, box),)
         return chunks
 
-    def shares(self, size: int, seconds: float | None) -> tuple[Share]:
+    def shares(self, size: int, seconds: float | None, key: Hashable) -> tuple[Share]:
         """Return what that chunk runs."""
         shares = self._shares
-        if shares is None or shares[0][2] != size or shares[0][3] != seconds:
-            shares = self._shares = (Share(self.variant, self.model, size, seconds),)
+        if shares is None or shares[0][3] != seconds or shares[0][4] is not key or shares[0][2] != size:
+            shares = self._shares = (Share(self.variant, self.model, size, seconds, key),)
         return shares
 
 

@@ -5,8 +5,8 @@ Before: plan/candidate.py.  After: plan/planner.py.  Knows loads, bytes and link
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, Protocol
 
 from ..errors import unknown_name
 from ..machine.platform import HOST, USER, Platform
@@ -15,6 +15,7 @@ from .candidate import Candidate
 UNKNOWN_SECONDS = 50e-6  # what a kernel nobody measured is taken to cost, so that work spreads over equal devices
 
 WIDE_GAIN = 0.75  # a wide device must be faster than the narrow one by this factor: it takes the cores of all
+TRY_AGAIN = 1e-3  # seconds: a kernel that took longer the first time is measured once more before it counts
 LOOKS = 4  # measurements that a narrow device gets before a wide one may win for good
 WORTH_ALL_CORES = 1e-3  # seconds: below, a kernel never takes all cores
 
@@ -31,28 +32,58 @@ class Placement(Protocol):
     pairs: bool
     """Whether it compares variants too; if not, it is given one candidate per device."""
 
-    def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
+    def choose(self, candidates: Sequence[Candidate], work: Work, where: Where) -> tuple[Candidate, str]:
         """Return the candidate and the reason."""
 
 
+class Work(NamedTuple):
+    """What a task asks of a device."""
+
+    size: int  # elements touched
+    key: Hashable = None  # the exact shapes, if known
+    ready: float = 0.0  # seconds from now until its inputs are predicted to be made
+
+
 class Loads:
-    """Predicted seconds of unfinished work, and the number of unfinished tasks, per device."""
+    """Predicted seconds until each device is free, and the number of its unfinished tasks.
+
+    Time passes here only when work finishes, so no clock is needed.
+    """
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
         self.seconds: dict[str, float] = {d.name: 0.0 for d in platform.devices}
         self.tasks: dict[str, int] = {d.name: 0 for d in platform.devices}
+        self._passed: dict[str, float] = {d.name: 0.0 for d in platform.devices}  # predicted seconds finished so far
+        self._ends: dict[int, tuple[str, float]] = {}  # open tasks: device, and its predicted end in those seconds
         self._sharing = {
             d.name: [o.name for o in platform.devices if o is not d and set(o.cores) & set(d.cores)]
             for d in platform.devices
         }
         self._overlapping = any(self._sharing.values())
 
-    def add(self, device: str, seconds: float | None) -> None:
-        """Note work given to a device, and to those whose cores it occupies."""
+    def ready(self, parents: Sequence[int]) -> float:
+        """Return the predicted seconds until all of these tasks are over."""
+        latest = 0.0
+        if self._ends:
+            for id in parents:
+                end = self._ends.get(id)
+                if end is not None:
+                    latest = max(latest, end[1] - self._passed[end[0]])
+        return latest
+
+    def over(self, task: int) -> None:
+        """Note that a task is over."""
+        self._ends.pop(task, None)
+
+    def add(self, device: str, seconds: float | None, ready: float = 0.0, task: int = 0) -> None:
+        """Note work given to a device, and to those whose cores it occupies. It cannot begin before `ready`."""
         seconds = UNKNOWN_SECONDS if seconds is None else seconds
         self.tasks[device] += 1
-        self.seconds[device] += seconds
+        free = self.seconds[device]
+        self.seconds[device] = end = (free if free > ready else ready) + seconds
+        if task:
+            self._ends[task] = (device, self._passed[device] + end)
         if self._overlapping:
             for other in self._sharing[device]:
                 self.seconds[other] += seconds
@@ -61,8 +92,9 @@ class Loads:
         """Note work finished."""
         seconds = UNKNOWN_SECONDS if seconds is None else seconds
         self.tasks[device] -= 1
+        self._passed[device] += seconds
         left = self.seconds[device] - seconds
-        self.seconds[device] = max(0.0, left)
+        self.seconds[device] = left if left > 0.0 and (self.tasks[device] or self._overlapping) else 0.0
         if self._overlapping:
             for other in self._sharing[device]:
                 self.seconds[other] = max(0.0, self.seconds[other] - seconds)
@@ -91,7 +123,8 @@ class EarliestFinish:
         del threshold
         self._loads = loads
 
-    def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
+    def choose(self, candidates: Sequence[Candidate], work: Work, where: Where) -> tuple[Candidate, str]:
+        size, key, ready = work
         loads = self._loads.seconds
         held = None
         best, best_finish, best_seconds = candidates[0], float("inf"), 0.0
@@ -99,14 +132,15 @@ class EarliestFinish:
         for candidate in candidates:
             if candidate.wide and best_seconds < WORTH_ALL_CORES and best_finish < float("inf"):
                 continue
-            seconds = candidate.model.seconds(size)
+            seconds = candidate.model.seconds(size, key)
             if candidate.wide and (seconds is None or not candidate.model.measured(size)):
                 untried = candidate
                 continue
-            if seconds is None:
-                seconds = UNKNOWN_SECONDS
+            if seconds is None or (seconds > TRY_AGAIN and candidate.model.measured(size) < 2):
+                seconds = UNKNOWN_SECONDS  # a first run is cold: compilers, fresh memory
+            free = loads[candidate.name]
             # A wide device takes every core from the others, so it must be clearly faster, not just lucky.
-            finish = loads[candidate.name] + (seconds / WIDE_GAIN if candidate.wide else seconds)
+            finish = (free if free > ready else ready) + (seconds / WIDE_GAIN if candidate.wide else seconds)
             if candidate.memory > HOST:
                 held = where() if held is None else held
                 finish += self._loads.transfer(candidate.memory, held)
@@ -143,8 +177,8 @@ class RoundRobin:
         del loads, threshold
         self._next = 0
 
-    def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
-        del size, where
+    def choose(self, candidates: Sequence[Candidate], work: Work, where: Where) -> tuple[Candidate, str]:
+        del work, where
         chosen = candidates[self._next % len(candidates)]
         self._next += 1
         return chosen, "round-robin"
@@ -159,8 +193,8 @@ class LeastBusy:
         del threshold
         self._loads = loads
 
-    def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
-        del size, where
+    def choose(self, candidates: Sequence[Candidate], work: Work, where: Where) -> tuple[Candidate, str]:
+        del work, where
         tasks = self._loads.tasks
         chosen = min(candidates, key=lambda c: tasks[c.name])
         return chosen, f"least busy: {tasks[chosen.name]} tasks"
@@ -178,12 +212,12 @@ class DataAware:
         self._cost = cost
         self._turn = RoundRobin(loads, threshold)
 
-    def choose(self, candidates: Sequence[Candidate], size: int, where: Where) -> tuple[Candidate, str]:
+    def choose(self, candidates: Sequence[Candidate], work: Work, where: Where) -> tuple[Candidate, str]:
         held = where()
         total = sum(nbytes for nbytes, _ in held)
         near = [c for c in candidates if total and _present(c.memory, held) > self._threshold * total]
         if not near:
-            chosen, _ = self._turn.choose(candidates, size, where)
+            chosen, _ = self._turn.choose(candidates, work, where)
             return chosen, f"{self._name}: no device holds {self._threshold:.0%} of the inputs, in turn"
         chosen = min(near, key=lambda c: self._cost(self._loads, c.memory, held))
         return chosen, f"{self._name}: {_present(chosen.memory, held)} of {total} bytes are there"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import CoexecWarning, PlanError
 from ..geometry import Box, overlaps
@@ -19,7 +19,7 @@ from ..program.array import Array
 from ..program.mapper import Same
 from ..program.variant import Variant
 from .candidate import Candidate, Candidates, Share
-from .place import Loads, Placement
+from .place import Loads, Placement, Work
 from .split import blocks, even
 
 WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs more than it brings
@@ -62,6 +62,8 @@ class Planner:
         candidates, only_cpu = self._candidates.of(kernel, options.devices)
         if not only_cpu:
             candidates = self._able(task, candidates)
+            if kernel.internal and len(candidates) > 1:
+                candidates = self._near(task, candidates)
         size = sum([array.size for array in task.arrays])
         if kernel.split:
             divided = self._divide(task, box, candidates, size, named=options.devices is not None)
@@ -72,14 +74,16 @@ class Planner:
         else:
             if not self._placement.pairs:
                 candidates = self._one_per_device(candidates)
-            chosen, why = self._placement.choose(candidates, size, lambda: self._where(task))
+            work = _new(Work, (size, task.key, self.loads.ready(task.after)))
+            chosen, why = self._placement.choose(candidates, work, lambda: self._where(task))
             if self._note is not None and not why:
-                why = self._explanation(candidates, size)
-        seconds = chosen.model.seconds(size)
-        self.loads.add(chosen.name, seconds)
+                why = self._explanation(task, candidates, size)
+        seconds = chosen.model.seconds(size, task.key)
+        self.loads.add(chosen.name, seconds, self.loads.ready(task.after), task.id)
         # Made for every task: the tuples behind the two named tuples, without their constructors.
         command = _new(Command, (task.id, task, chosen.chunks(box), task.after, why))
-        return _new(Planned, (command, chosen.shares(size, seconds)))
+        planned: Planned = _new(Planned, (command, chosen.shares(size, seconds, task.key)))
+        return planned
 
     def _divide(self, task: Task, box: Box, candidates: list[Candidate], size: int, *, named: bool) -> Planned | None:
         """Return the divided task, or None if it stays whole."""
@@ -111,6 +115,11 @@ class Planner:
                 f"{' and pad the border' if padded else ''}; allow a CPU device"
             )
         return able
+
+    def _near(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
+        """Leave an assignment to a device whose memory holds the array already: it is not worth a copy there and back."""
+        held = self._valid(task.arrays[-1])
+        return [c for c in candidates if held >> c.memory & 1] or candidates
 
     def _axis(self, task: Task, box: Box) -> int | None:
         """Return the axis to cut along, or None if the task is indivisible."""
@@ -150,25 +159,32 @@ class Planner:
         self, task: Task, chunks: tuple[Chunk, ...], group: Sequence[Candidate], size: int, why: str
     ) -> Planned:
         by_name = {c.name: c for c in group}
+        ready = self.loads.ready(task.after)
         volume = sum(chunk.box.volume for chunk in chunks) or 1
         shares = []
         for chunk in chunks:
             candidate = by_name[chunk.device]
             part = size * chunk.box.volume // volume
-            seconds = candidate.model.seconds(part)
-            shares.append(Share(candidate.variant, candidate.model, part, seconds))
-            self.loads.add(chunk.device, seconds)
+            key = (task.key, chunk.box.shape) if task.key is not None else None
+            seconds = candidate.model.seconds(part, key)
+            shares.append(Share(candidate.variant, candidate.model, part, seconds, key))
+            self.loads.add(chunk.device, seconds, ready, task.id)
         # From here on the task is mapped chunk by chunk, even where each array arrives whole.
         task.visited = task.box
         return Planned(Command(task.id, task, chunks, task.after, why), tuple(shares))
 
     def _where(self, task: Task) -> list[tuple[int, int]]:
-        return [(array.nbytes, self._valid(array)) for array in task.arrays]
+        """Return the bytes that the task reads, and the memories that hold them."""
+        return [
+            (array.nbytes, self._valid(array))
+            for param, array in zip(task.accesses, task.arrays, strict=True)
+            if param.access.mode != "write"
+        ]
 
-    def _explanation(self, candidates: Sequence[Candidate], size: int) -> str:
+    def _explanation(self, task: Task, candidates: Sequence[Candidate], size: int) -> str:
         parts = []
         for candidate in candidates:
-            seconds = candidate.model.seconds(size)
+            seconds = candidate.model.seconds(size, task.key)
             known = f"{seconds * 1e3:.3g} ms" if seconds is not None else "unknown"
             parts.append(f"{candidate.name} {known} after {self.loads.seconds[candidate.name] * 1e3:.3g} ms of work")
         return "earliest predicted finish: " + ", ".join(parts)

@@ -17,6 +17,7 @@ class Estimate(NamedTuple):
 
 
 WINDOW = 7  # measurements kept per size class: a median of seven ignores three outliers
+SHAPES = 64  # calls of unlike shapes remembered per variant and device
 SETTLED = 32  # after so many, only every 16th is looked at
 
 
@@ -47,26 +48,41 @@ class _SizeClass:
 class Model:
     """One variant on one speed class of devices."""
 
-    __slots__ = ("_answer", "_asked", "_classes")
+    __slots__ = ("_answer", "_asked", "_classes", "_exact", "_key")
 
     def __init__(self) -> None:
         self._classes: dict[int, _SizeClass] = {}
+        self._exact: dict[Hashable, _SizeClass] = {}  # of calls with exactly these shapes
+        self._key: Hashable = None
         self._asked = -1  # the last size asked for, and the answer: programs repeat themselves
         self._answer: float | None = None
 
-    def learn(self, size: int, seconds: float) -> None:
-        """Take one measurement of `size` elements."""
-        key = size.bit_length()
-        known = self._classes.get(key)
+    def learn(self, size: int, seconds: float, key: Hashable = None) -> None:
+        """Take one measurement of `size` elements, of a call with the shapes `key`."""
+        rate = seconds / (size or 1)
+        group = size.bit_length()
+        known = self._classes.get(group)
         if known is None:
-            known = self._classes[key] = _SizeClass()
-        known.learn(seconds / (size or 1))
+            known = self._classes[group] = _SizeClass()
+        known.learn(rate)
+        if key is not None:
+            exact = self._exact.get(key)
+            if exact is None:
+                if len(self._exact) >= SHAPES:
+                    del self._exact[next(iter(self._exact))]
+                exact = self._exact[key] = _SizeClass()
+            exact.learn(rate)
         self._asked = -1
 
-    def seconds(self, size: int) -> float | None:
-        """Return the predicted seconds for `size` elements, or None if nothing was measured near it."""
-        if size != self._asked:
-            self._asked, self._answer = size, self._predict(size)
+    def seconds(self, size: int, key: Hashable = None) -> float | None:
+        """Return the predicted seconds for `size` elements, or None if nothing was measured near it.
+
+        Calls with exactly the shapes `key` count first: kernels of one size may differ, as filters of unlike width do.
+        """
+        if size != self._asked or key is not self._key:
+            exact = self._exact.get(key) if key is not None else None
+            self._asked, self._key = size, key
+            self._answer = exact.seconds_per_element * (size or 1) if exact is not None else self._predict(size)
         return self._answer
 
     def _predict(self, size: int) -> float | None:

@@ -83,7 +83,7 @@ class Kernel:
             self.takes_chunk or self.takes_xp or self.returns.names or self.keyword_only
         )  # arguments as passed, nothing more
         self._space_varies = any(name == over for _, name in self.scalar_params)
-        self._spaces: dict[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], Box]] = {}
+        self._spaces: dict[Any, tuple[tuple[int, ...], Box, Any]] = {}
         self.options = DEFAULT
         body = Variant("python", "python", function=function, numerics=exact)
         self.variants: list[Variant] = [body]
@@ -199,14 +199,14 @@ class Kernel:
 
     # Index space --------------------------------------------------------------------------------------------------
 
-    def space(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[tuple[int, ...], Box]:
-        """Return the shape of the index space and the part of it that is visited. Checks all shapes."""
+    def space(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[tuple[int, ...], Box, Any]:
+        """Return the shape of the index space, the part of it that is visited, and a key for these shapes. Checks all."""
         if self._space_varies:
-            return self._find_space(arrays, scalars)
+            return (*self._find_space(arrays, scalars), None)
         key = tuple([array.shape for array in arrays])
         known = self._spaces.get(key)
         if known is None:
-            known = self._find_space(arrays, scalars)
+            known = (*self._find_space(arrays, scalars), key)
             if len(self._spaces) >= SPACES:
                 self._spaces.clear()
             self._spaces[key] = known

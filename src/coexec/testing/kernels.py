@@ -149,7 +149,7 @@ class Trial:
         task = self._task = Task(1, kernel.name, kernel, None)
         task.accesses, task.arrays, task.scalars = kernel.array_params, self._arrays, case.scalars
         task.options = DEFAULT
-        task.space, self.box = kernel.space(self._arrays, case.scalars)
+        task.space, self.box, _ = kernel.space(self._arrays, case.scalars)
         task.visited = self.box
         task.shapes = [array.shape for array in self._arrays]
         task.body = kernel.body()
