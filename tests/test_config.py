@@ -23,12 +23,12 @@ def test_a_malformed_value_names_the_option_and_its_type(name, text):
 
 
 def test_arguments_go_before_the_environment():
-    assert merged(Config(horizon=8), {"horizon": 16, "sync": None}) == Config(horizon=16)
+    assert merged(Config(horizon=8), horizon=16, sync=None) == Config(horizon=16)
 
 
 def test_arguments_of_a_wrong_type_are_refused():
     with pytest.raises(ConfigError, match=r"Runtime\(horizon='8'\): expected a int"):
-        merged(Config(), {"horizon": "8"})
+        merged(Config(), horizon="8")
     with pytest.raises(ConfigError, match="must be at least 1"):
         cx.Runtime(horizon=0)
 

@@ -50,7 +50,7 @@ def convert(name: str, text: str, default: object) -> object:
         raise ConfigError(f"{name}={text!r} is not a {type(default).__name__}") from None
 
 
-def merged(config: Config, given: Mapping[str, object]) -> Config:
+def merged(config: Config, **given: object) -> Config:
     """Return `config` with every given option that is not None, checked."""
     chosen = {name: value for name, value in given.items() if value is not None}
     for name, value in chosen.items():

@@ -32,7 +32,6 @@ from .graph.instruction import Instruction, Kernel as KernelInstruction
 from .graph.task import Task, mark_reported
 from .graph.task_graph import TaskGraph
 from .lower.lowering import Lowering
-from .lower.state import FILL
 from .machine.platform import HOST, USER
 from .observe.recorder import Recorder
 from .plan.candidate import Candidates
@@ -68,18 +67,13 @@ class Runtime:
         """Open the named devices. Every option also has a COEXEC_ variable, see `coexec devices --options`."""
         if session.forked():
             session.check_outside()
-        given: dict[str, Any] = {
-            "devices": devices,
-            "sync": sync,
-            "debug": debug,
-            "placement": placement,
-            "lanes": lanes,
-        }
-        given |= {"data_threshold": data_threshold, "horizon": horizon, "inline": inline}
-        given |= {"trace": None if trace is None else os.fspath(trace)}
-        self.config = config = merged(parse(os.environ), given)
+        config = merged(
+            parse(os.environ), devices=devices, trace=None if trace is None else os.fspath(trace), sync=sync, debug=debug,
+            placement=placement, data_threshold=data_threshold, lanes=lanes, horizon=horizon, inline=inline
+        )  # fmt: skip
         if config.trace and trace is None:
-            self.config = config = merged(config, {"trace": process.free_trace_name(config.trace)})
+            config = merged(config, trace=process.free_trace_name(config.trace))
+        self.config = config
         limits = parse_memory(config.memory) if memory is None else memory
         limits = parse_memory(limits) if isinstance(limits, str) else dict(limits)
         self.machine = machine or open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)
@@ -112,7 +106,9 @@ class Runtime:
         self._executor.on_finished = self._finished
         self._recorder = Recorder(config.trace, platform, machine.lanes["host"].clock, asdict(config))
         note = self._recorder.note if self._recorder.tracing else None
-        self._planner = Planner(candidates, placement, self.loads, _valid_memories, note=note)
+        self._planner = Planner(
+            candidates, placement, self.loads, lambda a: a._storage.state.held_by(a._box), note=note
+        )
         owned = self._lock._is_owned  # type: ignore[attr-defined]  # what threading.Condition itself asks
         self._signals = Signals(owned, lambda: self.cancel_pending("the program was interrupted"))
         self._signals.install()
@@ -202,9 +198,11 @@ class Runtime:
 
     def _cheap(self, instructions: list[Instruction]) -> bool:
         """Tell whether the caller should run the kernel itself: it is predicted to cost less than handing it over."""
-        last = instructions[-1]
+        last, failed = instructions[-1], self._engine.failed
         if len(instructions) > 1 or type(last) is not KernelInstruction or not self._inline:
             return False
+        if failed and not failed.keys().isdisjoint(last.needs):
+            return False  # the engine knows what to do with poisoned inputs
         predicted = last.predicted
         return predicted is not None and predicted < CHEAP and self.machine.lanes[last.device] is self._cpu
 
@@ -400,17 +398,6 @@ class Runtime:
     def __repr__(self) -> str:
         names = ", ".join(device.name for device in self.platform.devices)
         return f"<cx.Runtime on {names}{', closed' if self.closed else ''}>"
-
-
-def _valid_memories(array: Array) -> int:
-    """Return the memories (as bits) that hold all of an array."""
-    state = array._storage.state
-    mask: int | None = state.valid.uniform
-    if mask is None:
-        mask = -1
-        for _, bits in state.valid.get(array._box):
-            mask &= bits
-    return mask & ~FILL  # an initial value is made where it is needed
 
 
 __all__ = ["Runtime"]

@@ -75,6 +75,15 @@ class ArrayState:
             return bool(mask & bit)
         return all(mask & bit for _, mask in self.valid.get(box))
 
+    def held_by(self, box: Box) -> int:
+        """Return the memories (as bits) that hold all of `box`. An initial value is made where it is needed."""
+        mask = self.valid.uniform
+        if mask is None:
+            mask = -1
+            for _, bits in self.valid.get(box):
+                mask &= bits
+        return mask & ~FILL
+
     def wrote(self, memory: int, box: Box) -> None:
         """Note that `box` is now valid in `memory` alone."""
         bit = 1 << memory
