@@ -189,8 +189,7 @@ class Runtime:
         if self._recorder.tracing:
             self._recorder.command(command, instructions)
         if idle and self._cpu is not None and self._cheap(instructions):
-            ran = self._cpu.run_here(instructions[0])
-            self._executor.passed_by(ran)
+            self._executor.passed_by(ran := self._cpu.run_here(instructions[0]))
             if isinstance(ran.error, KeyboardInterrupt):
                 raise ran.error
         else:
@@ -398,6 +397,3 @@ class Runtime:
     def __repr__(self) -> str:
         names = ", ".join(device.name for device in self.platform.devices)
         return f"<cx.Runtime on {names}{', closed' if self.closed else ''}>"
-
-
-__all__ = ["Runtime"]

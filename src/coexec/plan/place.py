@@ -81,7 +81,7 @@ class Loads:
         seconds = UNKNOWN_SECONDS if seconds is None else seconds
         self.tasks[device] += 1
         free = self.seconds[device]
-        self.seconds[device] = end = (free if free > ready else ready) + seconds
+        self.seconds[device] = end = (max(ready, free)) + seconds
         if task:
             self._ends[task] = (device, self._passed[device] + end)
         if self._overlapping:
@@ -140,7 +140,7 @@ class EarliestFinish:
                 seconds = UNKNOWN_SECONDS  # a first run is cold: compilers, fresh memory
             free = loads[candidate.name]
             # A wide device takes every core from the others, so it must be clearly faster, not just lucky.
-            finish = (free if free > ready else ready) + (seconds / WIDE_GAIN if candidate.wide else seconds)
+            finish = (max(ready, free)) + (seconds / WIDE_GAIN if candidate.wide else seconds)
             if candidate.memory > HOST:
                 held = where() if held is None else held
                 finish += self._loads.transfer(candidate.memory, held)
