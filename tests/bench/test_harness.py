@@ -18,7 +18,7 @@ CASE = {
 MEANS = {"geomean_speedup", "geomean_vs_handwritten", "geomean_of_bound"}
 OVERHEAD = {
     "independent_us", "chain_us", "submit_us", "latency_us", "boxes_us", "threadpool_us", "independent_queued_us",
-    "chain_queued_us", "busy_user", "growth", "peers", "machine",
+    "chain_queued_us", "busy_user", "growth", "peers", "machine", "others_cores",
 }  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_dag_reports_every_program_on_every_mix_with_means(monkeypatch):
     monkeypatch.setattr(harness, "QUICK_REPETITIONS", 1)
     said: list[str] = []
     found = harness.run(True, said.append)
-    assert found.keys() >= MEANS | {"cases", "mixes", "bandwidth", "machine"}
+    assert found.keys() >= MEANS | {"cases", "mixes", "bandwidth", "machine", "others_cores"}
     assert [case["mix"] for case in found["cases"]] == list(MIX_NAMES)
     assert all(means.keys() == MEANS for means in found["mixes"].values())
     assert said[0] == "VEC on cpu:0,cpu:1"
@@ -69,7 +69,7 @@ def test_overhead_has_every_key():
     said: list[str] = []
     found = overhead.collect(40, 1, 400, said.append)
     assert found.keys() >= OVERHEAD
-    assert all(found[key] > 0 for key in OVERHEAD - {"peers", "machine"})
+    assert all(found[key] > 0 for key in OVERHEAD - {"peers", "machine", "others_cores"})
     assert found["growth_tasks"] == 400 and said
     json.dumps(found)
 
@@ -82,3 +82,4 @@ def test_the_geometric_mean_weighs_ratios_alike():
 def test_the_machine_and_its_bandwidth_are_reported():
     assert measure.machine().keys() == {"cpu", "cores", "python", "numpy"}
     assert all(rate > 0 for rate in measure.bandwidth(10_000, 1).values())
+    assert measure.Others().cores() >= 0.0

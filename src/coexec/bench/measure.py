@@ -9,6 +9,7 @@ import math
 import os
 import platform
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import median
@@ -34,6 +35,26 @@ def machine() -> Data:
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
+
+
+class Others:
+    """How many cores other processes kept busy since this was made: above a tenth or so, times mean little."""
+
+    def __init__(self) -> None:
+        self._start = self._now()
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        import psutil  # type: ignore[import-untyped]
+
+        times = psutil.cpu_times()
+        mine = time.process_time()
+        return perf_counter(), sum(times) - times.idle - getattr(times, "iowait", 0.0), mine
+
+    def cores(self) -> float:
+        """Return the average number of cores that others used."""
+        wall, busy, mine = (now - before for now, before in zip(self._now(), self._start, strict=True))
+        return max(0.0, (busy - mine) / wall) if wall > 0 else 0.0
 
 
 def geometric_mean(values: Iterable[float]) -> float:

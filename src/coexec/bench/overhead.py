@@ -21,7 +21,7 @@ import numpy as np
 import coexec as cx
 
 from ..machine.cores import available_cores
-from .measure import Data, Progress, current, machine, middle
+from .measure import Data, Others, Progress, current, machine, middle
 
 PAIRS = 512  # of arrays, so that independent tasks meet none that is still in flight
 BOXES = 16
@@ -50,6 +50,7 @@ def run(quick: bool, progress: Progress) -> Data:
 
 def collect(tasks: int, repetitions: int, soak: int, progress: Progress) -> Data:
     """Measure so many tasks so many times, and the growth over `soak` tasks."""
+    others = Others()
     times = _in_turns(tasks, repetitions, progress)
     peers = {name: times.pop(name) for name in list(times) if name in PEERS}
     found: Data = dict(middle(times))
@@ -60,7 +61,8 @@ def collect(tasks: int, repetitions: int, soak: int, progress: Progress) -> Data
     found["growth_tasks"] = soak
     found["peers"] = {f"{name}_us": rate for name, rate in middle(peers).items()}
     found["best"] = {name: min(rates) for name, rates in {**times, **peers}.items()}
-    return {**found, "tasks": tasks, "repetitions": repetitions, "machine": machine()}
+    about = {"tasks": tasks, "repetitions": repetitions, "others_cores": others.cores()}
+    return {**found, **about, "machine": machine()}
 
 
 def _in_turns(tasks: int, repetitions: int, progress: Progress) -> dict[str, list[float]]:

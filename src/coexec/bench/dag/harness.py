@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ...machine.cores import available_cores
-from ..measure import Data, Progress, bandwidth, geometric_mean, machine, middle, one_library_thread
+from ..measure import Data, Others, Progress, bandwidth, geometric_mean, machine, middle, one_library_thread
 from . import black_scholes, dl, hits, img, ml, vec
 from .hand import ByHand
 from .overlap import observed
@@ -71,6 +71,7 @@ def run(quick: bool, progress: Progress) -> Data:
     """Measure the six GrCUDA programs: one kernel after another, through coexec, and by hand-written host code."""
     repetitions = QUICK_REPETITIONS if quick else REPETITIONS
     mixes, off = _usable(MIXES)
+    others = Others()
     cases: list[Data] = []
     kernels: list[Data] = []
     with one_library_thread():
@@ -87,7 +88,8 @@ def run(quick: bool, progress: Progress) -> Data:
         physical = bandwidth(2_000_000 if quick else 20_000_000)
     per_mix = {mix.name: means([c for c in cases if c["mix"] == mix.name]) for mix in mixes}
     found = {**means(cases), "mixes": per_mix, "cases": cases, "kernels": kernels}
-    return {**found, "bandwidth": physical, "machine": machine(), "off": off}
+    about = {"others_cores": others.cores(), "bandwidth": physical, "machine": machine()}
+    return {**found, **about, "off": off}
 
 
 def means(cases: list[Data]) -> Data:
