@@ -291,6 +291,7 @@ class Runtime:
                 self._graph.passed(before.id)
             self._last_mark = task
             instructions = self._lowering.horizon(task, failed)
+            self._executor.forget_failures(self._lowering.ids)
             self._recorder.task(task)
             self._recorder.fence(task, instructions)
             self._executor.submit(instructions)

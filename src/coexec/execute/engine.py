@@ -198,7 +198,8 @@ class Engine:
     def forget_failures(self, alive: set[int]) -> None:
         """Drop failures that nothing can depend on any more."""
         if self.failed:
-            self.failed = {id: error for id, error in self.failed.items() if id in alive}
+            open_needs = {id for node in self._open.values() for id in node.instruction.needs}
+            self.failed = {id: error for id, error in self.failed.items() if id in alive or id in open_needs}
 
     def waiting(self) -> list[Instruction]:
         """Return what is not issued yet."""

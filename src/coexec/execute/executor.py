@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..backend.base import Backend, Ran
-from ..errors import CoexecError, RuntimeClosed
+from ..errors import CoexecError, RuntimeClosed, TaskFailed
 from ..graph.instruction import Alloc, Free, HostTask, Instruction, Kernel, Reduce
 from ..graph.task import Task
 from .engine import Engine
@@ -158,6 +158,12 @@ class Executor:
             for wake in [*self._waiting_for_idle, *self._sleepers]:
                 wake()
             self._waiting_for_idle.clear()
+
+    def forget_failures(self, alive: Callable[[], set[int]]) -> None:
+        """Drop failures of instructions that nothing can depend on, and those that the program has seen. Locked."""
+        if self.engine.failed:
+            self.engine.forget_failures(alive())
+            self.failures = [f for f in self.failures if not (isinstance(f, TaskFailed) and f.reported)]
 
     # Waits --------------------------------------------------------------------------------------------------------
 

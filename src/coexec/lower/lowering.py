@@ -338,6 +338,10 @@ class Lowering:
         self.emitter.passed(epoch, failed)
         self._orders = {order: max(id, epoch) for order, id in self._orders.items()}
 
+    def ids(self) -> set[int]:
+        """Return the instructions that something later could depend on."""
+        return set().union(*(b.tracker.ids() for state in self._states.values() for b in state.all_backings()))
+
     def live(self) -> int:
         """Return how many tracking entries there are: bounded by the horizons."""
         return sum(len(b.tracker) for state in self._states.values() for b in state.all_backings())
