@@ -6,7 +6,7 @@ Knows nothing of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -192,23 +192,29 @@ def _adopt_or_copy(instruction: Kernel, name: str, target: Any, result: Any) -> 
         np.copyto(target, result, casting="same_kind")
 
 
-def _poison(instruction: Kernel, values: dict[str, Any]) -> None:
-    """Debug mode: fill outputs that must be assigned in full with a pattern."""
-    for param in instruction.task.accesses:
-        array = values[param.name]
-        if param.access.mode == "write" and param.position >= 0 and array.dtype.itemsize >= 4:
-            array[...] = np.frombuffer(bytes([SENTINEL]) * array.dtype.itemsize, array.dtype)[0]
-
-
-def _check_poison(instruction: Kernel, values: dict[str, Any]) -> None:
+def _promised(instruction: Kernel, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the outputs that must be assigned in full, but for those that are an input of the same call too."""
     for param in instruction.task.accesses:
         array = values[param.name]
         if param.access.mode == "write" and param.position >= 0 and array.dtype.itemsize >= 4 and array.size:
-            raw = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
-            left = np.argwhere((raw == SENTINEL).all(axis=-1))
-            if len(left):
-                where = tuple(int(i) for i in left[0])
-                raise ProgramError(
-                    f"kernel {instruction.task.name!r} declares {param.name!r} as cx.write but left element {where} of "
-                    f"its box {instruction.chunk.box} unassigned; assign every element or declare cx.update"
-                )
+            others = [other for name, other in values.items() if name != param.name]
+            if not any(np.may_share_memory(array, other) for other in others):
+                yield param.name, array
+
+
+def _poison(instruction: Kernel, values: dict[str, Any]) -> None:
+    """Debug mode: fill outputs that must be assigned in full with a pattern."""
+    for _, array in _promised(instruction, values):
+        array[...] = np.frombuffer(bytes([SENTINEL]) * array.dtype.itemsize, array.dtype)[0]
+
+
+def _check_poison(instruction: Kernel, values: dict[str, Any]) -> None:
+    for name, array in _promised(instruction, values):
+        raw = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
+        left = np.argwhere((raw == SENTINEL).all(axis=-1))
+        if len(left):
+            where = tuple(int(i) for i in left[0])
+            raise ProgramError(
+                f"kernel {instruction.task.name!r} declares {name!r} as cx.write but left element {where} of "
+                f"its box {instruction.chunk.box} unassigned; assign every element or declare cx.update"
+            )
