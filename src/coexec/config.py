@@ -25,7 +25,7 @@ class Config:
     placement: str = "earliest-finish"  # where indivisible tasks go; see `coexec devices --placements`
     data_threshold: float = 0.1  # data-aware placements consider devices that hold more than this share of the inputs
     lanes: str = "disjoint+reuse"  # lane policies: disjoint or same-as-parent, reuse or always-new
-    horizon: int = 256  # tasks between horizons; the program runs ahead by at most two of them
+    horizon: int = 512  # tasks between horizons; the program runs ahead by at most two of them
     inline: bool = True  # run calls cheaper than their own scheduling at once, when nothing is pending
 
 

@@ -43,7 +43,6 @@ from .program.array import Array, Storage
 from .program.kernel import Kernel, Options
 
 UNREAD = 64  # records that may wait before the predictors see them
-CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 
 
 class Runtime:
@@ -113,8 +112,8 @@ class Runtime:
         self._signals = Signals(owned, lambda: self.cancel_pending("the program was interrupted"))
         self._signals.install()
         self._executor.check_signals = self._signals.check
-        self._cpu = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
-        self._inline = config.inline and not config.sync
+        self._cpu: Any = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
+        self._inline = config.inline and not config.sync and self._cpu is not None
         self._sync = config.sync
         self._horizon_step = config.horizon
         with self._lock:
@@ -180,30 +179,26 @@ class Runtime:
 
     def _run(self, task: Task) -> None:
         """Link, plan, lower and issue a task. Locked."""
-        idle = self._engine.idle
         self._graph.add(task)
-        command, shares = self._planner.plan(task)
+        command, shares, here = self._planner.plan(task, idle=self._inline and self._engine.idle)
         instructions = self._lowering.lower(command, shares)
         task.why = command.why
         task.arrays = ()  # the arrays may be dropped from now on
         if self._recorder.tracing:
             self._recorder.command(command, instructions)
-        if idle and self._cpu is not None and self._cheap(instructions):
+        if here and self._can_run_here(instructions):
             self._executor.passed_by(ran := self._cpu.run_here(instructions[0]))
             if isinstance(ran.error, KeyboardInterrupt):
                 raise ran.error
         else:
+            if here:
+                self.loads.add(command.chunks[0].device, shares[0].seconds)
             self._executor.submit(instructions)
 
-    def _cheap(self, instructions: list[Instruction]) -> bool:
-        """Tell whether the caller should run the kernel itself: it is predicted to cost less than handing it over."""
-        last, failed = instructions[-1], self._engine.failed
-        if len(instructions) > 1 or type(last) is not KernelInstruction or not self._inline:
-            return False
-        if failed and not failed.keys().isdisjoint(last.needs):
-            return False  # the engine knows what to do with poisoned inputs
-        predicted = last.predicted
-        return predicted is not None and predicted < CHEAP and self.machine.lanes[last.device] is self._cpu
+    def _can_run_here(self, instructions: list[Instruction]) -> bool:
+        """Tell whether nothing but the kernel is to be done, and none of its inputs is poisoned."""
+        failed = self._engine.failed
+        return len(instructions) == 1 and (not failed or failed.keys().isdisjoint(instructions[0].needs))
 
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""

@@ -107,10 +107,13 @@ class Executor:
         failure = None
         if ran.error is not None:
             failure = self.engine.failed[ran.instruction.id] = task_failed(ran)
+        self.records.append(ran)
         task = ran.instruction.task
         if task is not None:
-            task.open += 1
-        self._account(ran, failure)
+            if failure is not None:
+                task.failure = failure
+                self.failures.append(failure)
+            self._finish(task)
 
     def _complete(self, ran: Ran) -> None:
         failure = None if ran.error is None else task_failed(ran)

@@ -36,13 +36,14 @@ class Share(NamedTuple):
 class Candidate:
     """A device and the variant it would run."""
 
-    __slots__ = ("_chunks", "_shares", "device", "memory", "model", "name", "variant", "wide")
+    __slots__ = ("_chunks", "_shares", "device", "memory", "model", "name", "runs_here", "variant", "wide")
 
     def __init__(self, device: Device, variant: Variant, model: Model) -> None:
         self.device = device
         self.name = device.name
         self.memory = device.memory
         self.wide = device.wide
+        self.runs_here = device.kind == "cpu" and not device.wide  # any thread can stand in for a core
         self._chunks: tuple[Chunk] | None = None  # the last answers: programs repeat themselves
         self._shares: tuple[Share] | None = None
         self.variant = variant

@@ -22,6 +22,7 @@ from .candidate import Candidate, Candidates, Share
 from .place import Loads, Placement, Work
 from .split import blocks, even
 
+CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs more than it brings
 UNKNOWN_ELEMENTS = 200_000  # the same bar for a kernel nobody measured
 Valid = Callable[[Array], int]
@@ -33,9 +34,17 @@ class Planned(NamedTuple):
 
     command: Command
     shares: tuple[Share, ...]
+    here: bool = False  # the submitting thread should run it: that costs less than handing it over
 
 
 _new: Callable[..., Any] = tuple.__new__
+
+
+def _planned(fields: tuple[Command, tuple[Share, ...], bool]) -> Planned:
+    planned: Planned = _new(Planned, fields)
+    return planned
+
+
 HOST = Share(Variant("host", "cpu"), None, 0, None)
 
 
@@ -52,8 +61,11 @@ class Planner:
         self._note = note  # where remarks are recorded; reasons are worked out only if there is such a place
         self._warned: set[int] = set()
 
-    def plan(self, task: Task) -> Planned:
-        """Return the command, and what each of its chunks runs and is predicted to take."""
+    def plan(self, task: Task, *, idle: bool = False) -> Planned:
+        """Return the command, and what each of its chunks runs and is predicted to take.
+
+        `idle` tells that nothing is pending, and that the caller is ready to run a short kernel itself.
+        """
         kernel, options = task.kernel, task.options
         assert kernel is not None and options is not None
         box = task.box
@@ -65,6 +77,12 @@ class Planner:
             if kernel.internal and len(candidates) > 1:
                 candidates = self._near(task, candidates)
         size = sum([array.size for array in task.arrays])
+        if idle and candidates[0].runs_here:
+            first = candidates[0]
+            seconds = first.model.seconds(size, task.key)
+            if seconds is not None and seconds < CHEAP and self._placement.pairs:
+                command = _new(Command, (task.id, task, first.chunks(box), task.after, "runs in the caller"))
+                return _planned((command, first.shares(size, seconds, task.key), True))
         if kernel.split:
             divided = self._divide(task, box, candidates, size, named=options.devices is not None)
             if divided is not None:
@@ -82,8 +100,7 @@ class Planner:
         self.loads.add(chosen.name, seconds, self.loads.ready(task.after), task.id)
         # Made for every task: the tuples behind the two named tuples, without their constructors.
         command = _new(Command, (task.id, task, chosen.chunks(box), task.after, why))
-        planned: Planned = _new(Planned, (command, chosen.shares(size, seconds, task.key)))
-        return planned
+        return _planned((command, chosen.shares(size, seconds, task.key), False))
 
     def _divide(self, task: Task, box: Box, candidates: list[Candidate], size: int, *, named: bool) -> Planned | None:
         """Return the divided task, or None if it stays whole."""

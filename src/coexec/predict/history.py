@@ -59,6 +59,10 @@ class Model:
 
     def learn(self, size: int, seconds: float, key: Hashable = None) -> None:
         """Take one measurement of `size` elements, of a call with the shapes `key`."""
+        exact = self._exact.get(key)
+        if exact is not None and exact.count > SETTLED and exact.count & 15:
+            exact.count += 1
+            return
         rate = seconds / (size or 1)
         group = size.bit_length()
         known = self._classes.get(group)
@@ -66,7 +70,6 @@ class Model:
             known = self._classes[group] = _SizeClass()
         known.learn(rate)
         if key is not None:
-            exact = self._exact.get(key)
             if exact is None:
                 if len(self._exact) >= SHAPES:
                     del self._exact[next(iter(self._exact))]
