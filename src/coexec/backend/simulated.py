@@ -10,12 +10,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
 
-from ..graph.instruction import Allocation, Copy, Fence, Instruction, Kernel
+from ..graph.instruction import Copy, Fence, Instruction, Kernel
 from ..machine.platform import Device
-from .base import CallHelper, Finished, Ran
-from .null import deliver_nothing
+from .base import Ran
+from .null import NullBackend, deliver_nothing
 
 Seconds = Callable[[Instruction], float]
 
@@ -31,44 +30,25 @@ def fixed_durations(kernel: float = 1.0, copy: float = 0.5) -> Seconds:
     return seconds
 
 
-class SimulatedBackend:
+class SimulatedBackend(NullBackend):
     """Devices on a clock of their own. Time moves when somebody helps, that is, when the program waits."""
 
     kind = "simulated"
-    runs_python = True
-    helps = True
 
     def __init__(self, devices: Sequence[Device], seconds: Seconds | None = None, concurrent: int = 1) -> None:
-        self.devices = tuple(devices)
+        super().__init__(devices)
         self.now = 0.0
         self._seconds = seconds or fixed_durations()
         self._concurrent = concurrent  # kernels that one device runs at once; copies overlap kernels
-        self._finished: Finished | None = None
         self._order = count()
         self._lanes: dict[tuple[str, int], deque[Instruction]] = {}
         self._due: list[tuple[float, int, Instruction, int, float]] = []
         self._busy: dict[tuple[str, bool], int] = {}
         self._active: set[tuple[str, int]] = set()
 
-    def start(self, finished: Finished, call_helper: CallHelper | None = None) -> None:
-        """Begin to accept work."""
-        del call_helper
-        self._finished = finished
-
     def clock(self) -> float:
         """Return the virtual time."""
         return self.now
-
-    def supports(self, dtype: Any) -> bool:
-        """Tell whether a device can hold `dtype`: nothing is held, so yes."""
-        del dtype
-        return True
-
-    def allocate(self, allocation: Allocation) -> None:
-        """Do nothing."""
-
-    def release(self, allocation: Allocation) -> None:
-        """Do nothing."""
 
     def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> None:
         """Queue an instruction on its lane."""
@@ -108,11 +88,3 @@ class SimulatedBackend:
             deliver_nothing(instruction)
         self._finished(Ran(instruction, instruction.device, lane, start, self.now, 0.0, instruction.failure))
         return True
-
-    def left(self, *, idle: bool) -> None:
-        """Do nothing: whoever waits next goes on."""
-
-    def stop(self) -> None:
-        """Let everything that was issued finish."""
-        while self.help():
-            pass

@@ -70,32 +70,32 @@ class Instruction:
         return f"I{self.id} {self.kind}"
 
 
-class Alloc(Instruction):
+class MemoryInstruction(Instruction):
+    """What happens to an allocation as a whole; alloc and free."""
+
+    urgency = 0
+
+    def __init__(self, id: int, device: str, task: Task | None, allocation: Allocation, after: tuple[int, ...]) -> None:
+        super().__init__(id, device, task, (), after, self.urgency)
+        self.allocation = allocation
+
+    @property
+    def nbytes(self) -> int:
+        return self.allocation.nbytes
+
+
+class Alloc(MemoryInstruction):
     """Back an allocation with memory."""
 
     kind = "alloc"
-
-    def __init__(self, id: int, device: str, task: Task | None, allocation: Allocation, after: tuple[int, ...]) -> None:
-        super().__init__(id, device, task, (), after, 1)
-        self.allocation = allocation
-
-    @property
-    def nbytes(self) -> int:
-        return self.allocation.nbytes
+    urgency = 1
 
 
-class Free(Instruction):
+class Free(MemoryInstruction):
     """Give an allocation's memory back."""
 
     kind = "free"
-
-    def __init__(self, id: int, device: str, task: Task | None, allocation: Allocation, after: tuple[int, ...]) -> None:
-        super().__init__(id, device, task, (), after, -1)
-        self.allocation = allocation
-
-    @property
-    def nbytes(self) -> int:
-        return self.allocation.nbytes
+    urgency = -1
 
 
 class Fill(Instruction):
