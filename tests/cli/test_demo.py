@@ -36,6 +36,7 @@ def test_all_three_ways_are_measured_as_often_and_agree(demo: Any) -> None:
     assert {len(way["all"]) for way in demo["seconds"].values()} == {demo["turns"]}
     assert demo["turns"] >= FEWEST
     assert demo["equal"]
+    assert demo["others_cores"] >= 0
     assert demo["gain_over_one_thread"] > 0
     assert demo["gain_over_all_threads"] > 0
 
@@ -102,12 +103,13 @@ def test_no_way_always_comes_after_the_same_other() -> None:
 def test_a_loss_is_said_as_plainly_as_a_gain() -> None:
     figures = {
         "gain_over_one_thread": 0.8, "gain_over_all_threads": 0.5, "turns": 3, "cores": 2, "used": ["cpu:0"],
-        "difference": 0.0, "equal": True, "load_before": 3.0,
+        "difference": 0.0, "equal": True, "others_cores": 0.9,
     }  # fmt: skip
     said = list(verdict(figures))
     assert said[0].startswith("coexec is 0.80 times as fast as NumPy with one thread and 0.50 times")
     assert "The limit on 2 cores is 2.00; this is 40% of it." in said
-    assert said[-1].startswith("Other programs were using this machine (load 3)")
+    assert said[-1].startswith("Other programs kept 0.9 of 2 cores busy meanwhile")
+    assert not any("Other programs" in line for line in verdict({**figures, "others_cores": 0.05}))
 
 
 def test_a_wrong_device_or_folder_is_one_sentence(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ WARM_UP = 3
 FILES = ("demo-trace.json", "demo.perfetto.json", "demo.svg")
 READ_IN_PLACE = ("spot", "strike", "years")
 """Inputs that coexec borrows; the plate is copied in every turn, as NumPy copies it."""
+NOISE = 0.15
+"""Cores that other programs may use before the figures need a warning."""
 TOLERANCE = 1e-9
 """Sums are added up in another order, and other devices round differently."""
 
@@ -58,7 +60,7 @@ def measure(seconds: float, size: float, devices: str | None, out: Path) -> Data
 
     from .demo_program import inputs, with_coexec, with_numpy
 
-    given, load = inputs(size), os.getloadavg()[0]
+    given = inputs(size)
     with tempfile.TemporaryDirectory() as folder:
         recording = Path(folder, "all.json")
         with cx.Runtime(devices, trace=recording) as runtime:
@@ -68,7 +70,7 @@ def measure(seconds: float, size: float, devices: str | None, out: Path) -> Data
                 "numpy_all": lambda: with_numpy(given),
                 "coexec": lambda: with_coexec(borrowed),
             }
-            times, difference = _take_turns(ways, seconds)
+            times, difference, others = _take_turns(ways, seconds)
             platform = runtime.platform
         from ..observe.trace import Trace
 
@@ -80,7 +82,7 @@ def measure(seconds: float, size: float, devices: str | None, out: Path) -> Data
     return {
         "cores": len(available_cores()),
         "processor": cpu_model(),
-        "load_before": round(load, 2),
+        "others_cores": round(others, 2),
         "devices": [device.name for device in platform.devices],
         "used": sorted({row["device"] for row in part.work if row["kind"] == "kernel"}),
         "options": int(given.spot.size),
@@ -98,12 +100,16 @@ def _limited(program: Callable[[Inputs], Results], given: Inputs) -> Results:
         return program(given)
 
 
-def _take_turns(ways: dict[str, Callable[[], Results]], seconds: float) -> tuple[dict[str, list[float]], float]:
-    """Time each way in turn, so that all meet the same machine; return the times and the largest difference."""
+def _take_turns(ways: dict[str, Callable[[], Results]], seconds: float) -> tuple[dict[str, list[float]], float, float]:
+    """Time each way in turn, so that all meet the same machine, and leave no turn out.
+
+    Return the times, the largest difference, and how many cores other programs kept busy meanwhile.
+    """
     times: dict[str, list[float]] = {name: [] for name in ways}
     difference = 0.0
     expected: Results | None = None
     start, until = time.perf_counter(), float("inf")
+    before = start, 0.0
     with _progress() as advance:
         for number in range(WARM_UP + MOST):
             for name in rotated(list(ways), number):
@@ -115,11 +121,21 @@ def _take_turns(ways: dict[str, Callable[[], Results]], seconds: float) -> tuple
             measured = number + 1 - WARM_UP
             if not measured:
                 until = time.perf_counter() + seconds  # the time counts from here
+                before = time.perf_counter(), _used_by_others()
             turns = WARM_UP + min(MOST, max(FEWEST, seconds * (number + 1) / (time.perf_counter() - start)))
             advance((number + 1) / turns)
             if measured >= FEWEST and time.perf_counter() >= until:
                 break
-    return {name: taken[WARM_UP:] for name, taken in times.items()}, difference
+    others = (_used_by_others() - before[1]) / (time.perf_counter() - before[0])
+    return {name: taken[WARM_UP:] for name, taken in times.items()}, difference, max(0.0, others)
+
+
+def _used_by_others() -> float:
+    """Return the processor seconds that all other programs of this machine have used."""
+    import psutil  # type: ignore[import-untyped]
+
+    machine, mine = psutil.cpu_times(), os.times()
+    return float(machine.user + machine.nice + machine.system) - mine.user - mine.system
 
 
 def rotated(names: list[str], number: int) -> list[str]:
@@ -258,5 +274,8 @@ def verdict(found: Data) -> Iterator[str]:
         yield "The results are equal, bit for bit."
     elif found["equal"]:
         yield f"The results are equal up to rounding: the largest relative difference is {found['difference']:.0e}."
-    if found["load_before"] > 0.5 * cores:
-        yield f"Other programs were using this machine (load {found['load_before']:g}): a quiet one shows more."
+    if found["others_cores"] > NOISE:
+        yield (
+            f"Other programs kept {found['others_cores']:.1f} of {count_text(cores, 'core')} busy meanwhile, which takes "
+            "more from coexec than from one thread: run it again on a quiet machine."
+        )
