@@ -27,8 +27,7 @@ from .library_threads import LibraryThreads
 LONG = 50e-6  # seconds: from here on a kernel's wait for the interpreter lock is measured
 POOL_BYTES = 1 << 28  # freed host memory kept for reuse
 POOL_LARGEST = 1 << 26
-PATIENT_SWITCH = 0.005
-EAGER_SWITCH = 20e-6
+EAGER_SWITCH = 20e-6  # seconds between switches of threads that want the interpreter lock, while long kernels run
 
 _new: Callable[..., Any] = tuple.__new__  # makes a named tuple without its constructor
 
@@ -98,7 +97,8 @@ class CpuBackend:
         self._has_wide = any(device.wide for device in devices)
         self._wide_claims = False
         self._quiet = threading.Condition()
-        self._long_kernels = 0
+        self._long: set[int] = set()  # threads in a long kernel
+        self._switch_interval = sys.getswitchinterval()  # the user's
         self._call_helper: CallHelper = lambda: False
 
     # Contract ---------------------------------------------------------------------------------------------------------
@@ -327,10 +327,11 @@ class CpuBackend:
         """Claim the cores: the wide device and the narrow ones exclude each other."""
         device = worker.device
         if long:
-            self._long_kernels += 1
-            if self._long_kernels == 1:
-                # Beside a thread that runs Python, a kernel gets the lock back after a switch interval per NumPy call.
-                sys.setswitchinterval(EAGER_SWITCH)
+            if not self._long and (now := sys.getswitchinterval()) != EAGER_SWITCH:
+                self._switch_interval = now
+            self._long.add(threading.get_ident())
+            # Beside a thread that runs Python, a kernel gets the lock back after a switch interval per NumPy call.
+            sys.setswitchinterval(min(EAGER_SWITCH, self._switch_interval))
         if device.wide:
             self._wide_claims = True
             with self._quiet:
@@ -353,9 +354,9 @@ class CpuBackend:
     def _leave(self, worker: _Worker, *, long: bool) -> None:
         device = worker.device
         if long:
-            self._long_kernels -= 1
-            if not self._long_kernels:
-                sys.setswitchinterval(PATIENT_SWITCH)
+            self._long.discard(threading.get_ident())
+            if not self._long:
+                sys.setswitchinterval(self._switch_interval)
         if device.wide:
             if len(self.devices) > 1:
                 self._threads.limit()

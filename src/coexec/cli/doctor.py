@@ -23,7 +23,7 @@ from .output import FAILURE, console, emit, table
 State = Literal["ok", "hint", "warning", "broken"]
 OLDEST_PYTHON = (3, 11)
 OLDEST_NUMPY = (2, 0)
-LIBRARIES = ("threadpoolctl", "psutil", "platformdirs", "array-api-compat", "typer", "rich")
+LIBRARIES = ("threadpoolctl", "psutil", "platformdirs", "typer", "rich")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
 

@@ -26,6 +26,13 @@ DRIFT = 1e-4
 """How far a device's clock may run from the host's: seconds per second."""
 
 
+class Failed(NamedTuple):
+    """A failure that the executor does not know yet."""
+
+    error: BaseException
+    reported: threading.Event
+
+
 class Running(NamedTuple):
     """An instruction that was enqueued, or could not be."""
 
@@ -35,6 +42,7 @@ class Running(NamedTuple):
     events: list[Any]  # kept until they are over: dropping the event of a host copy blocks
     keep: list[Any]
     error: BaseException | None
+    behind: Failed | None = None  # what it needs has failed: it did nothing, and is reported after that
 
 
 class DeviceClock:
@@ -83,6 +91,7 @@ class Lanes:
         self._lanes: dict[int, Lane] = {}
         self._waiting: dict[int, Instruction] = {}  # issued and not withdrawn; whoever pops one decides its fate
         self._events: dict[int, Any] = {}  # instruction id -> its last event, until it is reported
+        self._failed: dict[int, Failed] = {}  # instruction id -> its failure, until it is reported
         self._clock = DeviceClock()
         self._stop_lock = threading.Lock()
         self._stopped = False
@@ -151,14 +160,18 @@ class Lanes:
         pending = [event for wait in waits if (event := self._events.get(wait.id)) is not None]
         if pending:  # a queue that others wait for must be on its way
             self._flush(touched)
-        events, keep, failure = self._try(lane, instruction, pending)
+        behind = next((self._failed[id] for id in instruction.needs if id in self._failed), None)
+        events, keep, failure = self._try(lane, instruction, pending, skip=behind is not None)
         touched[lane.index] = lane
         if events:
             self._events[instruction.id] = events[-1]
-        lane.inbox.put(Running(instruction, index, issued, events, keep, failure))
+        failure = failure or instruction.failure or (behind.error if behind is not None else None)
+        if failure is not None:
+            self._failed[instruction.id] = Failed(failure, threading.Event())
+        lane.inbox.put(Running(instruction, index, issued, events, keep, failure, behind))
 
     def _try(
-        self, lane: Lane, instruction: Instruction, pending: list[Any]
+        self, lane: Lane, instruction: Instruction, pending: list[Any], *, skip: bool
     ) -> tuple[list[Any], list[Any], BaseException | None]:
         """Enqueue an instruction, and a marker for one that needs no command or failed: others may wait for its place."""
         import pyopencl as cl
@@ -167,7 +180,7 @@ class Lanes:
         keep: list[Any] = []
         failure: BaseException | None = None
         try:
-            if instruction.failure is None:
+            if instruction.failure is None and not skip:
                 events, keep = self._enqueue(lane.queue, instruction, pending)
         except Exception as error:  # noqa: BLE001  reported
             failure = self._failure(instruction, error)
@@ -195,6 +208,9 @@ class Lanes:
     def _await(self, running: Running) -> BaseException | None:
         """Wait until an instruction is over; return its failure."""
         failure = running.error
+        if running.behind is not None:  # its failure is the other's, as the executor has it by then
+            running.behind.reported.wait()
+            failure = running.instruction.failure or failure
         try:
             for event in running.events[-1:]:
                 if event.command_execution_status != 0:  # complete: do not even let go of the interpreter lock
@@ -211,6 +227,9 @@ class Lanes:
         lane.over = stop
         self._events.pop(running.instruction.id, None)
         self._tell(Ran(running.instruction, self._device, running.lane, start, stop, error=failure))
+        failed = self._failed.pop(running.instruction.id, None)
+        if failed is not None:
+            failed.reported.set()
 
     def _times(self, lane: Lane, running: Running) -> tuple[float, float]:
         """Return when an instruction ran: by the device's clock if it has one, else as the host saw it."""
