@@ -200,6 +200,21 @@ def test_updating_a_poisoned_box_does_not_heal_it() -> None:
             np.asarray(x[1::2])
 
 
+def test_a_failure_in_steps_poisons_only_those_elements() -> None:
+    with cx.Runtime("cpu:0"):
+        x = cx.zeros(10)
+        task = fail(x[2:8:2])
+        assert np.asarray(x[1::2]).tolist() == [0] * 5
+        assert np.asarray(x[:2]).tolist() == [0, 0]
+        with pytest.raises(ValueError, match="no luck"):
+            np.asarray(x[4:6])
+        x[3:5] = 1  # one of the three
+        assert np.asarray(x[3:6]).tolist() == [1, 1, 0]
+        x[2:7:2] = 2
+        assert np.asarray(x).tolist() == [0, 0, 2, 1, 2, 0, 2, 0, 0, 0]
+        assert task.exception() is not None
+
+
 def test_poison_outlives_horizons_and_waits() -> None:
     with cx.Runtime("cpu:0", horizon=8):
         x, y = cx.zeros(10), cx.zeros(10)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
+from tests.devices import TWO
 from tests.holding import closed_gate, pass_gate
 
 
@@ -71,6 +72,25 @@ def test_a_task_that_has_not_begun_can_be_cancelled() -> None:
                 np.asarray(array)
         x[...] = 3
         assert np.asarray(x).tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("devices", ["cpu:0", TWO])
+def test_what_comes_after_a_cancelled_task_still_waits_for_what_runs(devices) -> None:
+    @cx.kernel(x=cx.write)
+    def overwrite(x):
+        x[...] = 3
+
+    with cx.Runtime(devices, inline=False):
+        x = cx.zeros(3)
+        with closed_gate("hold") as gate:
+            hold.using(devices="cpu:0")(x)
+            gate.wait_for_arrival()
+            middle = increment.using(devices="cpu:0")(x)
+            assert middle.cancel()
+            last = overwrite.using(devices=devices.split(",")[-1])(x)
+            assert last.wait(timeout=0.05) is False  # the held task is still inside the array
+        assert np.asarray(x).tolist() == [3, 3, 3]
+        assert isinstance(middle.exception(), cx.TaskCancelled)
 
 
 def test_what_needs_a_cancelled_task_is_cancelled_too() -> None:
