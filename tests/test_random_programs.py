@@ -118,6 +118,7 @@ def test_two_threads_run_programs_on_their_own_arrays(devices) -> None:
                     twin.run(program)
                 except BaseException as error:
                     errors.append(error)
+                    start.abort()  # the other must not wait for ever
 
             threads = [threading.Thread(target=run, args=(program,)) for program in both]
             for thread in threads:

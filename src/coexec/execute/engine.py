@@ -195,6 +195,28 @@ class Engine:
             node.failure = instruction.failure = failure
         return True
 
+    def unissue(self, instruction: Instruction, failure: BaseException) -> bool:
+        """Cancel an instruction that was taken back from its lane; False if it waits for nothing, and so is over.
+
+        One that was issued behind unfinished parents is not over before they are: others rely on that order.
+        """
+        node = self._open[instruction.id]
+        if not node.waiting:
+            return False
+        node.issued = False
+        if node.lane is not None:
+            node.lane.depth -= 1
+            if node.lane.tail is node:
+                node.lane.tail = None
+            node.lane = None
+        doomed = [node]
+        while doomed:  # those that need it may be issued behind it already
+            node = doomed.pop()
+            if node.failure is None:
+                node.failure = node.instruction.failure = failure
+                doomed += node.readers or ()
+        return True
+
     def forget_failures(self, alive: set[int]) -> None:
         """Drop failures that nothing can depend on any more."""
         if self.failed:

@@ -275,8 +275,9 @@ class Executor:
                 stopped.append(instruction)
             elif self._lanes[instruction.device].withdraw(instruction):
                 stopped.append(instruction)
-                now = time.perf_counter()
-                self._complete(Ran(instruction, instruction.device, -1, now, now, 0.0, error))
+                if not self.engine.unissue(instruction, error):
+                    now = time.perf_counter()
+                    self._complete(Ran(instruction, instruction.device, -1, now, now, 0.0, error))
         self._issue()
         return stopped
 

@@ -10,6 +10,7 @@ import dis
 import enum
 import inspect
 import textwrap
+import threading
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -41,6 +42,9 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, tuple | frozenset):
         return all(is_plain(entry) for entry in value)
     return isinstance(value, int | float | complex | str | bytes)
+
+
+_parsing = threading.Lock()  # CPython 3.11 counts the depth of all threads' parsers in one place (gh-106905)
 
 
 class Captured:
@@ -97,9 +101,12 @@ def _same(a: Any, b: Any) -> bool:
 def rebound_outputs(function: Callable[..., Any], outputs: Iterable[str]) -> list[tuple[str, int]]:
     """Return outputs that the body assigns a new value to instead of writing into them, with the line."""
     names = set(outputs)
+    if not names:
+        return []
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, SyntaxError, TypeError):
+        with _parsing:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError, TypeError, SystemError):
         return []
     first = function.__code__.co_firstlineno if hasattr(function, "__code__") else 1
     assigned = [
