@@ -112,10 +112,9 @@ def test_two_threads_run_programs_on_their_own_arrays(devices) -> None:
             start = threading.Barrier(2)
 
             def run(program):
+                start.wait()
                 try:
-                    twin = Twin(overlap=False)
-                    start.wait()
-                    twin.run(program)
+                    Twin(overlap=False).run(program)
                 except BaseException as error:
                     errors.append(error)
                     start.abort()  # the other must not wait for ever
