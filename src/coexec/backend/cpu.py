@@ -18,6 +18,7 @@ from typing import Any
 
 from ..errors import BackendError, DoesNotFit, InvariantError
 from ..graph.instruction import Allocation, Instruction, Kernel
+from ..machine.cores import sharpen_timers
 from ..machine.platform import HOST, USER, Device
 from ..program.session import in_kernel
 from .base import CallHelper, Finished, Ran
@@ -27,7 +28,7 @@ from .library_threads import LibraryThreads
 LONG = 50e-6  # seconds: from here on a kernel's wait for the interpreter lock is measured
 POOL_BYTES = 1 << 28  # freed host memory kept for reuse
 POOL_LARGEST = 1 << 26
-EAGER_SWITCH = 20e-6  # seconds between switches of threads that want the interpreter lock, while long kernels run
+EAGER_SWITCH = 10e-6  # seconds between switches of threads that want the interpreter lock, while long kernels run
 
 _new: Callable[..., Any] = tuple.__new__  # makes a named tuple without its constructor
 
@@ -248,6 +249,7 @@ class CpuBackend:
         cores = worker.device.cores
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)
+        sharpen_timers()
         while True:
             entry = self._take(worker)
             if entry is not None:

@@ -102,7 +102,7 @@ def run_kernel(instruction: Kernel, debug: bool) -> None:
     params = kernel.array_params
     if kernel.plain and not debug and len(instruction.bindings) == len(params):
         args: list[Any] = [None] * len(kernel.passed)
-        for param, binding in zip(params, instruction.bindings, strict=True):
+        for param, binding in zip(params, instruction.bindings):  # noqa: B905 - equally long, and this is hot
             args[param[1]] = resolve(binding)
         for position, name in kernel.scalar_params:
             args[position] = task.scalars[name]

@@ -56,11 +56,11 @@ class TaskGraph:
         found: set[int] = set()
         self._next = id = task.id = self._next + 1
         if task.visited is None and task.once:
-            for param, array in zip(task.accesses, task.arrays, strict=True):
-                access = param[2]
+            touch = self._marks.touched.add
+            for (_, _, access), array in zip(task.accesses, task.arrays):  # noqa: B905 - equally long, and this is hot
                 if array.size:
                     tracker = array._storage.tracker
-                    self._marks.touched.add(tracker)
+                    touch(tracker)
                     if not access.writes:
                         tracker.read_by(array._box, array._grid, id, found)
                     else:

@@ -98,9 +98,10 @@ class Lowering:
             return False
         memory = self._devices[chunk.device].memory
         bit = 1 << memory
-        bindings = []
-        backings = []
-        for (name, _, access), array in zip(task.accesses, task.arrays, strict=True):
+        bindings: list[Binding] = []
+        backings: list[Backing] = []
+        accesses, arrays = task.accesses, task.arrays
+        for (name, _, access), array in zip(accesses, arrays):  # noqa: B905 - as long as each other, and this is hot
             state: ArrayState = array._storage.state
             backing = state.complete.get(memory)
             mask = state.valid.uniform
@@ -109,13 +110,15 @@ class Lowering:
             if not mask & bit and (access.reads or array._grid is not None):
                 return False
             backings.append(backing)
-            bindings.append(_whole_binding(backing, name, array, access.writes))
+            whole = array._cut is None and array._box is backing.box
+            known = backing.bindings.get((name, access.writes)) if whole else None
+            bindings.append(known or _whole_binding(backing, name, array, access.writes))
         emitter = self.emitter
         id = emitter.id()
         needs: set[int] = set()
         after: set[int] = set()
         touch = emitter.marks.touched.add
-        for (_, _, access), array, backing in zip(task.accesses, task.arrays, backings, strict=True):
+        for (_, _, access), array, backing in zip(accesses, arrays, backings):  # noqa: B905 - as above
             tracker = backing.tracker
             touch(tracker)
             if not access.writes:

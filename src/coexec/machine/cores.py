@@ -14,6 +14,7 @@ PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
 UNLIMITED = 1 << 60
 """Version 1 control groups say "no limit" with a number of about this size."""
+PR_SET_TIMERSLACK = 29
 
 
 def available_cores() -> tuple[int, ...]:
@@ -112,6 +113,20 @@ def _limit_in(file: Path) -> int | None:
     except (OSError, UnicodeDecodeError):
         return None
     return int(text) if text.isdigit() and int(text) < UNLIMITED else None
+
+
+def sharpen_timers() -> bool:
+    """Let timed waits of the calling thread end on time, where Linux would round them up by 50 us.
+
+    A thread that wants the interpreter lock waits for a switch interval at a time; rounded up, that costs more than
+    the interval itself. Return False where the system has no such setting.
+    """
+    import ctypes
+
+    try:
+        return bool(ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
 
 
 def pin_thread(core: int) -> bool:

@@ -41,7 +41,7 @@ class InKernel(threading.local):
 
 
 in_kernel = InKernel()
-_stack: list[Any] = []
+stack: list[Any] = []  # the open runtimes; new calls belong to the last
 _default: list[Callable[[], Any]] = []
 _forked = False
 
@@ -64,22 +64,22 @@ def current() -> Any:
     """Return the runtime that new calls belong to, starting the default one if none is open."""
     if in_kernel.name or _forked:
         check_outside()
-    if _stack:
-        return _stack[-1]
+    if stack:
+        return stack[-1]
     runtime = _default[0]()
-    _stack.insert(0, runtime)
+    stack.insert(0, runtime)
     return runtime
 
 
 def push(runtime: Any) -> None:
     """Make `runtime` the current one."""
-    _stack.append(runtime)
+    stack.append(runtime)
 
 
 def remove(runtime: Any) -> None:
     """Forget `runtime`, wherever it stands."""
-    if runtime in _stack:
-        _stack.remove(runtime)
+    if runtime in stack:
+        stack.remove(runtime)
 
 
 def set_default(factory: Callable[[], Any]) -> None:
@@ -91,7 +91,7 @@ def mark_forked() -> None:
     """Refuse every use from now on: this is a forked child."""
     global _forked
     _forked = True
-    _stack.clear()
+    stack.clear()
 
 
 def forked() -> bool:
