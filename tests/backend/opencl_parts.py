@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -19,20 +18,16 @@ from coexec.graph.command import Chunk
 from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Instruction, Kernel
 from coexec.machine.platform import HOST, USER
 from coexec.plan.candidate import Share
+from coexec.program.variant import Variant
 
 OWN = 2
 
 needs_opencl = pytest.mark.skipif(not probe().devices, reason=f"no OpenCL device: {probe().unavailable}")
 
 
-@dataclass
-class Source:
-    """What the backend reads of a variant."""
-
-    source: str
-    entry: str | None = None
-    global_size: Callable[..., Any] | None = None
-    local_size: Any = None
+def Source(source: str, **options: Any) -> Variant:
+    """Return a variant from OpenCL C."""
+    return Variant("opencl", "opencl", source=source, **options)
 
 
 @dataclass

@@ -47,6 +47,7 @@ def test_pinning_a_thread_that_has_ended_is_no_failure():
     thread = threading.Thread(target=lambda: None)
     thread.start()
     thread.join()
+    assert thread.native_id is not None
     assert cores.pin((thread.native_id,), cores.available_cores())
 
 

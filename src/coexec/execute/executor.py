@@ -40,10 +40,7 @@ class Executor:
         self.check_signals: Callable[[], None] = _no_signals
         self.on_finished: Callable[[Ran], None] = _nothing  # locked; for load accounting
         for backend in self._backends:
-            if backend.helps:
-                backend.start(self.finished, self._call_helper)
-            else:
-                backend.start(self.finished)
+            backend.start(self.finished, self._call_helper)
 
     # Work in ------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from .storage import OwnMemory, SharedMemory, Storage
 
 if TYPE_CHECKING:
     from ...graph.instruction import Allocation, Instruction
-    from ..base import Finished
+    from ..base import CallHelper, Finished
 
 LANES = 8
 
@@ -90,7 +90,8 @@ class OpenCLBackend:
         """Tell whether kernels here can compute with `dtype`."""
         return self._traits.supports(dtype)
 
-    def start(self, finished: Finished) -> None:
+    def start(self, finished: Finished, call_helper: CallHelper | None = None) -> None:
+        del call_helper  # its own threads do everything
         if self._lanes is not None:
             raise InvariantError(f"{self._name} was started twice")
         driver.pin_workers(self._name, self._traits, self._cores)
@@ -117,6 +118,9 @@ class OpenCLBackend:
 
     def help(self) -> bool:
         return False
+
+    def left(self, *, idle: bool) -> None:
+        """Do nothing: no thread but its own works here."""
 
     def stop(self) -> None:
         if self._lanes is not None:
