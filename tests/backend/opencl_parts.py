@@ -25,9 +25,9 @@ OWN = 2
 needs_opencl = pytest.mark.skipif(not probe().devices, reason=f"no OpenCL device: {probe().unavailable}")
 
 
-def Source(source: str, **options: Any) -> Variant:
+def Source(source: str, entry: str | None = None, **options: Any) -> Variant:
     """Return a variant from OpenCL C."""
-    return Variant("opencl", "opencl", source=source, **options)
+    return Variant("opencl", "opencl", source=source, entry=entry, **options)
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Rig:
             value if isinstance(value, Binding) else Binding(name, value, value.box, None, writes=True)
             for name, value in arrays.items()
         )
-        body = source if isinstance(source, Source) else Source(source)
+        body = source if isinstance(source, Variant) else Source(source)
         task: Any = Call((*arrays, *scalars), scalars)
         return Kernel(
             self.id(), "opencl:0", task, Chunk("opencl:0", chunk), Share(body, None, 0, None), bindings, (), ()
