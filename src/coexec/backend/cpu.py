@@ -154,8 +154,11 @@ class CpuBackend:
         if waits:
             raise InvariantError("the CPU backend orders nothing across lanes")
         worker = self._workers[instruction.device]
-        if not self._threads.limited and isinstance(instruction, Kernel) and not worker.device.wide:
-            self._threads.limit()
+        if isinstance(instruction, Kernel):
+            if not self._threads.limited and not worker.device.wide:
+                self._threads.limit()
+            if worker.idle and (instruction.predicted or LONG) >= LONG:
+                self._hurry()  # or the thread woken here would wait for this one to pause
         worker.put(instruction, lane)
         if self._sync or (worker is self._host and self._call_helper()):
             return
@@ -329,11 +332,8 @@ class CpuBackend:
         """Claim the cores: the wide device and the narrow ones exclude each other."""
         device = worker.device
         if long:
-            if not self._long and (now := sys.getswitchinterval()) != EAGER_SWITCH:
-                self._switch_interval = now
             self._long.add(threading.get_ident())
-            # Beside a thread that runs Python, a kernel gets the lock back after a switch interval per NumPy call.
-            sys.setswitchinterval(min(EAGER_SWITCH, self._switch_interval))
+            self._hurry()
         if device.wide:
             self._wide_claims = True
             with self._quiet:
@@ -352,6 +352,16 @@ class CpuBackend:
                 self._quiet.notify_all()
                 while self._wide_claims:
                     self._quiet.wait()
+
+    def _hurry(self) -> None:
+        """Shorten the switch interval while long kernels run.
+
+        Beside a thread that runs Python, a kernel gets the interpreter lock back after one interval per NumPy call.
+        """
+        now = sys.getswitchinterval()
+        if now > EAGER_SWITCH * 1.01:  # the interpreter rounds to microseconds
+            self._switch_interval = now
+            sys.setswitchinterval(EAGER_SWITCH)
 
     def _leave(self, worker: _Worker, *, long: bool) -> None:
         device = worker.device

@@ -25,7 +25,19 @@ def spmv(ptr: Any, idx: Any, val: Any, x: Any, out: Any) -> None:
         edges = slice(ptr[part.start], ptr[part.stop])
         terms = np.take(x, idx[edges], mode="clip")  # the indices are known to be good: no check per element
         terms *= val[edges]
-        np.add.reduceat(terms, ptr[part] - ptr[part.start], out=out[part])
+        _sum_rows(terms, ptr[part.start : part.stop + 1], out[part])
+
+
+def _sum_rows(terms: Any, ptr: Any, out: Any) -> None:
+    """Sum the terms of each row. Rows of equal length are summed column by column: reduceat keeps the interpreter lock."""
+    width = len(terms) // len(out)
+    if width < 2 or not (np.diff(ptr) == width).all():
+        np.add.reduceat(terms, ptr[:-1] - ptr[0], out=out)
+        return
+    columns = terms.reshape(len(out), width).T
+    np.add(columns[0], columns[1], out=out)
+    for column in columns[2:]:
+        out += column
 
 
 @cx.kernel(x=cx.read(cx.all), norm=cx.update)
