@@ -60,8 +60,9 @@ def test_orders_are_independent_and_none_is_free() -> None:
 
     a, b, free = (cx.host_task(order=order)(note) for order in ("a", "b", None))
     with cx.Runtime(TWO):
-        with closed_gate("order a"):
+        with closed_gate("order a") as gate:
             a("a1", "order a")
+            gate.wait_for_arrival()
             last = a("a2")
             b("b1").result()
             free("free").result()
@@ -69,6 +70,22 @@ def test_orders_are_independent_and_none_is_free() -> None:
             assert seen == ["b1", "free"]
         cx.wait()
     assert seen == ["b1", "free", "a1", "a2"]
+
+
+def test_a_read_is_not_held_up_by_host_tasks_of_other_arrays() -> None:
+    @cx.host_task(order=None, x=cx.update)
+    def long(x):
+        pass_gate("long host task")
+        x += 1
+
+    with cx.Runtime(TWO):
+        x, y, z = cx.zeros(3), cx.zeros(3), cx.zeros(3)
+        increment(z)
+        with closed_gate("long host task"):
+            tasks = [long(x), long(y)]
+            assert np.asarray(z).tolist() == [1, 1, 1]
+            assert not any(task.done() for task in tasks)
+        assert np.asarray(x).tolist() == np.asarray(y).tolist() == [1, 1, 1]
 
 
 def test_a_host_task_may_write_arrays_and_takes_any_object() -> None:
