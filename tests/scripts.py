@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import dedent
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 60.0  # seconds
+PATIENCE = 60.0
 HEAD = """
 import os, signal, sys, threading
 import numpy as np

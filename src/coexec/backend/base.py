@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ..graph.instruction import Allocation, Instruction
+    from ..graph.task import Task
     from ..machine.platform import Device
 
 
@@ -73,8 +74,11 @@ class Backend(Protocol):
     def withdraw(self, instruction: Instruction) -> bool:
         """Take back an issued instruction that has not begun; it is then not reported. False if it has begun."""
 
-    def help(self) -> bool:
-        """Run one issued instruction on the calling thread, or return False."""
+    def help(self, waiting_for: Task | None = None) -> bool:
+        """Run one issued instruction on the calling thread, or return False.
+
+        A thread that waits for one task runs no other host task's body: nobody knows how long that takes.
+        """
 
     def left(self, *, idle: bool) -> None:
         """Note that a waiting thread goes back to its program; what it left is the backend's own to run.

@@ -17,7 +17,8 @@ from contextvars import copy_context
 from typing import Any
 
 from ..errors import BackendError, DoesNotFit, InvariantError
-from ..graph.instruction import Allocation, Instruction, Kernel
+from ..graph.instruction import Allocation, HostTask, Instruction, Kernel
+from ..graph.task import Task
 from ..machine.cores import sharpen_timers
 from ..machine.platform import HOST, USER, Device
 from ..program.session import in_kernel
@@ -160,7 +161,8 @@ class CpuBackend:
             if worker.idle and (instruction.predicted or LONG) >= LONG:
                 self._hurry()  # or the thread woken here would wait for this one to pause
         worker.put(instruction, lane)
-        if self._sync or (worker is self._host and self._call_helper()):
+        short = worker is self._host and not isinstance(instruction, HostTask)
+        if self._sync or (short and self._call_helper()):
             return
         if not self._call_thread(worker):
             for other in worker.siblings:
@@ -176,15 +178,18 @@ class CpuBackend:
                 return worker.remove(entry)
         return False
 
-    def help(self) -> bool:
+    def help(self, waiting_for: Task | None = None) -> bool:
         """Run one piece of host work on the calling thread: what the program itself waits for."""
+        if self._sync:
+            waiting_for = None  # there is no other thread
         for worker in self._workers.values() if self._sync else (self._host,):
-            try:
-                instruction, lane = worker.queue.popleft()
-            except IndexError:
-                continue
-            self._execute(worker, instruction, lane)
-            return True
+            for entry in list(worker.queue):
+                foreign = (
+                    isinstance(entry[0], HostTask) and waiting_for is not None and entry[0].task is not waiting_for
+                )
+                if not foreign and worker.remove(entry):
+                    self._execute(worker, *entry)
+                    return True
         return False
 
     def run_here(self, instruction: Kernel) -> Ran:

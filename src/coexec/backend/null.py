@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph.instruction import Allocation, Fence, Instruction
+from ..graph.task import Task
 from ..machine.platform import Device
 from .base import CallHelper, Finished, Ran
 
@@ -60,7 +61,7 @@ class NullBackend:
                 return True
         return False
 
-    def help(self) -> bool:
+    def help(self, waiting_for: Task | None = None) -> bool:
         """Finish one instruction."""
         if not self._issued or self._finished is None:
             return False

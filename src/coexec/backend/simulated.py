@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from ..graph.instruction import Copy, Fence, Instruction, Kernel
+from ..graph.task import Task
 from ..machine.platform import Device
 from .base import Ran
 from .null import NullBackend, deliver_nothing
@@ -76,7 +77,7 @@ class SimulatedBackend(NullBackend):
             self._active.add((device, lane))
             heappush(self._due, (self.now + seconds, next(self._order), instruction, lane, self.now))
 
-    def help(self) -> bool:
+    def help(self, waiting_for: Task | None = None) -> bool:
         """Advance the clock to the next completion, or return False if nothing is under way."""
         self._begin_what_can()
         if not self._due or self._finished is None:

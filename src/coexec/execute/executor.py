@@ -19,6 +19,8 @@ from ..graph.task import Task
 from .engine import Engine
 from .failure import cancelled, task_failed
 
+LOOK_UP = 0.5  # seconds: a signal that comes just before a thread blocks does not wake it, so it looks up now and then
+
 
 class Executor:
     """Issues what the engine releases, and completes tasks when their instructions are over."""
@@ -176,7 +178,8 @@ class Executor:
             task.waiters = [*(task.waiters or ()), wake]
             return True
 
-        return self._wait(register, lambda: task.finished, timeout)
+        only = None if task.marks else task
+        return self._wait(register, lambda: task.finished, timeout, only)
 
     def wait_idle(self) -> None:
         """Block until everything is over."""
@@ -187,10 +190,14 @@ class Executor:
             self._waiting_for_idle.append(wake)
             return True
 
-        self._wait(register, lambda: self.engine.idle, None)
+        self._wait(register, lambda: self.engine.idle, None, None)
 
     def _wait(
-        self, register: Callable[[Callable[[], None]], bool], over: Callable[[], bool], timeout: float | None
+        self,
+        register: Callable[[Callable[[], None]], bool],
+        over: Callable[[], bool],
+        timeout: float | None,
+        only: Task | None,
     ) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
         gate = threading.Lock()
@@ -206,32 +213,38 @@ class Executor:
             if not register(wake):
                 return True
         try:
-            return self._help_until(over, gate, wake, deadline)
+            return self._help_until(over, gate, wake, deadline, only)
         finally:
             for backend in self._helpers:
                 backend.left(idle=self.engine.idle)
 
     def _help_until(
-        self, over: Callable[[], bool], gate: threading.Lock, wake: Callable[[], None], deadline: float | None
+        self,
+        over: Callable[[], bool],
+        gate: threading.Lock,
+        wake: Callable[[], None],
+        deadline: float | None,
+        only: Task | None,
     ) -> bool:
         while True:
             self.check_broken()
             self.check_signals()  # one may have come while this thread held the lock
-            while not over() and self.help():
+            while not over() and self.help(only):
                 pass
             if over():
                 return True
             self._sleepers.append(wake)  # from here on, host work wakes this thread
-            if self.help():
+            if self.help(only):
                 self._awake(wake)
                 continue
             # Blocking on one lock that the last dependency releases: no polling, and Ctrl-C gets through.
-            left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            left = LOOK_UP if deadline is None else max(0.0, min(LOOK_UP, deadline - time.monotonic()))
             try:
-                woken = gate.acquire(timeout=left)
+                self.check_signals()
+                gate.acquire(timeout=left)
             finally:
                 self._awake(wake)
-            if not woken:
+            if deadline is not None and time.monotonic() >= deadline:
                 return over()
 
     def _awake(self, wake: Callable[[], None]) -> None:
@@ -250,9 +263,9 @@ class Executor:
         wake()
         return True
 
-    def help(self) -> bool:
+    def help(self, waiting_for: Task | None = None) -> bool:
         """Run one piece of work on the calling thread, if a backend has any for it."""
-        return any(backend.help() for backend in self._helpers)
+        return any(backend.help(waiting_for) for backend in self._helpers)
 
     def check_broken(self) -> None:
         """Raise if coexec itself has failed."""

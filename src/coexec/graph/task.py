@@ -55,6 +55,7 @@ class Task:
     visited: Box | None = None  # None: everything, and every array whole
     box: Box = Box((), ())  # the visited part of the index space, whether or not arrays arrive whole
     key: Hashable = None  # the arrays' shapes, for predictions
+    marks = False  # a horizon or an epoch: it comes after everything
     once = False  # every array is touched by one parameter only
     options: Options | None = None
     body: Callable[..., Any] | None = None

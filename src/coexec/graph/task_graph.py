@@ -129,6 +129,7 @@ class TaskGraph:
         self._next += 1
         task = Task(self._next, name, None, self._owner)
         task.after = tuple(self._front) or (self._horizon,)
+        task.marks = True
         self._front = {task.id: None}
         self._parents[task.id] = task.after
         self.since_horizon = 0

@@ -104,7 +104,7 @@ class HandBackend:
             raise InvariantError("a backend finishes nothing before it is started")
         self._finished(Ran(instruction, instruction.device, lane[1], 0.0, 0.0, 0.0, error))
 
-    def help(self) -> bool:
+    def help(self, waiting_for: Task | None = None) -> bool:
         """Do nothing: only the test decides."""
         return False
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import BackendError, ConfigError, InvariantError
 from ...graph.instruction import Alloc, Copy, Fill, Free, Kernel
+from ...graph.task import Task
 from ...machine.cores import available_cores
 from ...machine.platform import HOST, Device, Memory
 from . import driver
@@ -116,7 +117,7 @@ class OpenCLBackend:
     def withdraw(self, instruction: Instruction) -> bool:
         return self._lanes is not None and self._lanes.withdraw(instruction)
 
-    def help(self) -> bool:
+    def help(self, waiting_for: Task | None = None) -> bool:
         return False
 
     def left(self, *, idle: bool) -> None:
