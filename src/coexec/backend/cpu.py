@@ -11,61 +11,26 @@ import os
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any
 
-from ..errors import BackendError, DoesNotFit, InvariantError
+from ..errors import BackendError, InvariantError
 from ..graph.instruction import Allocation, HostTask, Instruction, Kernel
 from ..graph.task import Task
 from ..machine.cores import sharpen_timers
 from ..machine.platform import HOST, USER, Device
 from ..program.session import in_kernel
 from .base import CallHelper, Finished, Ran
-from .launch import aligned_empty, run, run_kernel, set_data
+from .host_memory import HostMemory
+from .launch import run, run_kernel
 from .library_threads import LibraryThreads
+from .worker import Worker
 
 LONG = 50e-6  # seconds: from here on a kernel's wait for the interpreter lock is measured
-POOL_BYTES = 1 << 28  # freed host memory kept for reuse
-POOL_LARGEST = 1 << 26
 EAGER_SWITCH = 10e-6  # seconds between switches of threads that want the interpreter lock, while long kernels run
 
 _new: Callable[..., Any] = tuple.__new__  # makes a named tuple without its constructor
-
-
-class _Worker:
-    """One device's queue and thread. The deque is shared; whoever pops an instruction runs it."""
-
-    __slots__ = ("device", "idle", "queue", "siblings", "thread", "wake")
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self.queue: deque[tuple[Instruction, int]] = deque()
-        self.wake = threading.Lock()  # held while there is nothing to do; released to wake the thread
-        self.idle = False
-        self.thread: threading.Thread | None = None
-        self.siblings: list[_Worker] = []
-
-    def put(self, instruction: Instruction, lane: int) -> None:
-        """Queue an instruction before those of lower priority: whatever is issued may run, in any order."""
-        queue, priority = self.queue, instruction.priority
-        if not queue or queue[-1][0].priority >= priority:
-            queue.append((instruction, lane))
-            return
-        for position, entry in enumerate(list(queue)):
-            if entry[0].priority < priority:
-                queue.insert(position, (instruction, lane))
-                return
-        queue.append((instruction, lane))
-
-    def remove(self, entry: tuple[Instruction, int]) -> bool:
-        """Take an instruction that no thread has begun; exactly this one, or none."""
-        try:
-            self.queue.remove(entry)
-        except (IndexError, ValueError):  # its thread was faster
-            return False
-        return True
 
 
 class CpuBackend:
@@ -81,10 +46,9 @@ class CpuBackend:
         self.devices = tuple(devices)
         self._sync = sync  # no threads: whoever waits runs everything
         self._debug = debug
-        self._capacity = capacity
-        self._used = 0
+        self._memory = HostMemory(capacity)
         host = Device("host", "cpu", HOST, (HOST, USER))
-        self._workers = {device.name: _Worker(device) for device in (*devices, host)}
+        self._workers = {device.name: Worker(device) for device in (*devices, host)}
         narrow = [w for w in self._workers.values() if not w.device.wide and w.device.name != "host"]
         for worker in narrow:
             worker.siblings = [other for other in narrow if other is not worker]
@@ -92,9 +56,6 @@ class CpuBackend:
         self._finished: Finished | None = None
         self._stopping = False
         self._threads = LibraryThreads()
-        self._pool: dict[int, list[Any]] = {}
-        self._pooled = 0
-        self._pool_lock = threading.Lock()
         self._running: set[str] = set()  # narrow devices in a kernel
         self._has_wide = any(device.wide for device in devices)
         self._wide_claims = False
@@ -121,34 +82,11 @@ class CpuBackend:
 
     def allocate(self, allocation: Allocation) -> None:
         """Set `allocation.data` to an uninitialised array; its pages appear on first touch."""
-        nbytes = allocation.nbytes
-        if self._capacity is not None and self._used + nbytes > self._capacity:
-            raise DoesNotFit(f"{allocation!r}", "host", nbytes, max(0, self._capacity - self._used))
-        with self._pool_lock:
-            spare = self._pool.get(nbytes)
-            data = spare.pop() if spare else None
-            if data is not None:
-                self._pooled -= nbytes
-        if data is None:
-            try:
-                data = aligned_empty((nbytes,), _BYTES)
-            except MemoryError as error:
-                raise DoesNotFit(f"{allocation!r}", "host", nbytes, 0) from error
-        self._used += nbytes
-        set_data(allocation, data.view(allocation.dtype).reshape(allocation.box.shape))
-        allocation.owner = data
+        self._memory.allocate(allocation)
 
     def release(self, allocation: Allocation) -> None:
         """Give the memory back, or keep it for the next allocation of the same size."""
-        nbytes, data = allocation.nbytes, allocation.owner
-        allocation.data = allocation.frozen = allocation.owner = None
-        if data is None or isinstance(data, BaseException):
-            return
-        self._used -= nbytes
-        with self._pool_lock:
-            if nbytes <= POOL_LARGEST and self._pooled + nbytes <= POOL_BYTES:
-                self._pool.setdefault(nbytes, []).append(data)
-                self._pooled += nbytes
+        self._memory.release(allocation)
 
     def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> None:
         """Queue an instruction for its device's thread. Never blocks."""
@@ -226,17 +164,17 @@ class CpuBackend:
                 worker.thread.join()
                 worker.thread = None
         self._threads.restore()
-        self._pool.clear()
+        self._memory.clear()
 
     # Threads ----------------------------------------------------------------------------------------------------------
 
-    def _begin(self, worker: _Worker) -> None:
+    def _begin(self, worker: Worker) -> None:
         name = f"coexec-{worker.device.name}"
         worker.thread = threading.Thread(target=self._work, args=(worker,), name=name, daemon=True)
         worker.wake.acquire(blocking=False)
         worker.thread.start()
 
-    def _call_thread(self, worker: _Worker) -> bool:
+    def _call_thread(self, worker: Worker) -> bool:
         """See to it that the device's thread looks at its queue; False if it is busy already."""
         if worker.thread is None:
             self._begin(worker)
@@ -246,14 +184,14 @@ class CpuBackend:
             return True
         return False
 
-    def _rouse(self, worker: _Worker) -> None:
+    def _rouse(self, worker: Worker) -> None:
         worker.idle = False
         try:
             worker.wake.release()
         except RuntimeError:  # somebody else woke it at the same moment
             return
 
-    def _work(self, worker: _Worker) -> None:
+    def _work(self, worker: Worker) -> None:
         cores = worker.device.cores
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)
@@ -271,7 +209,7 @@ class CpuBackend:
                 return
             worker.wake.acquire()
 
-    def _take(self, worker: _Worker) -> tuple[Instruction, int] | None:
+    def _take(self, worker: Worker) -> tuple[Instruction, int] | None:
         """Return the next instruction: the device's own, else the first of a sibling's that may move."""
         try:
             return worker.queue.popleft()
@@ -285,7 +223,7 @@ class CpuBackend:
                     break
         return None
 
-    def _execute(self, worker: _Worker, instruction: Instruction, lane: int) -> None:
+    def _execute(self, worker: Worker, instruction: Instruction, lane: int) -> None:
         """Run an issued instruction and report it."""
         ran = self._run(worker, instruction, lane)
         if self._finished is None:
@@ -294,7 +232,7 @@ class CpuBackend:
         if isinstance(ran.error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise ran.error
 
-    def _run(self, worker: _Worker, instruction: Instruction, lane: int) -> Ran:
+    def _run(self, worker: Worker, instruction: Instruction, lane: int) -> Ran:
         error: BaseException | None = instruction.failure
         waited = 0.0
         kernel = isinstance(instruction, Kernel) and error is None
@@ -333,7 +271,7 @@ class CpuBackend:
         finally:
             in_kernel.name = ""
 
-    def _enter(self, worker: _Worker, *, long: bool) -> None:
+    def _enter(self, worker: Worker, *, long: bool) -> None:
         """Claim the cores: the wide device and the narrow ones exclude each other."""
         device = worker.device
         if long:
@@ -368,7 +306,7 @@ class CpuBackend:
             self._switch_interval = now
             sys.setswitchinterval(EAGER_SWITCH)
 
-    def _leave(self, worker: _Worker, *, long: bool) -> None:
+    def _leave(self, worker: Worker, *, long: bool) -> None:
         device = worker.device
         if long:
             self._long.discard(threading.get_ident())
@@ -392,12 +330,3 @@ def _may_move(instruction: Instruction) -> bool:
     """Tell whether another core may run an instruction: no user named its device."""
     task = instruction.task
     return task is None or task.options is None or task.options.devices is None
-
-
-def _bytes_dtype() -> Any:
-    import numpy as np
-
-    return np.dtype(np.uint8)
-
-
-_BYTES = _bytes_dtype()
