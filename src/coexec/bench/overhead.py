@@ -23,7 +23,7 @@ import coexec as cx
 from ..machine.cores import available_cores
 from .measure import Data, Others, Progress, current, machine, middle
 
-PAIRS = 512  # outputs, so that independent tasks meet none that is still in flight
+PAIRS = 512  # of arrays, so that independent tasks meet none that is still in flight
 BOXES = 16
 BUSY_ELEMENTS = 100_000
 
@@ -103,8 +103,7 @@ class Pairs:
     def __init__(self, **options: Any) -> None:
         self._runtime = cx.Runtime(_devices(), **options)
         with current(self._runtime):
-            source = cx.zeros(64)
-            self._pairs = [(source, cx.zeros(64)) for _ in range(PAIRS)]  # all read one array, each updates its own
+            self._pairs = [(cx.zeros(64), cx.zeros(64)) for _ in range(PAIRS)]
             x, y = cx.zeros(BOXES * 64), cx.zeros(BOXES * 64)
         cuts = [slice(64 * i, 64 * (i + 1)) for i in range(BOXES)]
         self._views = [(x[cut], y[cut]) for cut in cuts]
