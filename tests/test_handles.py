@@ -7,23 +7,8 @@ import pytest
 
 import coexec as cx
 from tests.devices import TWO
-from tests.holding import closed_gate, pass_gate
-
-
-@cx.kernel(x=cx.update)
-def increment(x):
-    x += 1
-
-
-@cx.kernel(x=cx.update)
-def hold(x, gate="hold"):
-    pass_gate(gate)
-    x += 1
-
-
-@cx.kernel(x=cx.update)
-def fail(x):
-    raise ValueError("no luck")
+from tests.holding import closed_gate
+from tests.small_kernels import fail, hold, increment
 
 
 def test_a_handle_tells_when_its_task_is_over() -> None:

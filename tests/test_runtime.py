@@ -13,24 +13,9 @@ import pytest
 import coexec as cx
 from coexec.errors import NestedCallError, ProgramError, RuntimeClosed
 from tests.devices import MIXED, TWO
-from tests.holding import closed_gate, pass_gate
+from tests.holding import closed_gate
 from tests.scripts import run_script
-
-
-@cx.kernel(x=cx.update)
-def increment(x):
-    x += 1
-
-
-@cx.kernel(x=cx.update)
-def hold(x, gate="hold"):
-    pass_gate(gate)
-    x += 1
-
-
-@cx.kernel(x=cx.update)
-def fail(x):
-    raise ValueError("no luck")
+from tests.small_kernels import fail, hold, increment
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ take it over, and lanes are but labels. A waiting user thread may help with the 
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -18,7 +17,7 @@ from typing import Any
 from ..errors import BackendError, InvariantError
 from ..graph.instruction import Allocation, HostTask, Instruction, Kernel
 from ..graph.task import Task
-from ..machine.cores import sharpen_timers
+from ..machine.cores import pin_thread, sharpen_timers
 from ..machine.platform import HOST, USER, Device
 from ..program.session import in_kernel
 from .base import CallHelper, Finished, Ran
@@ -192,9 +191,8 @@ class CpuBackend:
             return
 
     def _work(self, worker: Worker) -> None:
-        cores = worker.device.cores
-        if cores and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, cores)
+        if worker.device.cores:
+            pin_thread(*worker.device.cores)
         sharpen_timers()
         while True:
             entry = self._take(worker)

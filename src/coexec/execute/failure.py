@@ -78,8 +78,3 @@ def cancelled(task: Task | None, reason: str) -> TaskCancelled:
     """Return the error of a task that was cancelled before it began."""
     name = f"T{task.id} {task.name}" if task is not None else "an instruction"
     return TaskCancelled(f"{name} was cancelled before it began: {reason}")
-
-
-def for_reader(failure: BaseException) -> BaseException:
-    """Return a failure fit to be raised again: the same error, with a fresh traceback for every reader."""
-    return failure.with_traceback(None)

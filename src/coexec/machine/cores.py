@@ -129,9 +129,9 @@ def sharpen_timers() -> bool:
         return False
 
 
-def pin_thread(core: int) -> bool:
-    """Keep the calling thread on `core`; return False where the system does not allow it."""
-    return pin((0,), (core,))
+def pin_thread(*cores: int) -> bool:
+    """Keep the calling thread on `cores`; return False where the system does not allow it."""
+    return pin((0,), cores)
 
 
 def pin(threads: Iterable[int], cores: Iterable[int]) -> bool:

@@ -51,8 +51,6 @@ def _positions(lo: int, hi: int, size: int, border: str) -> list[int]:
 class Mapper:
     """Maps a chunk to a box of one array. Subclasses are values: equal when they map alike."""
 
-    divides = True  # the box shrinks with the chunk
-
     def check(self, name: str, shape: Shape, space: Shape) -> None:
         """Raise unless an array of `shape` fits an index space of shape `space`."""
 
@@ -109,8 +107,6 @@ class Same(Mapper):
 class All(Mapper):
     """The whole array, whatever the chunk."""
 
-    divides = False
-
     def box(self, chunk: Box, space: Shape, shape: Shape) -> Box:
         del chunk, space
         return whole(shape)
@@ -140,8 +136,6 @@ class Axis(Mapper):
 
 class Fixed(Mapper):
     """One constant box, given as slices."""
-
-    divides = False
 
     def __init__(self, *slices: slice | int) -> None:
         self.slices = slices

@@ -30,6 +30,9 @@ class Session(Protocol):
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""
 
+    def wait(self) -> None:
+        """Wait for everything; raise what the program has not seen, as a group."""
+
     def dropped(self, storage_id: int) -> None:
         """Note that the last handle of an array is gone. Called by finalizers: only enqueues."""
 
@@ -41,8 +44,8 @@ class InKernel(threading.local):
 
 
 in_kernel = InKernel()
-stack: list[Any] = []  # the open runtimes; new calls belong to the last
-_default: list[Callable[[], Any]] = []
+stack: list[Session] = []  # the open runtimes; new calls belong to the last
+_default: list[Callable[[], Session]] = []
 _forked = False
 
 
@@ -60,7 +63,7 @@ def check_outside() -> None:
         )
 
 
-def current() -> Any:
+def current() -> Session:
     """Return the runtime that new calls belong to, starting the default one if none is open."""
     if in_kernel.name or _forked:
         check_outside()
@@ -71,18 +74,18 @@ def current() -> Any:
     return runtime
 
 
-def push(runtime: Any) -> None:
+def push(runtime: Session) -> None:
     """Make `runtime` the current one."""
     stack.append(runtime)
 
 
-def remove(runtime: Any) -> None:
+def remove(runtime: Session) -> None:
     """Forget `runtime`, wherever it stands."""
     if runtime in stack:
         stack.remove(runtime)
 
 
-def set_default(factory: Callable[[], Any]) -> None:
+def set_default(factory: Callable[[], Session]) -> None:
     """Say how the default runtime is made."""
     _default[:] = [factory]
 

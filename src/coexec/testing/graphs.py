@@ -78,6 +78,8 @@ class Body:
 class GraphBuilder:
     """A session that records and lowers calls, and runs nothing. `with g:` makes it the current one."""
 
+    closed = False
+
     def __init__(
         self,
         devices: int = 1,
@@ -243,6 +245,10 @@ class GraphBuilder:
         self._last_mark = task.id
         self._emit(self.lowering.horizon(task, failed))
         return task
+
+    def wait(self) -> None:
+        """Record a `cx.wait()`."""
+        self.epoch()
 
     def epoch(self, name: str = "wait", failed: Collection[int] = ()) -> Task:
         """Pass an epoch that takes effect at once, as when `cx.wait()` has returned."""
