@@ -38,6 +38,12 @@ class Device:
     waits_across_lanes: bool = False  # can order one lane behind another without the host
     eager: bool = True  # a lane has one server, so an instruction may be queued behind an unfinished one
     description: str = ""
+    software: str = ""  # driver and library versions: measurements hold for these only
+    flops: float | None = None  # peak operations per second in single precision, from device data
+    bandwidth: float | None = None  # peak bytes per second from its own memory, from device data
+    granule: int = 1  # rows of a share are multiples of this, as far as possible
+    watts: float | None = None  # while it computes
+    idle_watts: float | None = None  # while it waits
 
     def reads(self, memory: int) -> bool:
         """Tell whether kernels on this device read `memory` in place."""
