@@ -21,4 +21,5 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POCL_CACHE_DIR", os.environ.get("POCL_CACHE_DIR") or str(Path(caches, "pocl", "kcache")))
         patch.setenv("XDG_CACHE_HOME", str(folder))
+        patch.setenv("COEXEC_STORE", "off")  # or one test would plan by what another measured
         yield folder

@@ -26,7 +26,8 @@ from .program.array import (
     zeros,
     zeros_like,
 )
-from .program.kernel import Kernel, host_task, kernel
+from .program.host_task import host_task
+from .program.kernel import Kernel, kernel
 from .program.mapper import all, axis, fixed, halo, same
 from .program.returns import like, new
 from .program.variant import close, exact

@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields, replace
 from .errors import ConfigError, unknown_name
 
 PREFIX = "COEXEC_"
+POLICIES = ("static", "dynamic", "auto", "even")
+OBJECTIVES = ("time", "energy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,10 @@ class Config:
     data_threshold: float = 0.1  # data-aware placements consider devices that hold more than this share of the inputs
     lanes: str = "disjoint+reuse"  # lane policies: disjoint or same-as-parent, reuse or always-new
     horizon: int = 512  # tasks between horizons; the program runs ahead by at most two of them
+    policy: str = "static"  # how divisible tasks are divided: static, dynamic, auto or even
+    objective: str = "time"  # what plans minimise: time or energy
+    store: str = ""  # the file that keeps measurements, "off" for none; empty = one per machine in the cache folder
+    plan: str = ""  # file with plans to follow: the same shares, places and variants again
     inline: bool = True  # run calls cheaper than their own scheduling at once, when nothing is pending
 
 
@@ -58,6 +64,9 @@ def merged(config: Config, **given: object) -> Config:
         if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
             raise ConfigError(f"Runtime({name}={value!r}): expected a {kind.__name__}")
     config = replace(config, **chosen)  # type: ignore[arg-type]  # checked above
+    for name, value, known in (("policy", config.policy, POLICIES), ("objective", config.objective, OBJECTIVES)):
+        if value not in known:
+            raise ConfigError(str(unknown_name(name, value, known)))
     if config.horizon < 1:
         raise ConfigError(f"Runtime(horizon={config.horizon}): must be at least 1")
     return config

@@ -37,7 +37,7 @@ from .observe.recorder import Recorder
 from .plan.candidate import Candidates
 from .plan.place import Loads, load_placement
 from .plan.planner import Planner
-from .predict.history import History
+from .predict.learned import Learned
 from .program import session
 from .program.array import Array, Storage
 from .program.kernel import Kernel, Options
@@ -89,13 +89,13 @@ class Runtime:
     def _build(self, config: Config) -> None:
         """Put the stages together."""
         machine, platform = self.machine, self.platform
-        self.history = History()
+        self.learned = Learned()
         self.loads = Loads(platform)
         self._graph = TaskGraph(self)
         placement = load_placement(config.placement, self.loads, config.data_threshold)
         candidates = Candidates(
             platform,
-            self.history,
+            self.learned,
             {d.name: machine.lanes[d.name].runs_python for d in platform.devices},
             {d.name: machine.lanes[d.name].supports for d in platform.devices},
         )

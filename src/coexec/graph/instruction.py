@@ -8,7 +8,7 @@ Before: graph/command.py.  After: execute/.  Knows allocations, never what a bac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -170,9 +170,9 @@ class Kernel(Instruction):
     completes = True
     body: Any  # program/variant.py's Variant
     model: Any  # the predictor that learns from this run
-    size: int  # elements touched: what predictions are made from
+    work: Any  # predict/work.py's Work: what predictions are made from
     predicted: float | None  # seconds, where the planner knows
-    key: Hashable  # the exact shapes
+    together: bool  # other devices compute other parts of the task at the same time
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class Kernel(Instruction):
         self.after = after
         self.priority = priority
         self.chunk = chunk
-        self.body, self.model, self.size, self.predicted, self.key = share  # plan/candidate.py's Share
+        self.body, self.model, self.work, self.predicted, self.together = share  # plan/candidate.py's Share
         self.bindings = bindings
 
 

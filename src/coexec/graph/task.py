@@ -5,7 +5,7 @@ Before: program/.  After: graph/task_graph.py, plan/, lower/.  Names no device. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +15,7 @@ from ..geometry import Box
 
 if TYPE_CHECKING:
     from ..program.array import Array
-    from ..program.kernel import ArrayParam, Kernel, Options
+    from ..program.kernel import ArrayParam, Kernel, Key, Options
 
 
 class Owner(Protocol):
@@ -54,7 +54,7 @@ class Task:
     shapes: Sequence[tuple[int, ...]] = ()  # of the arrays, for bodies that ask for their chunk
     visited: Box | None = None  # None: everything, and every array whole
     box: Box = Box((), ())  # the visited part of the index space, whether or not arrays arrive whole
-    key: Hashable = None  # the arrays' shapes, for predictions
+    key: Key | None = None  # the arrays' shapes, for predictions
     marks = False  # a horizon or an epoch: it comes after everything
     once = False  # every array is touched by one parameter only
     options: Options | None = None

@@ -125,7 +125,7 @@ class Recorder:
             instruction = record.instruction
             if type(instruction) is Kernel and record.error is None and instruction.model is not None:
                 seconds = record.stop - record.start - record.waited
-                instruction.model.learn(instruction.size, seconds, instruction.key)
+                instruction.model.learn(instruction.work, seconds, together=instruction.together)
         if self._writer is not None:
             for record in records:
                 self._writer.row(self._ran_row(record))

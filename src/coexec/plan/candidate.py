@@ -5,7 +5,7 @@ Before: machine/, predict/.  After: plan/place.py, plan/planner.py.  Knows no ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,13 +14,17 @@ from ..errors import PlanError, unknown_name
 from ..geometry import Box
 from ..graph.command import Chunk
 from ..machine.platform import Device, Platform
-from ..predict.history import History, Model
+from ..predict.learned import Learned
+from ..predict.history import Model
+from ..predict.work import Work
+from ..program.variant import Numerics, Variant
 
 if TYPE_CHECKING:
     from ..program.kernel import Kernel
-    from ..program.variant import Variant
 
 Supports = Callable[[np.dtype[Any]], bool]
+PLAIN_PYTHON = ("cpu", "null", "simulated")
+"""Backends on which a Python body sees NumPy arrays, or nothing at all."""
 
 
 class Share(NamedTuple):
@@ -28,9 +32,9 @@ class Share(NamedTuple):
 
     variant: Variant
     model: Model | None
-    size: int  # elements touched
+    work: Work | None
     seconds: float | None  # predicted
-    key: Hashable = None  # the exact shapes
+    together: bool = False  # other devices compute other parts of the task at the same time
 
 
 class Candidate:
@@ -56,11 +60,11 @@ class Candidate:
             chunks = self._chunks = (Chunk(self.name, box),)
         return chunks
 
-    def shares(self, size: int, seconds: float | None, key: Hashable) -> tuple[Share]:
+    def shares(self, work: Work, seconds: float | None) -> tuple[Share]:
         """Return what that chunk runs."""
         shares = self._shares
-        if shares is None or shares[0][3] != seconds or shares[0][4] is not key or shares[0][2] != size:
-            shares = self._shares = (Share(self.variant, self.model, size, seconds, key),)
+        if shares is None or shares[0][3] != seconds or shares[0][2] is not work:
+            shares = self._shares = (Share(self.variant, self.model, work, seconds),)
         return shares
 
 
@@ -75,10 +79,11 @@ class Candidates:
     """Finds the candidates of a kernel, once per kernel and choice of devices."""
 
     def __init__(
-        self, platform: Platform, history: History, runs_python: Mapping[str, bool], supports: Mapping[str, Supports]
+        self, platform: Platform, learned: Learned, runs_python: Mapping[str, bool], supports: Mapping[str, Supports]
     ) -> None:
         self._platform = platform
-        self._history = history
+        self._learned = learned
+        self.lost: dict[str, str] = {}  # devices that failed, and how: nothing is given to them any more
         self._runs_python = runs_python  # by device
         self._supports = supports  # by device
 
@@ -90,18 +95,21 @@ class Candidates:
         asked, variants, choices = kernel.choices
         if asked is not self or variants != len(kernel.variants):
             choices = {}
-            kernel.choices = (self, len(kernel.variants), choices)
         choice: Choice | None = choices.get(devices)
         if choice is None:
             choice = choices[devices] = self._find(kernel, devices)
+            kernel.choices = (self, len(kernel.variants), choices)
         return choice
 
     def _find(self, kernel: Kernel, devices: str | None) -> Choice:
+        named = self._named(devices)
+        for device in named:
+            self._offer_body(kernel, device)
         found = [
-            Candidate(device, variant, self._history.model((kernel.serial, variant.name, device.speed)))
-            for device in self._named(devices)
+            Candidate(device, variant, self._learned.model(kernel, variant, device))
+            for device in named
             for variant in kernel.variants
-            if not variant.off and self._fits(device, variant)
+            if not variant.off and device.name not in self.lost and self._fits(device, variant)
         ]
         if not found:
             raise PlanError(
@@ -122,9 +130,19 @@ class Candidates:
             found += matching
         return found
 
+    def _offer_body(self, kernel: Kernel, device: Device) -> None:
+        """Let the Python body serve a backend whose arrays are not NumPy's: a variant that its first use checks."""
+        if self._runs_python[device.name] and device.kind not in PLAIN_PYTHON:
+            if not any(variant.kind == device.kind for variant in kernel.variants):
+                kernel.variants.append(Variant(f"python on {device.kind}", device.kind, numerics=Numerics(4)))
+
+    def lose(self, device: str, why: str) -> None:
+        """Give nothing to a device any more."""
+        self.lost[device] = why
+
     def _fits(self, device: Device, variant: Variant) -> bool:
         if variant.kind == "python":
-            return self._runs_python[device.name]
+            return self._runs_python[device.name] and device.kind in PLAIN_PYTHON
         return variant.kind == device.kind or not self._executes(device)
 
     def _executes(self, device: Device) -> bool:

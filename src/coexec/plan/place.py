@@ -5,11 +5,12 @@ Before: plan/candidate.py.  After: plan/planner.py.  Knows loads, bytes and link
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ..errors import unknown_name
 from ..machine.platform import HOST, USER, Platform
+from ..predict.work import Work
 from .candidate import Candidate
 
 UNKNOWN_SECONDS = 50e-6  # what a kernel nobody measured is taken to cost, so that work spreads over equal devices
@@ -32,15 +33,14 @@ class Placement(Protocol):
     pairs: bool
     """Whether it compares variants too; if not, it is given one candidate per device."""
 
-    def choose(self, candidates: Sequence[Candidate], work: Work, where: Where) -> tuple[Candidate, str]:
+    def choose(self, candidates: Sequence[Candidate], asked: Asked, where: Where) -> tuple[Candidate, str]:
         """Return the candidate and the reason."""
 
 
-class Work(NamedTuple):
+class Asked(NamedTuple):
     """What a task asks of a device."""
 
-    size: int  # elements touched
-    key: Hashable = None  # the exact shapes, if known
+    work: Work
     ready: float = 0.0  # seconds from now until its inputs are predicted to be made
 
 
@@ -123,8 +123,8 @@ class EarliestFinish:
         del threshold
         self._loads = loads
 
-    def choose(self, candidates: Sequence[Candidate], work: Work, where: Where) -> tuple[Candidate, str]:
-        size, key, ready = work
+    def choose(self, candidates: Sequence[Candidate], asked: Asked, where: Where) -> tuple[Candidate, str]:
+        work, ready = asked
         loads = self._loads.seconds
         held = None
         best, best_finish, best_seconds = candidates[0], float("inf"), 0.0
@@ -132,11 +132,11 @@ class EarliestFinish:
         for candidate in candidates:
             if candidate.wide and best_seconds < WORTH_ALL_CORES and best_finish < float("inf"):
                 continue
-            seconds = candidate.model.seconds(size, key)
-            if candidate.wide and (seconds is None or not candidate.model.measured(size)):
+            seconds = candidate.model.seconds(work)
+            if candidate.wide and (seconds is None or not candidate.model.measured(work)):
                 untried = candidate
                 continue
-            if seconds is None or (seconds > TRY_AGAIN and candidate.model.measured(size) < 2):
+            if seconds is None or (seconds > TRY_AGAIN and candidate.model.measured(work) < 2):
                 seconds = UNKNOWN_SECONDS  # a first run is cold: compilers, fresh memory
             free = loads[candidate.name]
             # A wide device takes every core from the others, so it must be clearly faster, not just lucky.
@@ -146,26 +146,26 @@ class EarliestFinish:
                 finish += self._loads.transfer(candidate.memory, held)
             if finish < best_finish:
                 best, best_finish, best_seconds = candidate, finish, seconds
-        if untried is not None and (best_finish == float("inf") or _worth_a_try(best, best_seconds, size)):
+        if untried is not None and (best_finish == float("inf") or _worth_a_try(best, best_seconds, work)):
             return untried, f"first try of {untried.name} for this size"
-        if best.wide and (narrow := self._second_look(candidates, best, size)) is not None:
+        if best.wide and (narrow := self._second_look(candidates, best, work)) is not None:
             return narrow, f"second look at {narrow.name}, whose first runs of this size were cold"
         return best, ""
 
-    def _second_look(self, candidates: Sequence[Candidate], wide: Candidate, size: int) -> Candidate | None:
+    def _second_look(self, candidates: Sequence[Candidate], wide: Candidate, work: Work) -> Candidate | None:
         """Return a core to measure again before all cores are taken for good: first runs touch fresh memory."""
-        measured = wide.model.measured(size)
+        measured = wide.model.measured(work)
         doubtful = [
             c
             for c in candidates
-            if not c.wide and c.device.kind == wide.device.kind and c.model.measured(size) < min(LOOKS, measured + 1)
+            if not c.wide and c.device.kind == wide.device.kind and c.model.measured(work) < min(LOOKS, measured + 1)
         ]
         return min(doubtful, key=lambda c: self._loads.seconds[c.name], default=None)
 
 
-def _worth_a_try(best: Candidate, seconds: float, size: int) -> bool:
+def _worth_a_try(best: Candidate, seconds: float, work: Work) -> bool:
     """Tell whether a wide device might pay: the best narrow one is known, and not quick."""
-    return seconds > WORTH_ALL_CORES and best.model.measured(size) > 1
+    return seconds > WORTH_ALL_CORES and best.model.measured(work) > 1
 
 
 class RoundRobin:
@@ -177,8 +177,8 @@ class RoundRobin:
         del loads, threshold
         self._next = 0
 
-    def choose(self, candidates: Sequence[Candidate], work: Work, where: Where) -> tuple[Candidate, str]:
-        del work, where
+    def choose(self, candidates: Sequence[Candidate], asked: Asked, where: Where) -> tuple[Candidate, str]:
+        del asked, where
         chosen = candidates[self._next % len(candidates)]
         self._next += 1
         return chosen, "round-robin"
@@ -193,8 +193,8 @@ class LeastBusy:
         del threshold
         self._loads = loads
 
-    def choose(self, candidates: Sequence[Candidate], work: Work, where: Where) -> tuple[Candidate, str]:
-        del work, where
+    def choose(self, candidates: Sequence[Candidate], asked: Asked, where: Where) -> tuple[Candidate, str]:
+        del asked, where
         tasks = self._loads.tasks
         chosen = min(candidates, key=lambda c: tasks[c.name])
         return chosen, f"least busy: {tasks[chosen.name]} tasks"
@@ -212,12 +212,12 @@ class DataAware:
         self._cost = cost
         self._turn = RoundRobin(loads, threshold)
 
-    def choose(self, candidates: Sequence[Candidate], work: Work, where: Where) -> tuple[Candidate, str]:
+    def choose(self, candidates: Sequence[Candidate], asked: Asked, where: Where) -> tuple[Candidate, str]:
         held = where()
         total = sum(nbytes for nbytes, _ in held)
         near = [c for c in candidates if total and _present(c.memory, held) > self._threshold * total]
         if not near:
-            chosen, _ = self._turn.choose(candidates, work, where)
+            chosen, _ = self._turn.choose(candidates, asked, where)
             return chosen, f"{self._name}: no device holds {self._threshold:.0%} of the inputs, in turn"
         chosen = min(near, key=lambda c: self._cost(self._loads, c.memory, held))
         return chosen, f"{self._name}: {_present(chosen.memory, held)} of {total} bytes are there"

@@ -15,16 +15,18 @@ from ..geometry import Box, overlaps
 from ..graph.command import Chunk, Command
 from ..graph.task import Task
 from ..graph.task_graph import touched
+from ..predict.features import work_of, work_of_part
+from ..predict.work import Work
 from ..program.array import Array
 from ..program.mapper import Same
 from ..program.variant import Variant
 from .candidate import Candidate, Candidates, Share
-from .place import Loads, Placement, Work
+from .place import Asked, Loads, Placement
 from .split import blocks, even
 
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs more than it brings
-UNKNOWN_ELEMENTS = 200_000  # the same bar for a kernel nobody measured
+UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
 Valid = Callable[[Array], int]
 Note = Callable[[str], None]
 
@@ -45,7 +47,12 @@ def _planned(fields: tuple[Command, tuple[Share, ...], bool]) -> Planned:
     return planned
 
 
-HOST = Share(Variant("host", "cpu"), None, 0, None)
+def _faster(a: Candidate, b: Candidate, work: Work) -> bool:
+    first, second = a.model.seconds(work), b.model.seconds(work)
+    return second is not None and (first is None or first < second)
+
+
+HOST = Share(Variant("host", "cpu"), None, None, None)
 
 
 class Planner:
@@ -76,46 +83,46 @@ class Planner:
             candidates = self._able(task, candidates)
             if kernel.internal and len(candidates) > 1:
                 candidates = self._near(task, candidates)
-        size = sum([array.size for array in task.arrays])
+        work = work_of(task)
         if idle and candidates[0].runs_here:
             first = candidates[0]
-            seconds = first.model.seconds(size, task.key)
+            seconds = first.model.seconds(work)
             if seconds is not None and seconds < CHEAP and self._placement.pairs:
                 command = _new(Command, (task.id, task, first.chunks(box), task.after, "runs in the caller"))
-                return _planned((command, first.shares(size, seconds, task.key), True))
+                return _planned((command, first.shares(work, seconds), True))
         if kernel.split:
-            divided = self._divide(task, box, candidates, size, named=options.devices is not None)
+            divided = self._divide(task, box, candidates, work, named=options.devices is not None)
             if divided is not None:
                 return divided
         if len(candidates) == 1:
             chosen, why = candidates[0], "the only device that can run it"
         else:
             if not self._placement.pairs:
-                candidates = self._one_per_device(candidates)
-            work = _new(Work, (size, task.key, self.loads.ready(task.after)))
-            chosen, why = self._placement.choose(candidates, work, lambda: self._where(task))
+                candidates = self._one_per_device(candidates, work)
+            asked = _new(Asked, (work, self.loads.ready(task.after)))
+            chosen, why = self._placement.choose(candidates, asked, lambda: self._where(task))
             if self._note is not None and not why:
-                why = self._explanation(task, candidates, size)
-        seconds = chosen.model.seconds(size, task.key)
+                why = self._explanation(candidates, work)
+        seconds = chosen.model.seconds(work)
         self.loads.add(chosen.name, seconds, self.loads.ready(task.after), task.id)
         # Made for every task: the tuples behind the two named tuples, without their constructors.
         command = _new(Command, (task.id, task, chosen.chunks(box), task.after, why))
-        return _planned((command, chosen.shares(size, seconds, task.key), False))
+        return _planned((command, chosen.shares(work, seconds), False))
 
-    def _divide(self, task: Task, box: Box, candidates: list[Candidate], size: int, *, named: bool) -> Planned | None:
+    def _divide(self, task: Task, box: Box, candidates: list[Candidate], work: Work, *, named: bool) -> Planned | None:
         """Return the divided task, or None if it stays whole."""
         kernel, axis = task.kernel, self._axis(task, box)
         assert kernel is not None and task.options is not None
         if kernel.reduces:
             group = self._group(candidates, named=named) if axis is not None else candidates[:1]
-            return self._shared(task, blocks(box, axis or 0, [c.name for c in group]), group, size, "fixed blocks")
-        if axis is None or not task.options.split or not self._worth(candidates, size, named=named):
+            return self._shared(task, blocks(box, axis or 0, [c.name for c in group]), group, "fixed blocks")
+        if axis is None or not task.options.split or not self._worth(candidates, work, named=named):
             return None
         group = self._group(candidates, named=named)
         chunks = even(box, axis, [c.name for c in group])
         if len(chunks) < 2 or not self._independent(task, chunks):
             return None
-        return self._shared(task, chunks, group, size, f"divided evenly over {len(chunks)} devices")
+        return self._shared(task, chunks, group, f"divided evenly over {len(chunks)} devices")
 
     def _able(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
         """Leave out devices that cannot hold an argument's type, and variants that cannot pad."""
@@ -146,11 +153,11 @@ class Planner:
                 return axis
         return None
 
-    def _worth(self, candidates: Sequence[Candidate], size: int, *, named: bool) -> bool:
+    def _worth(self, candidates: Sequence[Candidate], work: Work, *, named: bool) -> bool:
         if named:
             return len({c.name for c in candidates}) > 1
-        seconds = [s for c in candidates if not c.device.wide and (s := c.model.seconds(size)) is not None]
-        return min(seconds) > WORTH_DIVIDING if seconds else size > UNKNOWN_ELEMENTS
+        seconds = [s for c in candidates if not c.device.wide and (s := c.model.seconds(work)) is not None]
+        return min(seconds) > WORTH_DIVIDING if seconds else work.size > UNKNOWN_BYTES
 
     def _group(self, candidates: Sequence[Candidate], *, named: bool) -> list[Candidate]:
         """Return one candidate per device to divide over: all named ones, else the narrow ones of one kind."""
@@ -159,32 +166,25 @@ class Planner:
             narrow = [c for c in narrow if c.device.speed == narrow[0].device.speed]
         return self._one_per_device(narrow)
 
-    def _one_per_device(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+    def _one_per_device(self, candidates: Sequence[Candidate], work: Work | None = None) -> list[Candidate]:
         """Return the faster known variant of each device."""
         best: dict[str, Candidate] = {}
         for candidate in candidates:
             known = best.get(candidate.name)
-            if known is None or self._faster(candidate, known):
+            if known is None or (work is not None and _faster(candidate, known, work)):
                 best[candidate.name] = candidate
         return list(best.values())
 
-    def _faster(self, a: Candidate, b: Candidate) -> bool:
-        first, second = a.model.seconds(1 << 20), b.model.seconds(1 << 20)
-        return second is not None and (first is None or first < second)
-
-    def _shared(
-        self, task: Task, chunks: tuple[Chunk, ...], group: Sequence[Candidate], size: int, why: str
-    ) -> Planned:
+    def _shared(self, task: Task, chunks: tuple[Chunk, ...], group: Sequence[Candidate], why: str) -> Planned:
         by_name = {c.name: c for c in group}
         ready = self.loads.ready(task.after)
-        volume = sum(chunk.box.volume for chunk in chunks) or 1
+        together = len({chunk.device for chunk in chunks}) > 1
         shares = []
         for chunk in chunks:
             candidate = by_name[chunk.device]
-            part = size * chunk.box.volume // volume
-            key = (task.key, chunk.box.shape) if task.key is not None else None
-            seconds = candidate.model.seconds(part, key)
-            shares.append(Share(candidate.variant, candidate.model, part, seconds, key))
+            work = work_of_part(task, chunk.box)
+            seconds = candidate.model.seconds(work, together=together)
+            shares.append(Share(candidate.variant, candidate.model, work, seconds, together))
             self.loads.add(chunk.device, seconds, ready, task.id)
         # From here on the task is mapped chunk by chunk, even where each array arrives whole.
         task.visited = task.box
@@ -198,10 +198,10 @@ class Planner:
             if param.access.mode != "write"
         ]
 
-    def _explanation(self, task: Task, candidates: Sequence[Candidate], size: int) -> str:
+    def _explanation(self, candidates: Sequence[Candidate], work: Work) -> str:
         parts = []
         for candidate in candidates:
-            seconds = candidate.model.seconds(size, task.key)
+            seconds = candidate.model.seconds(work)
             known = f"{seconds * 1e3:.3g} ms" if seconds is not None else "unknown"
             parts.append(f"{candidate.name} {known} after {self.loads.seconds[candidate.name] * 1e3:.3g} ms of work")
         return "earliest predicted finish: " + ", ".join(parts)

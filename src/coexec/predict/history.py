@@ -6,14 +6,8 @@ Before: nothing.  After: plan/.  Knows keys, sizes and seconds; records are give
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple
 
-
-class Estimate(NamedTuple):
-    """A predicted duration in seconds, and how far measurements lay from it."""
-
-    seconds: float
-    spread: float = 0.0
+from .work import Estimate, Work
 
 
 WINDOW = 7  # measurements kept per size class: a median of seven ignores three outliers
@@ -48,17 +42,17 @@ class _SizeClass:
 class Model:
     """One variant on one speed class of devices."""
 
-    __slots__ = ("_answer", "_asked", "_classes", "_exact", "_key")
-
     def __init__(self) -> None:
         self._classes: dict[int, _SizeClass] = {}
         self._exact: dict[Hashable, _SizeClass] = {}  # of calls with exactly these shapes
-        self._key: Hashable = None
-        self._asked = -1  # the last size asked for, and the answer: programs repeat themselves
+        self._asked: Work | None = None  # the last asked for, and the answer: programs repeat themselves
+        self.version = 0
         self._answer: float | None = None
 
-    def learn(self, size: int, seconds: float, key: Hashable = None) -> None:
-        """Take one measurement of `size` elements, of a call with the shapes `key`."""
+    def learn(self, work: Work, seconds: float, *, together: bool = False) -> None:
+        """Take one measurement."""
+        del together
+        key, size = work.key, int(work.size)
         exact = self._exact.get(key)
         if exact is not None and exact.count > SETTLED and exact.count & 15:
             exact.count += 1
@@ -75,16 +69,14 @@ class Model:
                     del self._exact[next(iter(self._exact))]
                 exact = self._exact[key] = _SizeClass()
             exact.learn(rate)
-        self._asked = -1
+        self._asked = None
+        self.version += 1
 
-    def seconds(self, size: int, key: Hashable = None) -> float | None:
-        """Return the predicted seconds for `size` elements, or None if nothing was measured near it.
-
-        Calls with exactly the shapes `key` count first: kernels of one size may differ, as filters of unlike width do.
-        """
-        if size != self._asked or key is not self._key:
-            exact = self._exact.get(key) if key is not None else None
-            self._asked, self._key = size, key
+    def seconds(self, work: Work, *, together: bool = False) -> float | None:
+        """Return the predicted seconds, or None if nothing was measured near it."""
+        if work is not self._asked:
+            exact = self._exact.get(work.key) if work.key is not None else None
+            self._asked, size = work, int(work.size)
             self._answer = exact.seconds_per_element * (size or 1) if exact is not None else self._predict(size)
         return self._answer
 
@@ -97,17 +89,17 @@ class Model:
         key = min(self._classes, key=lambda other: abs(other - size.bit_length()))
         return self._classes[key].seconds_per_element * (size or 1)
 
-    def estimate(self, size: int) -> Estimate | None:
+    def estimate(self, work: Work, *, together: bool = False) -> Estimate | None:
         """Return the prediction with its spread, or None."""
-        seconds = self.seconds(size)
+        seconds = self.seconds(work, together=together)
         if seconds is None:
             return None
-        known = self._classes.get(size.bit_length())
+        known = self._classes.get(int(work.size).bit_length())
         return Estimate(seconds, known.spread if known is not None else 1.0)
 
-    def measured(self, size: int) -> int:
+    def measured(self, work: Work) -> int:
         """Return how many measurements of that size class there are."""
-        known = self._classes.get(size.bit_length())
+        known = self._classes.get(int(work.size).bit_length())
         return known.count if known is not None else 0
 
 

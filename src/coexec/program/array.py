@@ -21,9 +21,9 @@ Shape = tuple[int, ...]
 
 
 class Storage:
-    """What all views of one array share. `state` and `tracker` belong to lower/ and graph/."""
+    """What all views of one array share. `state`, `tracker` and `cuts` belong to lower/, graph/ and plan/."""
 
-    __slots__ = ("__weakref__", "box", "dtype", "id", "initial", "name", "session", "shape", "state", "tracker")
+    __slots__ = ("__weakref__", "box", "cuts", "dtype", "id", "initial", "name", "session", "shape", "state", "tracker")
 
     def __init__(self, runtime: Any, shape: Shape, dtype: np.dtype[Any], initial: Any = None) -> None:
         self.shape = shape
@@ -35,6 +35,7 @@ class Storage:
         self.name = ""
         self.state: Any = None
         self.tracker: Any = None
+        self.cuts: Any = None  # where the last task that was divided over devices cut it
 
     def __del__(self) -> None:
         # A finalizer may run anywhere, also while the runtime's lock is held: it only enqueues.

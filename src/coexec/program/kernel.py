@@ -6,17 +6,20 @@ Before: program/access.py, program/array.py.  After: graph/task.py.  Knows no de
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
 from itertools import count
 from typing import Any, NamedTuple
 
-from ..errors import ArgumentError, CoexecWarning, ShapeError
+from ..config import POLICIES
+from ..errors import ArgumentError, CoexecWarning, ShapeError, unknown_name
 from ..geometry import Box, whole
 from . import session
 from .access import Access, write
 from .array import Array
+from .asks import NOTHING_SAID, Asks, declare_asks
 from .capture import PLAIN, Captured, is_plain, rebound_outputs
 from .mapper import All, Same, all as map_all
 from .returns import Returns, as_returns
@@ -36,12 +39,33 @@ class ArrayParam(NamedTuple):
     access: Access
 
 
+class Key:
+    """The shapes and types of one call's arrays: equal for calls that are predicted alike. Hashed once."""
+
+    __slots__ = ("_hash", "_shapes", "work")
+
+    def __init__(self, shapes: tuple[Any, ...]) -> None:
+        self._shapes = shapes
+        self._hash = hash(shapes)
+        self.work: Any = None  # predict/features.py's own
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Key) and self._shapes == other._shapes)
+
+    def __repr__(self) -> str:
+        return repr(self._shapes)
+
+
 class Options(NamedTuple):
     """Options of one call, set with `kernel.using(...)`."""
 
     devices: str | None = None  # names, comma-separated; None = all
     priority: int = 0
     split: bool = True  # False: run undivided
+    policy: str = ""  # how a division is made and kept: static, dynamic, auto, even; "" = as the runtime says
 
 
 DEFAULT = Options()
@@ -63,9 +87,11 @@ class Kernel:
         over: str | int | Sequence[int] | None = None,
         returns: Any = None,
         name: str | None = None,
+        asks: Asks = NOTHING_SAID,
     ) -> None:
         update_wrapper(self, function)
         self.serial = next(_serials)
+        self.asks = asks  # flops, features and weight, as declared
         self.choices: tuple[Any, int, dict[str | None, Any]] = (None, 0, {})  # plan/candidate.py's own
         self.function = function
         self.name = name or function.__name__
@@ -112,6 +138,7 @@ class Kernel:
             params = [p._replace(access=_whole(p.access)) for p in params]
         self.array_params = tuple(params)
         self.scalar_params = tuple((i, p) for i, p in enumerate(self.passed) if p not in accesses)
+        self.looked_at = tuple(p for _, p in self.scalar_params if p in self.asks.takes)  # scalars that features use
         self.reduces = any(p.access.mode == "reduce" for p in params)
         # Whole-array mappers everywhere: an undivided call touches exactly what it was given.
         self.simple = not self.reduces and all(type(p.access.mapper) in (Same, All) for p in params)
@@ -132,9 +159,17 @@ class Kernel:
             return session.stack[-1].submit(self, args, kwargs, self.options)
         return session.current().submit(self, args, kwargs, self.options)
 
-    def using(self, *, devices: str | None = None, priority: int = 0, split: bool = True) -> Configured:
+    def using(
+        self, *, devices: str | None = None, priority: int = 0, split: bool = True, policy: str = ""
+    ) -> Configured:
         """Return this kernel with options for the calls made through it."""
-        return Configured(self, Options(devices, priority, split))
+        if policy and policy not in POLICIES:
+            raise unknown_name("policy", policy, POLICIES)
+        return Configured(self, Options(devices, priority, split, policy))
+
+    def plan(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the Plan of a call with these arguments, without making the call."""
+        return session.current().plan(self, args, kwargs, self.options)
 
     def body(self) -> Callable[..., Any]:
         """Return the Python body with the outside values of this moment."""
@@ -203,15 +238,16 @@ class Kernel:
 
     def space(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[tuple[int, ...], Box, Any]:
         """Return the shape of the index space, the part of it that is visited, and a key for these shapes. Checks all."""
+        shapes = tuple([(array.shape, array.dtype.num) for array in arrays])
         if self._space_varies:
-            return (*self._find_space(arrays, scalars), None)
-        key = tuple([array.shape for array in arrays])
-        known = self._spaces.get(key)
+            shape, visited = self._find_space(arrays, scalars)
+            return shape, visited, Key((shapes, shape))
+        known = self._spaces.get(shapes)
         if known is None:
-            known = (*self._find_space(arrays, scalars), key)
+            known = (*self._find_space(arrays, scalars), Key(shapes))
             if len(self._spaces) >= SPACES:
                 self._spaces.clear()
-            self._spaces[key] = known
+            self._spaces[shapes] = known
         return known
 
     def _find_space(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[tuple[int, ...], Box]:
@@ -263,9 +299,14 @@ class Kernel:
         global_size: Callable[..., Any] | None = None,
         local_size: tuple[int, ...] | None = None,
         numerics: Numerics | None = None,
+        contract: bool = False,
+        elsewhere: Variant | None = None,
     ) -> Kernel:
-        """Add OpenCL C source for this kernel: a statement per index-space point, or a whole `__kernel`."""
-        if self.takes_chunk or self.takes_xp:
+        """Add OpenCL C source for this kernel: a statement per index-space point, or a whole `__kernel`.
+
+        `contract` allows fused multiply-add; devices that are no CPU run the variant `elsewhere` instead, if given.
+        """
+        if self.takes_xp or (self.takes_chunk and not re.search(r"\blo\d", source)):
             raise ArgumentError(f"kernel {self.name!r} asks for chunk or xp, which OpenCL C cannot have")
         self.variants.append(
             Variant(
@@ -276,6 +317,8 @@ class Kernel:
                 global_size=global_size,
                 local_size=local_size,
                 numerics=Numerics(2) if numerics is None else numerics,
+                contract=contract,
+                elsewhere=elsewhere,
             )
         )
         return self
@@ -297,6 +340,10 @@ class Configured:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Record a task with these options and return at once."""
         return session.current().submit(self._kernel, args, kwargs, self._options)
+
+    def plan(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the Plan of a call with these options and arguments, without making the call."""
+        return session.current().plan(self._kernel, args, kwargs, self._options)
 
 
 def check_accesses(accesses: dict[str, Any]) -> None:
@@ -330,6 +377,9 @@ def kernel(
     over: str | int | Sequence[int] | None = None,
     returns: Any = None,
     name: str | None = None,
+    flops: Callable[..., float] | float | None = None,
+    features: Mapping[str, Callable[..., float]] | None = None,
+    weight: Callable[..., Any] | None = None,
     **accesses: Any,
 ) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a kernel: `@cx.kernel(split=0, x=cx.read, y=cx.update)`.
@@ -337,52 +387,20 @@ def kernel(
     Each array parameter names its access; all others are passed by value. `split` names the axes of the index space
     along which coexec may divide the task; without it the task is indivisible. The index space is the first written
     array unless `over` names an array, a shape or an integer parameter. `returns` makes the functional form.
+
+    Predictions are made from bytes and points, and better ones from what only you know: `flops` and each of `features`
+    is a function of named arguments (arrays arrive as shapes: `.shape`, `.size`, `.dtype`, `.nbytes`), called for the
+    part that a chunk gets; a plain number for `flops` counts per point. `weight` is a function of row numbers along the
+    axis that is cut, `weight(rows)`, and says how much work each row is: shares become fractions of work.
     """
     check_accesses(accesses)
+    asks = declare_asks(flops, features, weight)
 
     def make(function: Callable[..., Any]) -> Kernel:
-        return Kernel(function, accesses, split=split, over=over, returns=returns, name=name)
+        return Kernel(function, accesses, split=split, over=over, returns=returns, name=name, asks=asks)
 
     if bare:
         raise ArgumentError(
             "write @cx.kernel(...) with the access of each array, e.g. @cx.kernel(x=cx.read, y=cx.update)"
-        )
-    return make
-
-
-class HostTask(Kernel):
-    """A function with effects outside of arrays, run on the host in program order."""
-
-    host = True
-
-    def __init__(self, function: Callable[..., Any], accesses: dict[str, Access], *, order: Any = "host") -> None:
-        if any(access.mode == "reduce" for access in accesses.values()):
-            raise ArgumentError("a host task cannot reduce; use cx.update")
-        super().__init__(function, {name: Access(access.mode, map_all) for name, access in accesses.items()}, over=())
-        self.order = order
-
-    def _check_scalar(self, name: str, value: Any) -> None:
-        if isinstance(value, Array):
-            super()._check_scalar(name, value)
-
-    def body(self) -> Callable[..., Any]:
-        return self.function
-
-
-def host_task(
-    *bare: Callable[..., Any], order: Any = "host", **accesses: Any
-) -> Callable[[Callable[..., Any]], HostTask]:
-    """Declare a host task: `@cx.host_task(frame=cx.read)`. Arrays arrive as NumPy arrays, effects stay in order.
-
-    Host tasks with the same `order` run one after another as they were called; `order=None` leaves them free.
-    """
-    check_accesses(accesses)
-
-    def make(function: Callable[..., Any]) -> HostTask:
-        return HostTask(function, accesses, order=order)
-
-    if bare:
-        raise ArgumentError(
-            "write @cx.host_task(...) with the access of each array, or @cx.host_task() if it takes none"
         )
     return make

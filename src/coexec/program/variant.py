@@ -30,7 +30,19 @@ def close(ulp: float) -> Numerics:
 class Variant:
     """One way to compute a kernel. `off` says why it is not used, or is empty."""
 
-    __slots__ = ("entry", "function", "global_size", "kind", "local_size", "name", "numerics", "off", "source")
+    __slots__ = (
+        "contract",
+        "elsewhere",
+        "entry",
+        "function",
+        "global_size",
+        "kind",
+        "local_size",
+        "name",
+        "numerics",
+        "off",
+        "source",
+    )
 
     def __init__(
         self,
@@ -43,6 +55,8 @@ class Variant:
         global_size: Callable[..., Any] | None = None,
         local_size: tuple[int, ...] | None = None,
         numerics: Numerics = exact,
+        contract: bool = False,
+        elsewhere: Variant | None = None,
     ) -> None:
         self.name = name
         self.kind = kind  # "python": any backend whose arrays speak NumPy's language; else a backend's name
@@ -52,6 +66,8 @@ class Variant:
         self.global_size = global_size
         self.local_size = local_size
         self.numerics = numerics
+        self.contract = contract  # the compiler may fuse a multiplication with an addition
+        self.elsewhere = elsewhere  # what an OpenCL device that is no CPU runs instead
         self.off = ""
 
     def __repr__(self) -> str:

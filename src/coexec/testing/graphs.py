@@ -31,7 +31,8 @@ from ..plan.candidate import Share
 from ..program import session
 from ..program.access import Access, read, reduce, update, write
 from ..program.array import Array, Storage
-from ..program.kernel import HostTask, Kernel, Options
+from ..program.host_task import HostTask
+from ..program.kernel import Kernel, Options
 from .queries import InstructionGraph, Selection
 from .verify import verify
 

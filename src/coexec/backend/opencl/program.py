@@ -49,15 +49,23 @@ class Programs:
         self._lock = threading.Lock()
 
     def get(
-        self, source: str, entry: str | None, arguments: tuple[Argument, ...], ndim: int, *, checked: bool
+        self,
+        source: str,
+        entry: str | None,
+        arguments: tuple[Argument, ...],
+        ndim: int,
+        *,
+        checked: bool,
+        contract: bool = False,
     ) -> Built:
         """Return the kernel for these arguments; raise BackendError with the compiler's words if it does not build."""
-        key = (source, entry, arguments, ndim, checked)
+        key = (source, entry, arguments, ndim, checked, contract)
         with self._lock:
             built = self._built.get(key)
             if built is None:
                 try:
-                    built = self._build(write(source, entry, arguments, ndim, checked=checked), arguments, ndim)
+                    written = write(source, entry, arguments, ndim, checked=checked, contract=contract)
+                    built = self._build(written, arguments, ndim)
                 except BackendError as error:
                     built = error
                 self._built[key] = built
@@ -75,7 +83,7 @@ class Programs:
             raise BackendError(
                 f"the OpenCL source does not compile for {self._device.name}:\n{_said(error)}"
             ) from error
-        parameters = signature(arguments, ndim)
+        parameters = signature(arguments, ndim, written.extents, origin=written.origin)
         dtypes = _scalar_dtypes(arguments) + [np.int64] * (ndim + len(written.extents) + ndim * written.origin)
         if kernel.num_args != len(dtypes):
             raise BackendError(
@@ -128,8 +136,13 @@ class Launcher:
         task, body = instruction.task, instruction.body
         assert task is not None
         call = self.arguments(task.params, task.scalars, instruction.bindings)
+        if body.elsewhere is not None and not self._device.cpu:
+            body = body.elsewhere
         groups = (body.global_size, body.local_size)
-        return self.run(queue, body.source, body.entry, call, box.shape, box.lo, waits, groups), call.keep
+        events = self.run(
+            queue, body.source, body.entry, call, box.shape, box.lo, waits, groups, contract=body.contract
+        )
+        return events, call.keep
 
     def run(
         self,
@@ -141,13 +154,17 @@ class Launcher:
         lo: Shape,
         waits: Sequence[Any],
         groups: tuple[Any, Any] = (None, None),
+        *,
+        contract: bool = False,
     ) -> list[Any]:
         """Enqueue a source over an index space; return the events."""
         import pyopencl as cl
 
         events: list[Any] = []
         for launch in self._launches(source, shape, *groups):
-            built = self._programs.get(source, entry, call.arguments, len(shape), checked=launch.checked)
+            built = self._programs.get(
+                source, entry, call.arguments, len(shape), checked=launch.checked, contract=contract
+            )
             extents = [call.shapes[name][axis] for name, axis in built.written.extents]
             built.kernel.set_args(*call.values, *shape, *extents, *(lo if built.written.origin else ()))
             offset = launch.offset if any(launch.offset) else None

@@ -18,9 +18,12 @@ of the Python parameters: an array as `__global T *x_data, const long x_start, c
 elements), a scalar by value, and at the end the chunk's extents `const long n0, const long n1, ...`. `x(i, j)` works
 here too, `x()` for a 0-d array. `id0, id1, ...` are the global ids by axis: get_global_id(0) runs along the last axis,
 where memory is contiguous. Literals are what C says. The global size is the chunk, or what the variant says; it is
-rounded up to whole work-groups if the variant names a local size: compare the ids with n0, n1, ... then.
+rounded up to whole work-groups if the variant names a local size: compare the ids with n0, n1, ... then. A source that
+names extents (`x_n0`) or the chunk's place (`lo0, lo1, ...`) declares them last: `const long x_n0` for each one named,
+in the order of the parameters, then all of `const long lo0, const long lo1, ...`.
 
-Contraction (fused multiply-add) is off in both, so that results keep NumPy's bits where the arithmetic is the same.
+Contraction (fused multiply-add) is off in both, so that results keep NumPy's bits where the arithmetic is the same,
+unless the variant asks for it (`contract`).
 """
 
 from __future__ import annotations
@@ -113,11 +116,18 @@ def is_long(source: str) -> bool:
     return KERNEL.search(COMMENT.sub(" ", source)) is not None
 
 
-def write(source: str, entry: str | None, arguments: Sequence[Argument], ndim: int, *, checked: bool) -> Written:
-    """Return the program for a chunk of `ndim` axes. `checked` adds the comparison of indices with extents."""
+def write(
+    source: str, entry: str | None, arguments: Sequence[Argument], ndim: int, *, checked: bool, contract: bool = False
+) -> Written:
+    """Return the program for a chunk of `ndim` axes.
+
+    `checked` adds the comparison of indices with extents; `contract` allows fused multiply-add.
+    """
     if is_long(source):
-        return _write_long(source, entry, arguments, ndim)
-    return _write_short(source, arguments, ndim, checked=checked)
+        written = _write_long(source, entry, arguments, ndim)
+    else:
+        written = _write_short(source, arguments, ndim, checked=checked)
+    return written._replace(text=f"#pragma OPENCL FP_CONTRACT {'ON' if contract else 'OFF'}\n{written.text}")
 
 
 def _write_long(source: str, entry: str | None, arguments: Sequence[Argument], ndim: int) -> Written:
@@ -132,17 +142,14 @@ def _write_long(source: str, entry: str | None, arguments: Sequence[Argument], n
         "#line 1",
         source,
     ]
-    return Written("\n".join(text) + "\n", entry or names[0], (), (), origin=False)
+    extents, origin = _wanted(source, arguments, ndim)
+    return Written("\n".join(text) + "\n", entry or names[0], (), extents, origin)
 
 
 def _write_short(source: str, arguments: Sequence[Argument], ndim: int, *, checked: bool) -> Written:
-    plain = COMMENT.sub(" ", source)
     _refuse_clashes(arguments, ndim)
-    words = set(re.findall(r"\w+", plain))
-    extents = tuple((a.name, axis) for a in arguments for axis in range(a.ndim or 0) if f"{a.name}_n{axis}" in words)
-    origin = any(f"lo{axis}" in words for axis in range(ndim))
-    parameters = [*signature(arguments, ndim), *(f"const long {name}_n{axis}" for name, axis in extents)]
-    parameters += [f"const long lo{axis}" for axis in range(ndim) if origin]
+    extents, origin = _wanted(source, arguments, ndim)
+    parameters = signature(arguments, ndim, extents, origin=origin)
     taken = {argument.name for argument in arguments}
     aliases = [f"const long {letter} = i{axis};" for axis, letter in enumerate(LETTERS[:ndim]) if letter not in taken]
     guard = " && ".join(f"i{axis} < n{axis}" for axis in range(ndim))
@@ -165,7 +172,16 @@ def _write_short(source: str, arguments: Sequence[Argument], ndim: int, *, check
     return Written("\n".join(text) + "\n", ENTRY, options, extents, origin)
 
 
-def signature(arguments: Sequence[Argument], ndim: int) -> list[str]:
+def _wanted(source: str, arguments: Sequence[Argument], ndim: int) -> tuple[tuple[tuple[str, int], ...], bool]:
+    """Return the extents of arrays that the source names, and whether it names the chunk's place."""
+    words = set(re.findall(r"\w+", COMMENT.sub(" ", source)))
+    extents = tuple((a.name, axis) for a in arguments for axis in range(a.ndim or 0) if f"{a.name}_n{axis}" in words)
+    return extents, any(f"lo{axis}" in words for axis in range(ndim))
+
+
+def signature(
+    arguments: Sequence[Argument], ndim: int, extents: Sequence[tuple[str, int]] = (), *, origin: bool = False
+) -> list[str]:
     """Return the parameters that a kernel is called with, in order."""
     found = []
     for a in arguments:
@@ -175,14 +191,15 @@ def signature(arguments: Sequence[Argument], ndim: int) -> list[str]:
             found.append(f"{'' if a.writes else 'const '}__global {a.c_type} *{a.name}_data")
             found.append(f"const long {a.name}_start")
             found += [f"const long {a.name}_stride{axis}" for axis in range(a.ndim)]
-    return found + [f"const long n{axis}" for axis in range(ndim)]
+    found += [f"const long n{axis}" for axis in range(ndim)]
+    found += [f"const long {name}_n{axis}" for name, axis in extents]
+    return found + [f"const long lo{axis}" for axis in range(ndim) if origin]
 
 
 def _header(arguments: Sequence[Argument]) -> list[str]:
     dtypes = {argument.dtype for argument in arguments}
     wants = [("float64", "cl_khr_fp64"), ("float16", "cl_khr_fp16")]
-    extensions = [f"#pragma OPENCL EXTENSION {extension} : enable" for dtype, extension in wants if dtype in dtypes]
-    return [*extensions, "#pragma OPENCL FP_CONTRACT OFF"]
+    return [f"#pragma OPENCL EXTENSION {extension} : enable" for dtype, extension in wants if dtype in dtypes]
 
 
 def _access(argument: Argument, zero_d: str) -> str:

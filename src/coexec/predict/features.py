@@ -1,0 +1,166 @@
+"""From a task, or a part of it, to the numbers that predictions are made from.
+
+Before: program/kernel.py, graph/task.py.  After: plan/.  Knows shapes and types, never data, devices or seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..geometry import Box
+from .work import Work
+
+if TYPE_CHECKING:
+    from ..graph.task import Task
+    from ..program.kernel import Kernel
+
+WEIGHTS = 4096  # rows at which a weight function is looked at
+
+
+class Sized(NamedTuple):
+    """An array as far as a feature function may see it."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+
+def feature_names(kernel: Kernel) -> tuple[str, ...]:
+    """Return the names of the features of `kernel`, in the order of `Work.features`."""
+    asks = kernel.asks
+    names = ["bytes", "points", *(f"bytes of {param.name}" for param in kernel.array_params)]
+    if asks.flops is not None or asks.per_point:
+        names.append("flops")
+    return (*names, *(told.name for told in asks.features))
+
+
+def flops_at(kernel: Kernel) -> int | None:
+    """Return which feature counts the operations, or None."""
+    names = feature_names(kernel)
+    return names.index("flops") if "flops" in names else None
+
+
+def work_of(task: Task) -> Work:
+    """Return the features of a whole task. Programs repeat themselves: they are kept with its shapes."""
+    kernel, key = task.kernel, task.key
+    assert kernel is not None
+    if kernel.looked_at or key is None:
+        return _work(task, [array.shape for array in task.arrays], task.box.volume, task_key(task), 1.0)
+    work: Work | None = key.work
+    if work is None:
+        work = key.work = _work(task, [array.shape for array in task.arrays], task.box.volume, key, 1.0)
+    return work
+
+
+def task_key(task: Task) -> Hashable:
+    """Return what distinguishes calls that take unlike times: shapes, types, and scalars that features look at."""
+    kernel = task.kernel
+    assert kernel is not None
+    if kernel.looked_at and task.key is not None:
+        return (task.key, tuple([task.scalars.get(name) for name in kernel.looked_at]))
+    return task.key
+
+
+def work_of_part(task: Task, box: Box, weight: float = 1.0) -> Work:
+    """Return the features of one chunk; `weight` is the work of its rows over that of as many average rows."""
+    shapes = []
+    for param, array in zip(task.accesses, task.arrays, strict=True):
+        if param.access.mode == "reduce":
+            shapes.append(array.shape)
+        else:
+            shapes.append(param.access.mapper.box(box, task.space, array.shape).shape)
+    key = (task_key(task), box.shape) if weight == 1.0 and task.key is not None else None
+    return _work(task, shapes, box.volume, key, weight)
+
+
+def _work(task: Task, shapes: Sequence[tuple[int, ...]], points: int, key: Hashable, weight: float) -> Work:
+    kernel = task.kernel
+    assert kernel is not None
+    declared = len(kernel.array_params)
+    sized = [Sized(shape, array.dtype) for shape, array in zip(shapes, task.arrays, strict=True)]
+    nbytes = [float(entry.nbytes) for entry in sized[:declared]]
+    values = [sum(nbytes), points * weight, *nbytes]
+    asks = kernel.asks
+    if asks.flops is not None or asks.per_point or asks.features:
+        named: dict[str, Any] = {p.name: entry for p, entry in zip(kernel.array_params, sized, strict=False)}
+        named |= task.scalars
+        if asks.flops is not None:
+            values.append(asks.flops.value(named) * weight)
+        elif asks.per_point:
+            values.append(asks.per_point * points * weight)
+        values += [told.value(named) for told in asks.features]
+        check_features(kernel.name, feature_names(kernel), values)
+    kind = " ".join([entry.dtype.str for entry in sized])
+    return Work(tuple(values), kind, key)
+
+
+def check_features(kernel: str, names: Sequence[str], values: Sequence[float]) -> None:
+    """Raise unless every feature is finite and not negative."""
+    for name, value in zip(names, values, strict=True):
+        if not 0.0 <= value < math.inf:
+            raise ArgumentError(
+                f"kernel {kernel!r}: feature {name!r} is {value}; features are finite numbers from 0, so check the "
+                "function that was declared for it"
+            )
+
+
+class Rows:
+    """How the work of a task is spread along the axis that is cut: evenly, or as a declared weight says."""
+
+    __slots__ = ("_at", "_sums", "even", "lo", "rows")
+
+    def __init__(self, task: Task, box: Box, axis: int) -> None:
+        kernel = task.kernel
+        assert kernel is not None
+        self.lo, self.rows = box.lo[axis], box.hi[axis] - box.lo[axis]
+        weight = kernel.asks.weight
+        self.even = weight is None
+        if weight is None:
+            return
+        at = np.unique(np.linspace(0, self.rows, min(self.rows, WEIGHTS) + 1).astype(np.int64))
+        widths = np.diff(at)
+        weights = np.asarray(weight(self.lo + at[:-1] + widths // 2), dtype=float)
+        if weights.shape != widths.shape or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+            raise ArgumentError(
+                f"kernel {kernel.name!r}: weight(rows) gave {weights!r} for {len(widths)} rows; it must return one "
+                "finite number from 0 for each row, not all of them 0"
+            )
+        sums = np.concatenate([[0.0], np.cumsum(weights * widths)])
+        self._at, self._sums = at.astype(float), sums * (self.rows / sums[-1])
+
+    def position(self, work: float) -> float:
+        """Return the row before which `work` (of `rows` in all) is done."""
+        return work if self.even else float(np.interp(work, self._sums, self._at))
+
+    def work(self, position: float) -> float:
+        """Return the work of the rows before `position`; an average row is 1."""
+        return position if self.even else float(np.interp(position, self._at, self._sums))
+
+
+def part_of(box: Box, axis: int, lo: int, hi: int) -> Box:
+    """Return rows [lo, hi) of `box` along `axis`, counted from its own beginning."""
+    low, high = list(box.lo), list(box.hi)
+    low[axis], high[axis] = box.lo[axis] + lo, box.lo[axis] + hi
+    return Box(tuple(low), tuple(high))
+
+
+__all__ = ["Rows", "Sized", "check_features", "feature_names", "flops_at", "part_of", "task_key", "work_of", "work_of_part"]

@@ -1,0 +1,74 @@
+"""What a kernel says about its own cost: operations, further features, and how work is spread over rows.
+
+Before: nothing.  After: program/kernel.py, predict/features.py.  Knows no array and no device.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ..errors import ArgumentError
+
+
+class Told(NamedTuple):
+    """A function of named arguments."""
+
+    name: str
+    function: Callable[..., Any]
+    takes: tuple[str, ...]
+
+    def value(self, named: Mapping[str, Any]) -> float:
+        """Return its value for one call, given by the names of the kernel's parameters."""
+        try:
+            return float(self.function(*[named[name] for name in self.takes]))
+        except KeyError as error:
+            raise ArgumentError(
+                f"{self.name} asks for {error.args[0]!r}, which is no parameter of the kernel ({', '.join(named)})"
+            ) from None
+
+
+class Asks(NamedTuple):
+    """What was declared."""
+
+    flops: Told | None = None
+    per_point: float = 0.0  # flops as a number per point of the index space
+    features: tuple[Told, ...] = ()
+    weight: Callable[..., Any] | None = None
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """The parameters that the functions look at."""
+        told = (*self.features, *((self.flops,) if self.flops is not None else ()))
+        return frozenset(name for entry in told for name in entry.takes)
+
+
+NOTHING_SAID = Asks()
+
+
+def declare_asks(
+    flops: Callable[..., float] | float | None,
+    features: Mapping[str, Callable[..., float]] | None,
+    weight: Callable[..., Any] | None,
+) -> Asks:
+    """Return a declaration, checked as far as that goes without a call."""
+    if flops is None and features is None and weight is None:
+        return NOTHING_SAID
+    for name, function in (features or {}).items():
+        if not callable(function):
+            raise ArgumentError(f"features[{name!r}] is {function!r}; give a function of the kernel's parameters")
+    if weight is not None and not callable(weight):
+        raise ArgumentError(f"weight={weight!r} is no function; give weight(rows), the work of each row")
+    per_point, told = 0.0, None
+    if callable(flops):
+        told = _told("flops", flops)
+    elif flops is not None:
+        per_point = float(flops)
+        if not 0.0 <= per_point < float("inf"):
+            raise ArgumentError(f"flops={flops!r} per point; give a number from 0, or a function of the arguments")
+    return Asks(told, per_point, tuple(_told(name, f) for name, f in (features or {}).items()), weight)
+
+
+def _told(name: str, function: Callable[..., Any]) -> Told:
+    return Told(name, function, tuple(inspect.signature(function).parameters))
