@@ -1,0 +1,8 @@
+"""Ready-made operations, each a kernel with tuned variants.
+
+Before: program/kernel.py.  After: the package's own namespace.  Knows no device.
+"""
+
+from .matmul import matmul
+
+__all__ = ["matmul"]
