@@ -1,0 +1,107 @@
+"""Turn real-valued cuts into rows that devices accept: granules, limits, leftovers, and never worse than one device.
+
+Before: plan/divide.py.  After: plan/planner.py.  Knows numbers only: no task, array or kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from math import comb
+
+from .divide import divide, why_not
+from .exact import along_the_axis, every_division
+from .offer import Division, Offer, finish_times
+from .trial import Trial
+
+TINY = 3000  # devices x rows x rows: so few that the best rows are found exactly
+FEW = 150  # divisions of rows over devices on a shared link: so few that each is tried
+
+
+def adapt(
+    offers: Sequence[Offer],
+    rows: int,
+    division: Division,
+    *,
+    sticky: Sequence[int] | None = None,
+    keep: float = 0.03,
+) -> Division:
+    """Return a division in whole rows: by granules, within limits, predicted no slower than the best single device.
+
+    Every share but at most one is a multiple of its device's granule, and none is below its `least` (both only as far
+    as memory limits leave a choice). `sticky`, the previous cuts, stay if they are predicted at most `keep` slower.
+    """
+    shares = in_rows(offers, rows, division)
+    best = choose(offers, rows, shares, division)
+    if sticky is not None and still_fits(offers, rows, sticky):
+        times = tuple(finish_times(offers, sticky))
+        seconds = max(t.finish for t in times)
+        if seconds <= min(best.seconds * (1 + keep), *division.single.values()):
+            left_out = reasons(offers, sticky, seconds)
+            return Division(tuple(sticky), seconds, times, left_out, division.single, sticky=True)
+    return best
+
+
+def in_rows(offers: Sequence[Offer], rows: int, division: Division) -> list[int]:
+    """Return the best whole shares we find; exact for few rows, else rounded and polished."""
+    trial = Trial(offers, rows, rounded(offers, rows, division))
+    trial.spread()
+    trial.polish()
+    if trial.queued:
+        if comb(rows + len(offers) - 1, len(offers) - 1) <= FEW:
+            return every_division(offers, rows, trial.seconds) or trial.shares
+    elif len(offers) * rows * rows <= TINY and trial.seconds > division.seconds * (1 + 1e-9):
+        return along_the_axis(offers, rows, trial.seconds) or trial.shares
+    return trial.shares
+
+
+def rounded(offers: Sequence[Offer], rows: int, division: Division) -> list[int]:
+    """Return the shares rounded down to granules; a device that would get too little is left out for the others."""
+    allowed = list(offers)
+    while True:
+        shares = [int(share + 1e-6) // o.granule * o.granule for o, share in zip(offers, division.shares, strict=True)]
+        little = [i for i, offer in enumerate(offers) if 0 < shares[i] < offer.least]
+        if not little:
+            return shares
+        least = min(little, key=lambda i: division.shares[i])
+        allowed[least] = offers[least]._replace(most=0)
+        if sum(offer.room for offer in allowed) < rows:
+            return shares
+        division = divide(allowed, rows)
+
+
+def choose(offers: Sequence[Offer], rows: int, shares: Sequence[int], division: Division) -> Division:
+    """Return the division by `shares`, or everything on the best single device if that is predicted no slower."""
+    cuts = (0, *accumulate(shares))
+    times = tuple(finish_times(offers, cuts))
+    seconds = max(t.finish for t in times)
+    single = min(division.single, key=division.single.__getitem__)
+    if division.single[single] <= seconds and sum(share > 0 for share in shares) > 1:
+        return everything(offers, rows, single, seconds, division.single)
+    return Division(cuts, seconds, times, reasons(offers, cuts, seconds), division.single)
+
+
+def everything(offers: Sequence[Offer], rows: int, device: str, divided: float, single: dict[str, float]) -> Division:
+    """Return the division that gives all rows to one device."""
+    at = next(i for i, offer in enumerate(offers) if offer.device == device)
+    cuts = tuple(0 if i <= at else rows for i in range(len(offers) + 1))
+    times = tuple(finish_times(offers, cuts))
+    why = f"alone is faster: {device} takes {single[device] * 1e3:.3g} ms, divided it would be {divided * 1e3:.3g} ms"
+    left_out = {offer.device: why for i, offer in enumerate(offers) if i != at}
+    return Division(cuts, times[at].finish, times, left_out, single)
+
+
+def reasons(offers: Sequence[Offer], cuts: Sequence[float], seconds: float) -> dict[str, str]:
+    """Return why each device without rows has none."""
+    return {
+        offer.device: why_not(offer, seconds)
+        for offer, (low, high) in zip(offers, pairwise(cuts), strict=True)
+        if high <= low
+    }
+
+
+def still_fits(offers: Sequence[Offer], rows: int, cuts: Sequence[int]) -> bool:
+    """Say whether earlier cuts divide these rows over these devices."""
+    if len(cuts) != len(offers) + 1 or cuts[0] != 0 or cuts[-1] != rows:
+        return False
+    return all(0 <= high - low <= offer.room for offer, (low, high) in zip(offers, pairwise(cuts), strict=True))

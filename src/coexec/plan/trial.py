@@ -1,0 +1,177 @@
+"""A division in whole rows that is improved step by step: leftovers first, then granules from the slowest device.
+
+Before: plan/offer.py.  After: plan/adapt.py.  Knows numbers only: no task, array or kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf, lcm
+
+from .offer import Offer, link_order, shared
+
+SAME = 1 - 1e-12  # finish times this close count as equal
+
+
+class Trial:
+    """Shares of the offers, and when each would be done."""
+
+    def __init__(self, offers: Sequence[Offer], rows: int, shares: list[int]) -> None:
+        self.offers = offers
+        self.rows = rows
+        self.shares = shares
+        self.queued = frozenset(shared(offers))
+        self._order = list(link_order(offers))
+        # Without links and data already there, a share changes nobody else's time.
+        self._apart = not self.queued and all(o.there[1] <= o.there[0] or not o.in_per_row for o in offers)
+        self.finish = self._all(shares)
+
+    @property
+    def seconds(self) -> float:
+        """When the last device is done; infinite while rows are left over or a rule is broken."""
+        return max(self.finish) if sum(self.shares) == self.rows and self._legal(self.shares) else inf
+
+    def _all(self, shares: Sequence[int]) -> list[float]:
+        lows = []
+        low = 0
+        for share in shares:
+            lows.append(low)
+            low += share
+        finish = [0.0] * len(shares)
+        free: dict[str, float] = {}
+        for i in self._order:
+            if share := shares[i]:
+                offer = self.offers[i]
+                copied = offer.input_seconds(lows[i], lows[i] + share)
+                if offer.link and copied:
+                    copied = free[offer.link] = free.get(offer.link, 0.0) + copied
+                finish[i] = done(offer, share, copied)
+        return finish
+
+    def _after(self, changes: dict[int, int]) -> list[float]:
+        """Return when each device is done if these shares change."""
+        if not self._apart:
+            shares = self.shares.copy()
+            for i, share in changes.items():
+                shares[i] = share
+            return self._all(shares)
+        finish = self.finish.copy()
+        for i, share in changes.items():
+            offer = self.offers[i]
+            finish[i] = done(offer, share, offer.fixed_in + offer.in_per_row * share) if share else 0.0
+        return finish
+
+    def _legal(self, shares: Sequence[int]) -> bool:
+        """Say whether no more than one share is no multiple, and none too small or too large."""
+        odd = 0
+        for offer, share in zip(self.offers, shares, strict=True):
+            if share:
+                if share < offer.least or (offer.most is not None and share > offer.most):
+                    return False
+                odd += share % offer.granule != 0
+        return odd <= 1
+
+    def _set(self, changes: dict[int, int], finish: list[float]) -> None:
+        for i, share in changes.items():
+            self.shares[i] = share
+        self.finish = finish
+
+    def spread(self) -> None:
+        """Give the rows that nobody has yet to where they raise the finish time least."""
+        while left := self.rows - sum(self.shares):
+            steps = [(i, step) for i in range(len(self.offers)) if (step := self._step(i, left))]
+            if not steps:  # the limits leave no room for rules: any free row will do
+                steps = [
+                    (i, int(min(left, offer.room - self.shares[i])))
+                    for i, offer in enumerate(self.offers)
+                    if offer.room > self.shares[i]
+                ]
+            tried = []
+            for i, step in steps:
+                changes = {i: self.shares[i] + step}
+                finish = self._after(changes)
+                tried.append((max(finish), finish[i], i, changes, finish))
+            *_, changes, finish = min(tried, key=lambda t: t[:3])
+            self._set(changes, finish)
+
+    def _step(self, i: int, left: int) -> int:
+        """Return how many of the rows left device `i` would take next; 0 if it can take none by the rules."""
+        offer, share = self.offers[i], self.shares[i]
+        granule = offer.granule
+        room = min(left, offer.room - share)
+        step = max(granule, left // (2 * len(self.offers)) // granule * granule)
+        if share + step < offer.least:
+            step = -(-(offer.least - share) // granule) * granule
+        if share % granule:  # it has the odd rows already: it may have more of them
+            return int(min(step, room)) if share + min(step, room) >= offer.least else 0
+        if step > room:
+            step = int(room) // granule * granule
+        if step == 0 and room == left:
+            step = left  # the odd rows at the end
+        return step if share + step >= offer.least else 0
+
+    def polish(self) -> None:
+        """Move granules away from the device that is done last, as long as that helps."""
+        for _ in range(8 * len(self.offers) + 16):
+            worst = max(self.finish)
+            best: tuple[tuple[float, int], dict[int, int], list[float]] = ((worst * SAME, 0), {}, self.finish)
+            tied = sum(f >= worst * SAME for f in self.finish)
+            for changes in self._moves(self.finish.index(worst)):
+                finish = self._after(changes)
+                latest = max(finish)
+                # One of several that are last may be relieved although the others stay.
+                key = (
+                    (latest, 0)
+                    if latest < worst * SAME
+                    else (worst * SAME, sum(f >= worst * SAME for f in finish) - tied)
+                )
+                if latest <= worst and key < best[0]:
+                    best = (key, changes, finish)
+            if not best[1]:
+                return
+            self._set(best[1], best[2])
+
+    def _moves(self, slowest: int) -> Iterator[dict[int, int]]:
+        """Yield changes that may let the slowest device finish sooner: from it, or from who is ahead on its link."""
+        sources = [slowest]
+        if slowest in self.queued:
+            ahead = self._order[: self._order.index(slowest)]
+            sources += [i for i in ahead if self.offers[i].link == self.offers[slowest].link]
+        for source in sources:
+            for target in range(len(self.offers)):
+                if target != source:
+                    for rows in self._amounts(source, target):
+                        if self._allowed(source, target, rows):
+                            yield {source: self.shares[source] - rows, target: self.shares[target] + rows}
+
+    def _amounts(self, source: int, target: int) -> set[int]:
+        """Return the numbers of rows worth moving."""
+        have, has = self.shares[source], self.shares[target]
+        one, other = self.offers[source].granule, self.offers[target].granule
+        amounts = {one, other, lcm(one, other), have % one, -has % other, have}
+        least = self.offers[target].least
+        if has < least:
+            amounts.add(-(-(least - has) // other) * other)
+            amounts.add(least - has)
+        if self.queued:
+            amounts.update(have // part // one * one for part in (2, 4, 8, 16, 32))
+        return {rows for rows in amounts if 0 < rows <= have}
+
+    def _allowed(self, source: int, target: int, rows: int) -> bool:
+        """Say whether moving `rows` keeps the limits, and breaks no more granules than before or one."""
+        one, other = self.offers[source], self.offers[target]
+        have, has = self.shares[source] - rows, self.shares[target] + rows
+        if 0 < have < one.least or has < other.least or has > other.room:
+            return False
+        if have % one.granule == 0 and has % other.granule == 0:
+            return True
+        odd = [i for i, share in enumerate(self.shares) if share % self.offers[i].granule]
+        before = len(odd)
+        after = before - (source in odd) - (target in odd) + (have % one.granule > 0) + (has % other.granule > 0)
+        return after <= max(1, before)
+
+
+def done(offer: Offer, share: int, copied: float) -> float:
+    """Return when a device is done with `share` rows whose inputs arrived at `copied`."""
+    start = max(offer.wait, copied)
+    return start + offer.compute.seconds(share) + offer.fixed_out + offer.out_per_row * share
