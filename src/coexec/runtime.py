@@ -35,6 +35,7 @@ from .lower.lowering import Lowering
 from .machine.platform import HOST, USER
 from .observe.recorder import Recorder
 from .plan.candidate import Candidates
+from .plan.divider import Divider
 from .plan.place import Loads, load_placement
 from .plan.planner import Planner
 from .predict.learned import Learned
@@ -105,9 +106,9 @@ class Runtime:
         self._executor.on_finished = self._finished
         self._recorder = Recorder(config.trace, platform, machine.lanes["host"].clock, asdict(config))
         note = self._recorder.note if self._recorder.tracing else None
-        self._planner = Planner(
-            candidates, placement, self.loads, lambda a: a._storage.state.held_by(a._box), note=note
-        )
+        divider = Divider(platform, lambda a, memory, box: a._storage.state.missing(memory, box))
+        held = lambda a: a._storage.state.held_by(a._box)  # noqa: E731
+        self._planner = Planner(candidates, placement, self.loads, held, divider, policy=config.policy, note=note)
         owned = self._lock._is_owned  # type: ignore[attr-defined]  # what threading.Condition itself asks
         self._signals = Signals(owned, lambda: self.cancel_pending("the program was interrupted"))
         self._signals.install()

@@ -12,6 +12,7 @@ import numpy as np
 from ..geometry import Box, RegionMap, covers
 from ..graph.instruction import Allocation, Binding
 from ..graph.tracker import Tracker
+from ..machine.platform import HOST, USER
 
 FILL = 1 << 62
 """The bit of a memory that nobody has: there every array holds its initial value."""
@@ -83,6 +84,13 @@ class ArrayState:
             for _, bits in self.valid.get(box):
                 mask &= bits
         return mask & ~FILL
+
+    def missing(self, memory: int, box: Box) -> list[Box]:
+        """Return the parts of `box` that would have to be copied to `memory`. The host reads the user's in place."""
+        bit = 1 << memory | (1 << USER if memory == HOST else 0)
+        if (mask := self.valid.uniform) is not None:
+            return [] if not mask & ~FILL or mask & bit else [box]
+        return [part for part, bits in self.valid.get(box) if bits & ~FILL and not bits & bit]
 
     def wrote(self, memory: int, box: Box) -> None:
         """Note that `box` is now valid in `memory` alone."""

@@ -58,6 +58,7 @@ class Link:
     target: int
     latency: float = 5e-6  # seconds
     bandwidth: float = 8e9  # bytes per second
+    shared: str = ""  # links of the same name carry one transfer at a time
 
     def seconds(self, nbytes: int) -> float:
         """Return the predicted time to move `nbytes`."""

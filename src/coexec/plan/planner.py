@@ -21,8 +21,9 @@ from ..program.array import Array
 from ..program.mapper import Same
 from ..program.variant import Variant
 from .candidate import Candidate, Candidates, Share
-from .place import Asked, Loads, Placement
-from .split import blocks, even
+from .divider import Divider
+from .place import WIDE_GAIN, Asked, Loads, Placement
+from .split import blocks, deal, deal_evenly, even
 
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs more than it brings
@@ -59,9 +60,19 @@ class Planner:
     """Plans one task after another. Deterministic for the same history and loads."""
 
     def __init__(
-        self, candidates: Candidates, placement: Placement, loads: Loads, valid: Valid, *, note: Note | None = None
+        self,
+        candidates: Candidates,
+        placement: Placement,
+        loads: Loads,
+        valid: Valid,
+        divider: Divider,
+        *,
+        policy: str = "static",
+        note: Note | None = None,
     ) -> None:
         self._candidates = candidates
+        self.divider = divider
+        self._policy = policy
         self._placement = placement
         self._valid = valid
         self.loads = loads
@@ -111,18 +122,51 @@ class Planner:
 
     def _divide(self, task: Task, box: Box, candidates: list[Candidate], work: Work, *, named: bool) -> Planned | None:
         """Return the divided task, or None if it stays whole."""
-        kernel, axis = task.kernel, self._axis(task, box)
-        assert kernel is not None and task.options is not None
+        kernel, options = task.kernel, task.options
+        assert kernel is not None and options is not None
+        axes = [axis for axis in kernel.split if box.hi[axis] - box.lo[axis] > 1]
+        group = self._group(candidates, work)
         if kernel.reduces:
-            group = self._group(candidates, named=named) if axis is not None else candidates[:1]
-            return self._shared(task, blocks(box, axis or 0, [c.name for c in group]), group, "fixed blocks")
-        if axis is None or not task.options.split or not self._worth(candidates, work, named=named):
+            return self._reduce(task, box, axes, group, work)
+        if not axes or not options.split or len(group) < 2 or not self._worth(candidates, work, named=named):
             return None
-        group = self._group(candidates, named=named)
-        chunks = even(box, axis, [c.name for c in group])
-        if len(chunks) < 2 or not self._independent(task, chunks):
+        if (options.policy or self._policy) == "even":
+            chunks = even(box, axes[0], [c.name for c in group])
+            if len(chunks) < 2 or not self._independent(task, chunks):
+                return None
+            return self._shared(task, chunks, group, f"divided evenly over {len(chunks)} devices")
+        divided = self.divider.divide(task, box, axes, group, self._waits(group))
+        if len(divided.chunks) < 2 or not self._independent(task, divided.chunks):
             return None
-        return self._shared(task, chunks, group, f"divided evenly over {len(chunks)} devices")
+        if self._wide_is_faster(candidates, work, divided.seconds):
+            return None
+        return self._given(task, divided.chunks, divided.shares, divided.why)
+
+    def _reduce(self, task: Task, box: Box, axes: list[int], group: list[Candidate], work: Work) -> Planned:
+        """Deal the fixed blocks of a reduction to the devices, as many to each as let all finish together."""
+        parts = blocks(box, axes[0] if axes else 0)
+        alone = min((s for c in group if (s := c.model.seconds(work)) is not None), default=None)
+        small = work.size < UNKNOWN_BYTES if alone is None else alone < WORTH_DIVIDING
+        if not axes or len(parts) < 2 or small or not (task.options is None or task.options.split):
+            chunks = deal(parts, axes[0] if axes else 0, [group[0].name], (0, box.volume))
+        elif task.options is not None and (task.options.policy or self._policy) == "even":
+            chunks = deal_evenly(parts, [c.name for c in group])
+        else:
+            divided = self.divider.divide(task, box, axes[:1], group, self._waits(group))
+            cuts = [box.lo[axes[0]] + cut for cut in divided.division.cuts]
+            chunks = deal(parts, axes[0], [c.name for c in group], cuts)
+        return self._shared(task, chunks, group, "fixed blocks")
+
+    def _waits(self, group: Sequence[Candidate]) -> list[float]:
+        """Return how much longer each device is busy than the one that is free first."""
+        loads = [self.loads.seconds[c.name] for c in group]
+        first = min(loads)
+        return [load - first for load in loads]
+
+    def _wide_is_faster(self, candidates: Sequence[Candidate], work: Work, seconds: float) -> bool:
+        """Tell whether all cores as one device (library threads) were measured to be faster than the division."""
+        wide = [s for c in candidates if c.wide and c.model.measured(work) and (s := c.model.seconds(work)) is not None]
+        return bool(wide) and min(wide) < seconds * WIDE_GAIN
 
     def _able(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
         """Leave out devices that cannot hold an argument's type, and variants that cannot pad."""
@@ -145,26 +189,16 @@ class Planner:
         held = self._valid(task.arrays[-1])
         return [c for c in candidates if held >> c.memory & 1] or candidates
 
-    def _axis(self, task: Task, box: Box) -> int | None:
-        """Return the axis to cut along, or None if the task is indivisible."""
-        kernel = task.kernel
-        for axis in kernel.split if kernel is not None else ():
-            if box.hi[axis] - box.lo[axis] > 1:
-                return axis
-        return None
-
     def _worth(self, candidates: Sequence[Candidate], work: Work, *, named: bool) -> bool:
         if named:
             return len({c.name for c in candidates}) > 1
         seconds = [s for c in candidates if not c.device.wide and (s := c.model.seconds(work)) is not None]
         return min(seconds) > WORTH_DIVIDING if seconds else work.size > UNKNOWN_BYTES
 
-    def _group(self, candidates: Sequence[Candidate], *, named: bool) -> list[Candidate]:
-        """Return one candidate per device to divide over: all named ones, else the narrow ones of one kind."""
+    def _group(self, candidates: Sequence[Candidate], work: Work) -> list[Candidate]:
+        """Return one candidate per device to divide over; all cores as one device stand aside."""
         narrow = [c for c in candidates if not c.device.wide] or list(candidates)
-        if not named:
-            narrow = [c for c in narrow if c.device.speed == narrow[0].device.speed]
-        return self._one_per_device(narrow)
+        return self._one_per_device(narrow, work)
 
     def _one_per_device(self, candidates: Sequence[Candidate], work: Work | None = None) -> list[Candidate]:
         """Return the faster known variant of each device."""
@@ -186,9 +220,18 @@ class Planner:
             seconds = candidate.model.seconds(work, together=together)
             shares.append(Share(candidate.variant, candidate.model, work, seconds, together))
             self.loads.add(chunk.device, seconds, ready, task.id)
+        return self._command(task, chunks, tuple(shares), why)
+
+    def _given(self, task: Task, chunks: tuple[Chunk, ...], shares: tuple[Share, ...], why: str) -> Planned:
+        ready = self.loads.ready(task.after)
+        for chunk, share in zip(chunks, shares, strict=True):
+            self.loads.add(chunk.device, share.seconds, ready, task.id)
+        return self._command(task, chunks, shares, why)
+
+    def _command(self, task: Task, chunks: tuple[Chunk, ...], shares: tuple[Share, ...], why: str) -> Planned:
         # From here on the task is mapped chunk by chunk, even where each array arrives whole.
         task.visited = task.box
-        return Planned(Command(task.id, task, chunks, task.after, why), tuple(shares))
+        return Planned(Command(task.id, task, chunks, task.after, why), shares)
 
     def _where(self, task: Task) -> list[tuple[int, int]]:
         """Return the bytes that the task reads, and the memories that hold them."""

@@ -5,6 +5,7 @@ Before: geometry/.  After: plan/planner.py.  Knows boxes only.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from ..geometry import Box, cut
@@ -20,10 +21,24 @@ def even(box: Box, axis: int, devices: Sequence[str]) -> tuple[Chunk, ...]:
     return tuple(Chunk(devices[i], part, i) for i, part in enumerate(parts))
 
 
-def blocks(box: Box, axis: int, devices: Sequence[str]) -> tuple[Chunk, ...]:
-    """Cut `box` into blocks that depend on its shape alone, dealt to the devices in contiguous runs.
+def blocks(box: Box, axis: int) -> list[Box]:
+    """Cut `box` into blocks that depend on its shape alone.
 
     A reduction combines the blocks in their order, so its bits do not depend on who computed which.
     """
-    parts = cut(box, axis, max(1, min(BLOCKS, box.volume // BLOCK_ELEMENTS)))
+    return cut(box, axis, max(1, min(BLOCKS, box.volume // BLOCK_ELEMENTS)))
+
+
+def deal_evenly(parts: Sequence[Box], devices: Sequence[str]) -> tuple[Chunk, ...]:
+    """Deal blocks to the devices in contiguous runs of about equal length."""
     return tuple(Chunk(devices[i * len(devices) // len(parts)], part, i) for i, part in enumerate(parts))
+
+
+def deal(parts: Sequence[Box], axis: int, devices: Sequence[str], cuts: Sequence[float]) -> tuple[Chunk, ...]:
+    """Deal blocks to the devices by where their middles lie between the cuts."""
+    dealt = []
+    for i, part in enumerate(parts):
+        middle = (part.lo[axis] + part.hi[axis]) / 2 if part.lo else 0
+        owner = min(len(devices) - 1, max(0, bisect_right(cuts, middle) - 1))
+        dealt.append(Chunk(devices[owner], part, i))
+    return tuple(dealt)

@@ -1,0 +1,161 @@
+"""Divide one task over unlike devices so that all finish together: offers, the optimum, the cuts that are kept.
+
+Before: plan/offering.py, plan/divide.py, plan/adapt.py.  After: plan/planner.py.  Knows no instruction and no thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..geometry import Box
+from ..graph.command import Chunk
+from ..graph.task import Task
+from ..machine.platform import Platform
+from .adapt import adapt
+from .candidate import Candidate, Share
+from .divide import divide
+from .offer import Division, Offer
+from .offering import Missing, Offering, Site
+
+KEEP = 0.03  # cuts are kept while new ones promise less than this
+UNSETTLED = 2  # measurements of its parts that a division gets before it is judged: first runs are cold
+MEMO = 256  # divisions remembered
+BUSY = 0.1  # waits for busy devices count from this part of the task's own time
+BANDS_FROM = 4  # devices; below, cutting two axes moves no less than cutting one
+
+
+class Cuts(NamedTuple):
+    """Where an array was cut last: neighbouring tasks on it are cut alike."""
+
+    axis: int
+    rows: int
+    devices: tuple[str, ...]
+    cuts: tuple[int, ...]
+    memories: frozenset[int]
+
+
+class Divided(NamedTuple):
+    """A division of one task: parts, who runs them and for how long."""
+
+    chunks: tuple[Chunk, ...]
+    shares: tuple[Share, ...]
+    seconds: float
+    why: str
+    site: Site
+    offers: tuple[Offer, ...]
+    division: Division
+    measured: bool = True  # every device's speed is known
+
+
+class Divider:
+    """Divides tasks, remembers divisions, and keeps cuts until moving them pays."""
+
+    def __init__(self, platform: Platform, missing: Missing) -> None:
+        self._platform = platform
+        self._missing = missing
+        self.offering = Offering(platform, missing)
+        self._memo: dict[tuple[object, ...], tuple[tuple[int, ...], Divided]] = {}
+
+    def divide(self, task: Task, box: Box, axes: Sequence[int], group: Sequence[Candidate], waits: Sequence[float]) -> Divided:
+        """Return the best division along one of `axes`; all of it may end on one device."""
+        versions = tuple([candidate.model.version for candidate in group])
+        key = self._memo_key(task, box, group)
+        known = self._memo.get(key) if key is not None else None
+        if known is not None and known[0] == versions and max(waits) <= BUSY * known[1].seconds:
+            return known[1]
+        best: Divided | None = None
+        for axis in axes:
+            found = self._along(task, box, axis, group, waits)
+            if best is None or found.seconds < best.seconds * (1.0 - KEEP):
+                best = found
+        assert best is not None
+        self._remember(task, best, group)
+        if key is not None:
+            if len(self._memo) > MEMO:
+                self._memo.clear()
+            self._memo[key] = (versions, best)
+        return best
+
+    def _memo_key(self, task: Task, box: Box, group: Sequence[Candidate]) -> tuple[object, ...] | None:
+        """Return what a division depends on beside the models: shapes, devices, and where the data is."""
+        if task.key is None or (task.kernel is not None and task.kernel.looked_at):
+            return None
+        held = tuple([(a._storage.state.valid.uniform, a._storage.cuts) for a in task.arrays])
+        if any(mask is None and len(self._platform.memories) > 2 for mask, _ in held):
+            held = (*held, *[tuple(a._storage.state.valid.entries()) for a in task.arrays])
+        return (task.kernel, task.key, box, tuple([(c.name, c.variant.name) for c in group]), held)
+
+    def _along(self, task: Task, box: Box, axis: int, group: Sequence[Candidate], waits: Sequence[float]) -> Divided:
+        site = Site.of(task, box, axis)
+        offers = self.offering.offers(site, group, waits)
+        rows = site.rows.rows
+        kept = self._kept(task, site, group)
+        division = adapt(offers, rows, divide(offers, rows), sticky=kept, keep=KEEP)
+        measured = all(self.offering.known(site, candidate) for candidate in group)
+        if kept is not None and not division.sticky and self._unsettled(site, group, kept):
+            division = adapt(offers, rows, division, sticky=kept, keep=float("inf"))
+        return self._made(site, group, offers, division, measured=measured)
+
+    def _made(
+        self, site: Site, group: Sequence[Candidate], offers: Sequence[Offer], division: Division, *, measured: bool
+    ) -> Divided:
+        cuts = [round(site.rows.position(cut)) for cut in division.cuts]
+        chunks, shares = [], []
+        used = sum(high > low for low, high in zip(cuts, cuts[1:], strict=False))
+        for candidate, low, high in zip(group, cuts, cuts[1:], strict=False):
+            if high > low:
+                work = site.work(low, high)
+                estimate = candidate.model.estimate(work, together=used > 1)
+                seconds = None if estimate is None else estimate.seconds
+                chunks.append(Chunk(candidate.name, site.part(low, high), len(chunks)))
+                shares.append(Share(candidate.variant, candidate.model, work, seconds, used > 1))
+        why = _reason(site, cuts, group, division, measured=measured)
+        return Divided(
+            tuple(chunks), tuple(shares), division.seconds, why, site, tuple(offers), division, measured=measured
+        )
+
+    # Cuts that are kept -----------------------------------------------------------------------------------------------
+
+    def _kept(self, task: Task, site: Site, group: Sequence[Candidate]) -> tuple[int, ...] | None:
+        """Return the cuts of the last division of one of the task's arrays, if it was of this kind."""
+        devices, rows = tuple([c.name for c in group]), site.rows.rows
+        for array in reversed(task.arrays):
+            cuts: Cuts | None = array._storage.cuts
+            if cuts is not None and cuts.axis == site.axis and cuts.rows == rows and cuts.devices == devices:
+                if site.rows.even:
+                    return cuts.cuts
+                return tuple([round(site.rows.work(cut)) for cut in cuts.cuts])
+        return None
+
+    def _unsettled(self, site: Site, group: Sequence[Candidate], cuts: Sequence[int]) -> bool:
+        """Tell whether some part of a division was not measured often enough to judge it."""
+        counts = [
+            candidate.model.measured(site.work(low, high))
+            for candidate, low, high in zip(group, cuts, cuts[1:], strict=False)
+            if high > low
+        ]
+        return len(counts) > 1 and 0 < min(counts) < UNSETTLED
+
+    def _remember(self, task: Task, divided: Divided, group: Sequence[Candidate]) -> None:
+        site = divided.site
+        cuts = tuple([round(site.rows.position(cut)) for cut in divided.division.cuts])
+        devices = tuple([c.name for c in group])
+        used = frozenset(
+            c.memory for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low
+        )
+        made = Cuts(site.axis, site.rows.rows, devices, cuts, used)
+        for param, array in zip(task.accesses, task.arrays, strict=True):
+            if param.access.writes and param.access.mode != "reduce" and array._storage.cuts != made:
+                array._storage.cuts = made
+
+
+def _reason(site: Site, cuts: Sequence[int], group: Sequence[Candidate], division: Division, *, measured: bool) -> str:
+    rows = site.rows.rows or 1
+    parts = [
+        f"{c.name} {(high - low) / rows:.1%}"
+        for c, low, high in zip(group, cuts, cuts[1:], strict=False)
+        if high > low
+    ]
+    how = "kept cuts" if division.sticky else "all finish together" if measured else "a first guess"
+    return f"divided along axis {site.axis}, {how}: {', '.join(parts)}; {division.seconds * 1e3:.3g} ms"
