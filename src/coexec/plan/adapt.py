@@ -76,7 +76,8 @@ def choose(offers: Sequence[Offer], rows: int, shares: Sequence[int], division: 
     times = tuple(finish_times(offers, cuts))
     seconds = max(t.finish for t in times)
     single = min(division.single, key=division.single.__getitem__)
-    if division.single[single] <= seconds and sum(share > 0 for share in shares) > 1:
+    beaten = division.single[single] - seconds
+    if beaten < 0 or (beaten == 0 and sum(share > 0 for share in shares) > 1):
         return everything(offers, rows, single, seconds, division.single)
     return Division(cuts, seconds, times, reasons(offers, cuts, seconds), division.single)
 

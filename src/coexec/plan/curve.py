@@ -111,4 +111,5 @@ class Curve:
 def sizes(rows: int, points: int) -> list[int]:
     """Return about `points` sizes from 1 to `rows` at equal ratios."""
     steps = max(2, points) - 1
-    return sorted({1, max(1, rows), *(round(rows ** (i / steps)) for i in range(1, steps))})
+    rows = max(1, rows)
+    return sorted({round(rows ** (i / steps)) for i in range(steps)} | {rows})

@@ -133,11 +133,23 @@ class Trial:
 
     def _moves(self, slowest: int) -> Iterator[dict[int, int]]:
         """Yield changes that may let the slowest device finish sooner: from it, or from who is ahead on its link."""
-        sources = [slowest]
+        yield from self._moves_from(slowest)
         if slowest in self.queued:
-            ahead = self._order[: self._order.index(slowest)]
-            sources += [i for i in ahead if self.offers[i].link == self.offers[slowest].link]
-        for source in sources:
+            for i in self._order[: self._order.index(slowest)]:
+                if self.offers[i].link == self.offers[slowest].link:
+                    yield from self._moves_from(i)
+
+    def all_moves(self) -> Iterator[dict[int, int]]:
+        """Yield the changes that move rows from one device to another within the rules."""
+        for source in range(len(self.offers)):
+            yield from self._moves_from(source)
+
+    def change(self, changes: dict[int, int]) -> None:
+        """Make these changes."""
+        self._set(changes, self._after(changes))
+
+    def _moves_from(self, source: int) -> Iterator[dict[int, int]]:
+        if self.shares[source]:
             for target in range(len(self.offers)):
                 if target != source:
                     for rows in self._amounts(source, target):
