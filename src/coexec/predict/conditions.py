@@ -1,0 +1,71 @@
+"""One kind of call, measured alone and while other devices ran: each condition helps where the other lacks data.
+
+Before: predict/table.py.  After: predict/model.py.  Knows no device.
+"""
+
+from __future__ import annotations
+
+from math import log
+from statistics import median
+from typing import NamedTuple
+
+from .regression import TINY
+from .table import SHAPES, Table
+from .work import Estimate, Work
+
+NEAREST = 5  # calls known under both conditions that say what the condition costs
+
+
+class Ratio(NamedTuple):
+    """How much longer calls take under one condition than under the other."""
+
+    factor: float = 1.0
+    spread: float = 0.0
+
+
+class Conditions:
+    """Measurements of one kind of call, by condition."""
+
+    def __init__(self, kind: str) -> None:
+        self.alone = Table(kind, together=False)
+        self.together = Table(kind, together=True)
+
+    def tables(self, *, together: bool) -> tuple[Table, Table]:
+        """Return the table of the condition asked for, and the other one."""
+        return (self.together, self.alone) if together else (self.alone, self.together)
+
+    def estimate(self, work: Work, *, together: bool, scales_with: int) -> Estimate | None:
+        """Return the best prediction for `work`: measured as asked, measured otherwise, fitted, scaled; or None."""
+        own, other = self.tables(together=together)
+        for table in (own, other):
+            entry = table.entry(work)
+            if entry is not None:
+                ratio = Ratio() if table is own else _ratio(own, other, work, scales_with)
+                return Estimate(entry.middle * ratio.factor, entry.spread + ratio.spread, "history")
+        for table, least in ((own, SHAPES), (other, SHAPES), (own, 1), (other, 1)):
+            if table.shapes < least:
+                continue
+            guess = table.guess(work.features, scales_with)
+            if guess is not None:
+                ratio = Ratio() if table is own else _ratio(own, other, work, scales_with)
+                return Estimate(guess.seconds * ratio.factor, min(guess.spread + ratio.spread, 1.0), "regression")
+        return None
+
+
+def _ratio(own: Table, other: Table, work: Work, scales_with: int) -> Ratio:
+    """Return how much longer calls of about this size take in `own` than in `other`, if any is known in both."""
+    found = []
+    keys = {(e.key, e.features): e.middle for e in other.all()}
+    for entry in own.all():
+        reference = keys.get((entry.key, entry.features))
+        if reference is None and other.shapes >= SHAPES:
+            guess = other.guess(entry.features, scales_with)
+            reference = guess.seconds if guess is not None else None
+        if reference is not None and reference > 0.0:
+            away = abs(log(max(entry.features[0], TINY) / max(work.size, TINY)))
+            found.append((away, entry.middle / reference))
+    if not found:
+        return Ratio()
+    near = [factor for _, factor in sorted(found)[:NEAREST]]
+    factor = median(near)
+    return Ratio(factor, median(abs(f - factor) for f in near) / factor if factor else 0.0)

@@ -1,0 +1,175 @@
+"""How long one kernel variant takes on one speed class of devices, learnt from its runs; honest about the unknown.
+
+Before: predict/conditions.py, predict/roofline.py.  After: plan/.  Knows work and seconds; records are given to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from math import inf, sqrt
+from statistics import median
+from threading import Lock
+from typing import NamedTuple
+
+from .conditions import Conditions
+from .regression import solver
+from .roofline import Roofline
+from .sample import Sample
+from .table import SHAPES, size_class
+from .work import Estimate, Work
+
+ANSWERS = 512  # predictions remembered until something changes
+
+_Question = tuple[str, Hashable, tuple[float, ...], bool]
+
+
+class Errors(NamedTuple):
+    """How far the fit lies from what was measured."""
+
+    rmse_seconds: float
+    median_relative: float
+    count: int  # type: ignore[assignment]  # tuples count their items; nobody asks errors to
+
+
+class Model:
+    """One kernel variant on one speed class of devices. Any thread may learn or ask."""
+
+    def __init__(self, roofline: Roofline | None = None, flops_at: int | None = None) -> None:
+        self.version = 0  # grows when some answer has changed noticeably: plans made before are out of date
+        self.roofline = roofline
+        self.flops_at = flops_at  # which feature counts the operations; None: none does
+        self._kinds: dict[str, Conditions] = {}
+        self._sizes: dict[tuple[str, int], int] = {}  # measurements by size class
+        self._answers: dict[_Question, Estimate | None] = {}
+        self._last: tuple[Work | None, bool, float | None] = (None, False, None)  # programs repeat themselves
+        self._lock = Lock()  # of everything but `_last`
+
+    def learn(self, work: Work, seconds: float, *, together: bool = False) -> None:
+        """Take one measurement of `work`, made while other devices ran (`together`) or alone."""
+        if not 0.0 <= seconds < inf:
+            return
+        with self._lock:
+            known = self._kinds.get(work.kind)
+            if known is None:
+                known = self._kinds[work.kind] = Conditions(work.kind)
+            group = (work.kind, size_class(work.features[0]))
+            self._sizes[group] = self._sizes.get(group, 0) + 1
+            if (known.together if together else known.alone).learn(work, seconds):
+                self._changed()
+            self._last = (None, False, None)
+
+    def seconds(self, work: Work, *, together: bool = False) -> float | None:
+        """Return the predicted seconds, or None (Unknown) if nothing comparable was measured."""
+        last = self._last
+        if last[0] is work and last[1] is together:
+            return last[2]
+        answer: float | None = None
+        known = self._kinds.get(work.kind)
+        if known is not None:
+            entry = None
+            if work.key is not None:
+                entry = (known.together if together else known.alone).entries.get(work.key)
+            if entry is not None:
+                answer = entry.middle
+            else:
+                estimate = self._measured_estimate(work, together)
+                answer = estimate.seconds if estimate is not None else None
+        self._last = (work, together, answer)
+        return answer
+
+    def estimate(self, work: Work, *, together: bool = False) -> Estimate | None:
+        """Return the prediction with its spread and source; what the device's peak rates allow if nothing is known."""
+        found = self._measured_estimate(work, together)
+        if found is not None or self.roofline is None:
+            return found
+        flops = work.features[self.flops_at] if self.flops_at is not None else None
+        least = self.roofline.seconds(flops, work.size)
+        return Estimate(least, 1.0, "roofline") if least is not None else None
+
+    def _measured_estimate(self, work: Work, together: bool) -> Estimate | None:
+        known = self._kinds.get(work.kind)
+        if known is None:
+            return None
+        if known.alone.shapes >= SHAPES or known.together.shapes >= SHAPES:
+            solver()  # its import takes long: nobody who learns should wait for it at the lock
+        with self._lock:
+            own = known.together if together else known.alone
+            entry = own.entry(work)
+            if entry is not None:  # not remembered: it changes with every measurement
+                return Estimate(entry.middle, entry.spread, "history")
+            question = (work.kind, work.key, work.features, together)
+            if question not in self._answers:
+                if len(self._answers) >= ANSWERS:
+                    self._answers.clear()
+                scales_with = self.flops_at if self.flops_at is not None else 0
+                self._answers[question] = known.estimate(work, together=together, scales_with=scales_with)
+            return self._answers[question]
+
+    def measured(self, work: Work) -> int:
+        """Return how many measurements there are of exactly such work, else of its size class."""
+        with self._lock:
+            known = self._kinds.get(work.kind)
+            if known is None:
+                return 0
+            entries = (known.alone.entry(work), known.together.entry(work))
+            exact = sum(entry.count for entry in entries if entry is not None)
+            return exact or self._sizes.get((work.kind, size_class(work.features[0])), 0)
+
+    def errors(self) -> Errors | None:
+        """Return how far predictions lie from the measurements they were made from, or None without a fit."""
+        with self._lock:
+            pairs = [p for kind in self._kinds.values() for t in (kind.alone, kind.together) for p in t.errors()]
+        if not pairs:
+            return None
+        rmse = sqrt(sum((predicted - seconds) ** 2 for predicted, seconds in pairs) / len(pairs))
+        return Errors(rmse, median(abs(predicted / seconds - 1.0) for predicted, seconds in pairs), len(pairs))
+
+    def samples(self) -> list[Sample]:
+        """Return all that a store should keep."""
+        with self._lock:
+            return [t.sample(e) for kind in self._kinds.values() for t in (kind.alone, kind.together) for e in t.all()]
+
+    def changed(self) -> list[Sample]:
+        """Return what was learnt since the last call."""
+        found = []
+        with self._lock:
+            for kind in self._kinds.values():
+                for table in (kind.alone, kind.together):
+                    for entry in table.all():
+                        if entry.changed:
+                            entry.changed = False
+                            found.append(table.sample(entry))
+        return found
+
+    def load(self, samples: Iterable[Sample]) -> None:
+        """Take what a store kept, the newest sample first; it counts as measured, on a warm device."""
+        groups: dict[tuple[str, bool], list[Sample]] = {}
+        for sample in samples:
+            groups.setdefault((sample.kind, sample.together), []).append(sample)
+        with self._lock:
+            for (kind, together), group in groups.items():
+                known = self._kinds.setdefault(kind, Conditions(kind))
+                (known.together if together else known.alone).load(group)
+                for sample in group:
+                    size = (kind, size_class(sample.features[0]))
+                    self._sizes[size] = self._sizes.get(size, 0) + len(sample.seconds)
+            self._changed()
+            self._last = (None, False, None)
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._answers.clear()
+
+
+class Models:
+    """All models, by (variant, speed class)."""
+
+    def __init__(self) -> None:
+        self._models: dict[Hashable, Model] = {}
+
+    def model(self, key: Hashable) -> Model:
+        """Return the model for `key`, an empty one if nothing was measured yet."""
+        known = self._models.get(key)
+        if known is None:
+            known = self._models[key] = Model()
+        return known

@@ -1,0 +1,277 @@
+"""What was measured of one kind of call under one condition, and what follows for calls that were not measured.
+
+Before: predict/window.py, predict/regression.py, predict/local.py.  After: predict/model.py.  Knows no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import frexp, log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from .local import Local
+from .regression import TINY, Fit, fit
+from .sample import Sample
+from .window import Window
+from .work import Work
+
+KEYS = 256  # unlike calls remembered
+SHAPES = 4  # unlike features that a fit needs
+CHANGED = 0.03  # an answer that moved by more is another answer
+DRIFT = 4  # measurements in a row that all say that the device's speed changed
+CONSISTENT = 1.7  # the largest of their factors over the smallest
+
+
+class Entry(Window):
+    """The measurements of calls with one key."""
+
+    __slots__ = ("announced", "changed", "features", "key", "last")
+
+    def __init__(self, key: str, features: tuple[float, ...]) -> None:
+        super().__init__()
+        self.key = key
+        self.features = features
+        self.announced = -1.0  # the median that fits and plans were made with
+        self.changed = False  # since the store was last written
+        self.last = 0  # when it was last measured, in measurements
+
+    def moved(self) -> bool:
+        """Say whether the median left what was announced, by more than its noise; it is announced then."""
+        if abs(self.middle - self.announced) <= max(CHANGED, self.spread / 2) * self.announced:
+            return False
+        self.announced = self.middle
+        return True
+
+
+class Guess(NamedTuple):
+    """Seconds of a call that was not measured."""
+
+    seconds: float
+    spread: float
+
+
+def key_of(work: Work) -> Hashable:
+    """Return what calls are looked up by: calls without a key are alike if their features are."""
+    return work.key if work.key is not None else ("", work.features)
+
+
+def key_text(work: Work) -> str:
+    """Return the key as a store keeps it; calls without a key are found by their features."""
+    return "" if work.key is None else repr(work.key)
+
+
+class Table:
+    """Measurements by key; the fit over them is made when it is asked for, and again when they changed noticeably."""
+
+    def __init__(self, kind: str, *, together: bool) -> None:
+        self.kind = kind
+        self.together = together
+        self.entries: dict[Hashable, Entry] = {}
+        self.shapes = 0  # unlike features, at least
+        self._stored: dict[str, Entry] = {}  # loaded, and not asked for yet: by their text
+        self._clock = 0
+        self._changes = 0
+        self._fitted = self._refitted = -1  # the changes that the correction and the fit know of
+        self._fit: Fit | None = None
+        self._local: Local | None = None
+        self._streak: list[tuple[Entry, float]] = []  # the last measurements, as long as all were off one way
+
+    def all(self) -> list[Entry]:
+        """Return every entry."""
+        return [*self.entries.values(), *self._stored.values()]
+
+    def entry(self, work: Work) -> Entry | None:
+        """Return the measurements of exactly such calls, or None."""
+        found = self.entries.get(key_of(work))
+        if found is None and self._stored:
+            found = self._stored.pop(key_text(work), None)
+            if found is not None:
+                self.entries[key_of(work)] = found
+        return found if found is not None and len(found.features) == len(work.features) else None
+
+    def learn(self, work: Work, seconds: float) -> bool:
+        """Take one measurement; say whether answers changed."""
+        self._clock += 1
+        entry = self.entry(work) or self._added(work)
+        entry.last = self._clock
+        drifting = self._drifting(entry, seconds)
+        if not entry.learn(seconds) and not drifting:
+            return False
+        entry.changed = True
+        if drifting:
+            self._drift()
+        moved = entry.moved()
+        if moved:
+            self._changes += 1
+        return moved or drifting
+
+    def _added(self, work: Work) -> Entry:
+        width = len(work.features)
+        if self.entries and len(next(iter(self.entries.values())).features) != width:
+            self._forget()  # the kernel declares other features now
+        entries = self.all()
+        if len(entries) >= KEYS:
+            self._remove(min(entries, key=lambda e: e.last))
+        entry = self.entries[key_of(work)] = Entry(key_text(work), work.features)
+        self._count_shapes()
+        return entry
+
+    def _forget(self) -> None:
+        self.entries, self._stored, self._streak = {}, {}, []
+        self._fit = self._local = None
+        self._refitted = -1
+
+    def _remove(self, entry: Entry) -> None:
+        for table in (self.entries, self._stored):
+            for key in [key for key, value in list(table.items()) if value is entry]:
+                table.pop(key, None)  # type: ignore[call-overload]
+
+    def _count_shapes(self) -> None:
+        if self.shapes < SHAPES:
+            self.shapes = len({entry.features for entry in self.all()})
+
+    def load(self, samples: Sequence[Sample]) -> None:
+        """Take what a store kept, the newest sample first; what does not fit in is left out."""
+        known = {(e.key, e.features): e for e in self.all()}
+        for age, sample in enumerate(samples):
+            if not sample.seconds or self._foreign(sample):
+                continue
+            entry = known.get((sample.key, sample.features))
+            if entry is None:
+                if len(known) >= KEYS:
+                    continue
+                entry = known[sample.key, sample.features] = self._put(sample)
+                entry.last = -age
+            entry.load(sample.seconds[::-1])
+            entry.moved()
+            self._changes += 1
+        self._count_shapes()
+
+    def _put(self, sample: Sample) -> Entry:
+        entry = Entry(sample.key, sample.features)
+        if sample.key:
+            self._stored[sample.key] = entry
+        else:
+            self.entries["", sample.features] = entry
+        return entry
+
+    def _foreign(self, sample: Sample) -> bool:
+        return any(len(e.features) != len(sample.features) for e in self.all()[:1])
+
+    def sample(self, entry: Entry) -> Sample:
+        """Return `entry` as a store keeps it."""
+        return Sample(self.kind, entry.key, entry.features, entry.recent[::-1], self.together)
+
+    # a device that changed its speed
+
+    def _drifting(self, entry: Entry, seconds: float) -> bool:
+        """Note how far `seconds` is from what was expected; say whether the device's speed changed."""
+        if not entry.cold and entry.low <= seconds <= entry.high:
+            if self._streak:
+                self._streak = []
+            return False
+        expected = entry.middle if not entry.cold else self._expected(entry.features)
+        if not expected or seconds <= 0.0:
+            return False
+        factor = seconds / expected
+        usual = max(0.15, 3.0 * self._local.spread) if entry.cold and self._local is not None else 0.0
+        if 1.0 / (1.0 + usual) <= factor <= 1.0 + usual:
+            self._streak = []
+            return False
+        streak = [s for s in self._streak if (s[1] > 1.0) == (factor > 1.0)][1 - DRIFT :]
+        self._streak = [*streak, (entry, factor)]
+        factors = [f for _, f in self._streak]
+        return len(factors) == DRIFT and max(factors) <= CONSISTENT * min(factors)
+
+    def _drift(self) -> None:
+        """Restate what was measured before at the device's new speed."""
+        streak, self._streak = self._streak, []
+        factors = sorted(factor for _, factor in streak)
+        factor = sqrt(factors[1] * factors[2])
+        for entry in self.all():
+            entry.drift(factor, sum(1 for recent, _ in streak if recent is entry))
+            entry.moved()
+        self._changes += len(self.entries)
+
+    def _expected(self, features: tuple[float, ...]) -> float | None:
+        if self._fit is None or self._local is None:
+            return None
+        return self._fit.seconds(features) * self._local.at(features)[0]
+
+    # calls that were not measured
+
+    def guess(self, features: tuple[float, ...], scales_with: int) -> Guess | None:
+        """Return what regression says of `features`; with few shapes, time is proportional to one of the features.
+
+        With a single shape that is feature `scales_with`.
+        """
+        if self.shapes < SHAPES:
+            return _proportional(self._fitting(len(features)), features, scales_with)
+        self._refresh(len(features))
+        if self._fit is None or self._local is None:
+            return None
+        factor, distance = self._local.at(features)
+        spread = self._local.spread * (1.0 + distance)
+        return Guess(self._fit.seconds(features) * factor, min(spread, 1.0))
+
+    def _fitting(self, width: int) -> list[Entry]:
+        return [e for e in self.all() if len(e.features) == width]
+
+    def _refresh(self, width: int) -> None:
+        if self._fitted == self._changes:
+            return
+        changes = self._changes
+        entries = self._fitting(width)
+        if not entries:
+            return
+        rows = np.array([e.features for e in entries])
+        times = np.maximum([e.announced for e in entries], TINY)
+        if self._fit is None or changes - self._refitted >= max(1, len(entries) // 10):
+            self._fit, self._refitted = fit(rows, times), changes
+        fitted = np.maximum([self._fit.seconds(e.features) for e in entries], TINY)
+        self._local = Local(rows, np.log(times / fitted))
+        self._fitted = changes
+
+    def errors(self) -> list[tuple[float, float]]:
+        """Return (predicted, measured) seconds of each sample, its prediction corrected by the others only."""
+        entries = self.all()
+        if self.shapes < SHAPES or not entries:
+            return []
+        self._refresh(len(entries[0].features))
+        if self._local is None or len(self._local.left_out) != len(entries):
+            return []
+        measured = [max(e.announced, TINY) for e in entries]
+        return [(m / float(np.exp(off)), m) for m, off in zip(measured, self._local.left_out, strict=True)]
+
+
+def _proportional(entries: list[Entry], features: tuple[float, ...], scales_with: int) -> Guess | None:
+    """Return the nearest entry's seconds, scaled by the feature that explains the entries' times best."""
+    if not entries:
+        return None
+    feature = min(range(len(features)), key=lambda j: (_unexplained(entries, j), j != scales_with))
+    nearest = min(entries, key=lambda e: _distance(e.features, features))
+    has, wanted = nearest.features[feature], features[feature]
+    ratio = wanted / has if has > 0.0 else 1.0
+    return Guess(nearest.middle * ratio, min(1.0, 0.25 * (1.0 + _distance(nearest.features, features))))
+
+
+def _unexplained(entries: list[Entry], feature: int) -> float:
+    """Return how badly times in proportion to `feature` fit the entries."""
+    logs = [(_log(e.middle), _log(e.features[feature])) for e in entries]
+    off = sum(abs((logs[i][0] - t) - (logs[i][1] - f)) for i in range(len(logs)) for t, f in logs[:i])
+    return round(off, 9)
+
+
+def _distance(a: tuple[float, ...], b: tuple[float, ...]) -> float:
+    return sqrt(sum((_log(x) - _log(y)) ** 2 for x, y in zip(a, b, strict=True)) / len(a))
+
+
+def _log(value: float) -> float:
+    return log(max(value, TINY))
+
+
+def size_class(size: float) -> int:
+    """Return the same number for sizes within a factor of two."""
+    return frexp(size)[1]
