@@ -12,6 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,8 +27,11 @@ from .execute.closed import read_closed
 from .execute.engine import Engine
 from .execute.executor import Executor
 from .execute.lanes import LanePolicy, open_lanes
+from .execute.on_demand import OnDemand
+from .execute.redo import Redo
 from .execute.signals import Signals
 from .graph.call import describe, describe_read, make_returned
+from .graph.command import Command
 from .graph.instruction import Instruction, Kernel as KernelInstruction
 from .graph.task import Task, mark_reported
 from .graph.task_graph import TaskGraph
@@ -41,7 +45,8 @@ from .plan.planner import Planner
 from .predict.learned import Learned
 from .program import session
 from .program.array import Array, Storage
-from .program.kernel import Kernel, Options
+from .program.call import Options
+from .program.kernel import Kernel
 
 UNREAD = 64  # records that may wait before the predictors see them
 
@@ -104,6 +109,8 @@ class Runtime:
         self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
         self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
         self._executor.on_finished = self._finished
+        self._on_demand = OnDemand(self._lowering.lower, self._submit_part, self.loads, self._executor.release)
+        self._executor.stand_in = Redo(platform, candidates, self._lowering, self.loads, self._note).instructions
         self._recorder = Recorder(config.trace, platform, machine.lanes["host"].clock, asdict(config))
         note = self._recorder.note if self._recorder.tracing else None
         divider = Divider(platform, lambda a, memory, box: a._storage.state.missing(memory, box))
@@ -119,7 +126,7 @@ class Runtime:
         self._horizon_step = config.horizon
         with self._lock:
             _, epoch = self._emit_epoch("start")
-            self._lowering.passed(epoch, ())
+            self._lowering.passed(epoch[-1].id, ())
 
     # What the program asks ----------------------------------------------------------------------------------------
 
@@ -162,7 +169,11 @@ class Runtime:
                 self._check_open()
             if self._dropped:
                 self._collect()
-            self._run(task)
+            self._graph.add(task)
+            if self._on_demand.open:
+                self._on_demand.then(lambda: self._run(task))
+            else:
+                self._run(task)
             task.scheduling = time.perf_counter() - begin
             if self._recorder.tracing:
                 self._recorder.task(task)
@@ -179,11 +190,14 @@ class Runtime:
         return returned[0] if kernel.returns.single else returned
 
     def _run(self, task: Task) -> None:
-        """Link, plan, lower and issue a task. Locked."""
-        self._graph.add(task)
-        command, shares, here = self._planner.plan(task, idle=self._inline and self._engine.idle)
-        instructions = self._lowering.lower(command, shares)
+        """Plan, lower and issue a task. Locked."""
+        planned = self._planner.plan(task, idle=self._inline and self._engine.idle)
+        command, shares, here, handout, site = planned
         task.why = command.why
+        if handout and site is not None:
+            self._on_demand.begin(planned, site, handout)
+            return
+        instructions = self._lowering.lower(command, shares)
         task.arrays = ()  # the arrays may be dropped from now on
         if self._recorder.tracing:
             self._recorder.command(command, instructions)
@@ -215,11 +229,7 @@ class Runtime:
             task = describe_read(array, self)
             task.submitted = time.perf_counter()
             self._graph.add(task)
-            instructions = self._lowering.fence(task, array, box.append)
-            task.arrays = ()
-            self._recorder.task(task)
-            self._recorder.fence(task, instructions)
-            self._executor.submit(instructions)
+            self._on_demand.then(lambda: self._issue_mark(task, self._lowering.fence(task, array, box.append)))
         self._wait_for(task, "read")
         if task.failure is not None:
             mark_reported(task.failure)
@@ -233,7 +243,7 @@ class Runtime:
             task, epoch = self._emit_epoch("wait")
         self._wait_for(task, "wait")
         with self._lock:
-            self._lowering.passed(epoch, self._engine.failed)
+            self._lowering.passed(epoch[-1].id, self._engine.failed)
         unseen = self.unseen()
         for failure in unseen:
             mark_reported(failure)
@@ -270,6 +280,7 @@ class Runtime:
     def cancel_pending(self, reason: str) -> None:
         """Cancel whatever has not begun. What runs is let run."""
         with self._lock:
+            self._on_demand.flush()
             self._executor.cancel([*self._engine.waiting(), *self._engine.issued()], reason)
 
     def _pass_horizon(self) -> None:
@@ -286,42 +297,64 @@ class Runtime:
             if before is not None:
                 self._graph.passed(before.id)
             self._last_mark = task
-            instructions = self._lowering.horizon(task, failed)
+            self._on_demand.then(lambda: self._issue_mark(task, self._lowering.horizon(task, failed)))
             self._executor.forget_failures(self._lowering.ids)
-            self._recorder.task(task)
-            self._recorder.fence(task, instructions)
-            self._executor.submit(instructions)
         self._drain()
 
-    def _emit_epoch(self, name: str) -> tuple[Task, int]:
-        """Emit an epoch, which comes after everything so far; return its task and instruction id. Locked."""
+    def _emit_epoch(self, name: str) -> tuple[Task, list[Instruction]]:
+        """Emit an epoch, which comes after everything so far; return its task and where its instruction is put. Locked."""
         if self._dropped:
             self._collect()
         task = self._graph.mark(name)
         task.submitted = time.perf_counter()
         self._graph.passed(task.id)
         self._last_mark = task
-        instructions = self._lowering.epoch(task, at_once=False)
+        emitted: list[Instruction] = []
+
+        def emit() -> None:
+            emitted.extend(self._lowering.epoch(task, at_once=False))
+            self._issue_mark(task, emitted)
+
+        self._on_demand.then(emit)
+        return task, emitted
+
+    def _issue_mark(self, task: Task, instructions: list[Instruction]) -> None:
+        """Record and issue a host read, a horizon or an epoch. Locked."""
+        task.arrays = ()
         self._recorder.task(task)
         self._recorder.fence(task, instructions)
         self._executor.submit(instructions)
-        return task, instructions[-1].id
 
     def _collect(self) -> None:
         """Free arrays whose last handle is gone. Locked."""
         while self._dropped:
-            id = self._dropped.popleft()
-            self._graph.forget(id)
-            instructions = self._lowering.drop(id)
-            if instructions:
-                self._recorder.instructions(instructions)
-                self._executor.submit(instructions)
+            gone = self._dropped.popleft()
+            self._graph.forget(gone)
+            self._on_demand.then(partial(self._drop, gone))
+
+    def _drop(self, gone: int) -> None:
+        self._submit(self._lowering.drop(gone))
+
+    def _submit(self, instructions: list[Instruction]) -> None:
+        """Record and issue instructions that belong to no command. Locked."""
+        if instructions:
+            self._recorder.instructions(instructions)
+            self._executor.submit(instructions)
+
+    def _submit_part(self, command: Command, instructions: list[Instruction]) -> None:
+        """Record and issue a part that was handed out. Locked."""
+        if self._recorder.tracing:
+            self._recorder.command(command, instructions)
+        self._executor.submit(instructions)
 
     def _drain(self) -> None:
         """Give the records to the trace and to the predictors."""
         with self._lock:
             records, self._executor.records = self._executor.records, []
         self._recorder.ran(records)
+
+    def _note(self, text: str) -> None:
+        self._recorder.note(text)
 
     def _finished(self, ran: Ran) -> None:
         """Account for a finished kernel. Locked."""
@@ -330,6 +363,8 @@ class Runtime:
             self.loads.remove(instruction.device, instruction.predicted)
             if instruction.task.finished:
                 self.loads.over(instruction.task.id)
+            if self._on_demand.open:
+                self._on_demand.finished(ran)
 
     def unseen(self) -> list[Any]:
         """Return the failures that the program has not looked at yet."""
@@ -380,10 +415,8 @@ class Runtime:
         if self._executor.broken is not None:
             return
         with self._lock:
-            task = self._graph.mark("close")
-            instructions = self._lowering.gather(list(self._live.keys()), task)
-            self._recorder.instructions(instructions)
-            self._executor.submit(instructions)
+            self._on_demand.flush()
+            self._submit(self._lowering.gather(list(self._live.keys()), self._graph.mark("close")))
         self._executor.wait_idle()
 
     def _check_open(self) -> None:

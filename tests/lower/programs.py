@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from coexec.geometry import Box, whole
 from coexec.program.access import update
 from coexec.program.array import Array
-from coexec.program.kernel import Options, kernel
+from coexec.program.call import Options
+from coexec.program.kernel import kernel
 from coexec.program.mapper import all as map_all, halo
 from coexec.testing.graphs import GraphBuilder
 

@@ -20,7 +20,8 @@ from coexec.plan.planner import Planned, Planner
 from coexec.plan.split import BLOCK_ELEMENTS, BLOCKS, blocks, even
 from coexec.predict.history import History
 from coexec.program.array import Array
-from coexec.program.kernel import Kernel, Options
+from coexec.program.call import Options
+from coexec.program.kernel import Kernel
 from coexec.testing import GraphBuilder
 
 LARGE = 1_000_000

@@ -23,6 +23,7 @@ class Pending:
         "dependents",
         "failure",
         "handed",
+        "held",
         "instruction",
         "issued",
         "lane",
@@ -43,6 +44,7 @@ class Pending:
         self.issued = False
         self.handed = False  # its lane was given to a child
         self.over = False
+        self.held = False  # it was issued too early once: it waits until its parents are over
 
 
 class Issue(NamedTuple):
@@ -105,7 +107,7 @@ class Engine:
     def _may_be_eager(self, node: Pending) -> bool:
         """Tell whether `node` may be queued behind its unfinished parents."""
         lanes = self._devices.get(node.instruction.device)
-        if lanes is None or not lanes.eager:
+        if lanes is None or not lanes.eager or node.held:
             return False
         parents = [parent for parent in node.parents if not parent.over]
         if lanes.across:
@@ -203,12 +205,7 @@ class Engine:
         node = self._open[instruction.id]
         if not node.waiting:
             return False
-        node.issued = False
-        if node.lane is not None:
-            node.lane.depth -= 1
-            if node.lane.tail is node:
-                node.lane.tail = None
-            node.lane = None
+        self._leave_lane(node)
         doomed = [node]
         while doomed:  # those that need it may be issued behind it already
             node = doomed.pop()
@@ -216,6 +213,22 @@ class Engine:
                 node.failure = node.instruction.failure = failure
                 doomed += node.readers or ()
         return True
+
+    def put_back(self, instruction: Instruction) -> None:
+        """Let an instruction be issued again that did not run, because one before it is being redone."""
+        node = self._open[instruction.id]
+        self._leave_lane(node)
+        node.held = True
+        if not node.waiting:
+            heappush(self.ready, (-instruction.priority, instruction.id, node))
+
+    def _leave_lane(self, node: Pending) -> None:
+        node.issued = False
+        if node.lane is not None:
+            node.lane.depth -= 1
+            if node.lane.tail is node:
+                node.lane.tail = None
+            node.lane = None
 
     def forget_failures(self, alive: set[int]) -> None:
         """Drop failures that nothing can depend on any more."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..backend.base import Backend, Ran
 from ..errors import CoexecError, RuntimeClosed, TaskFailed
-from ..graph.instruction import Alloc, Free, HostTask, Instruction, Kernel, Reduce
+from ..graph.instruction import Alloc, Free, HostTask, Instruction, Join, Kernel, Reduce
 from ..graph.task import Task
 from .engine import Engine
 from .failure import cancelled, task_failed
@@ -41,6 +41,9 @@ class Executor:
         self._waiting_for_idle: list[Callable[[], None]] = []
         self.check_signals: Callable[[], None] = _no_signals
         self.on_finished: Callable[[Ran], None] = _nothing  # locked; for load accounting
+        self.stand_in: Callable[[Ran], list[Instruction]] = _nobody  # locked; what redoes a failed instruction
+        self._standing: dict[int, Ran] = {}  # join of a stand-in -> what it stands for
+        self._excused: list[BaseException] = []  # failures that are being made good
         for backend in self._backends:
             backend.start(self.finished, self._call_helper)
 
@@ -96,7 +99,8 @@ class Executor:
         """Take a completion from a backend's thread, and start what it made ready."""
         try:
             with self.lock:
-                self._complete(ran)
+                if ran.error is None or not self._redone(ran):
+                    self._complete(ran)
                 self._issue()
         except BaseException as error:  # noqa: BLE001 - ours: it must fail every wait, not vanish with this thread
             self.break_down(error)
@@ -114,10 +118,30 @@ class Executor:
                 self.failures.append(failure)
             self._finish(task)
 
+    def _redone(self, ran: Ran) -> bool:
+        """Let others do what a device could not; True if the failed instruction is not over, but taken care of."""
+        instruction = ran.instruction
+        if any(ran.error is error for error in self._excused):  # queued behind one that is being redone
+            self.engine.put_back(instruction)
+            return True
+        stand_in = self.stand_in(ran)
+        if not stand_in:
+            return False
+        join = next(i for i in stand_in if isinstance(i, Join))
+        self._standing[join.id] = ran
+        if ran.error is not None:
+            self._excused.append(ran.error)
+        self.submit(stand_in)
+        return True
+
     def _complete(self, ran: Ran) -> None:
         failure = None if ran.error is None else task_failed(ran)
         self.engine.finish(ran.instruction, failure)
         self._account(ran, failure)
+        stood_for = self._standing.pop(ran.instruction.id, None) if self._standing else None
+        if stood_for is not None:
+            self._excused = [error for error in self._excused if error is not stood_for.error]
+            self._complete(stood_for._replace(start=ran.start, stop=ran.stop, error=failure))
 
     def _account(self, ran: Ran, failure: BaseException | None) -> None:
         """Record a completion, and tell whoever waits for its task."""
@@ -146,6 +170,12 @@ class Executor:
         waiters, task.waiters = task.waiters, None
         for wake in waiters or ():
             wake()
+
+    def release(self, task: Task) -> None:
+        """Let a task be over whose last part has been submitted. Locked."""
+        task.open -= 1
+        if not task.open:
+            self._finish(task)
 
     def break_down(self, error: BaseException) -> None:
         """Fail every present and future wait: coexec itself is wrong."""
@@ -299,6 +329,11 @@ class Executor:
 
 def _nothing(ran: Ran) -> None:
     del ran
+
+
+def _nobody(ran: Ran) -> list[Instruction]:
+    del ran
+    return []
 
 
 def _no_signals() -> None:

@@ -14,7 +14,8 @@ from typing import Any
 from ..errors import CoexecError, ProgramError, RuntimeClosed
 from ..program.access import read
 from ..program.array import Array, Storage
-from ..program.kernel import ArrayParam, Kernel, Options
+from ..program.call import Options
+from ..program.kernel import ArrayParam, Kernel
 from ..program.mapper import all as map_all
 from .task import Owner, Task
 

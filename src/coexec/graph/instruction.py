@@ -247,6 +247,12 @@ class Fence(Instruction):
         self.deliver = deliver
 
 
+class Join(Instruction):
+    """Several instructions that stand for one: it is over when they are, and fails if one of them does."""
+
+    kind = "join"
+
+
 class Horizon(Instruction):
     """Everything before it is over once it is. Bounds what the tracking must remember."""
 

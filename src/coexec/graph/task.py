@@ -15,7 +15,8 @@ from ..geometry import Box
 
 if TYPE_CHECKING:
     from ..program.array import Array
-    from ..program.kernel import ArrayParam, Kernel, Key, Options
+    from ..program.call import Key, Options
+    from ..program.kernel import ArrayParam, Kernel
 
 
 class Owner(Protocol):

@@ -6,6 +6,7 @@ Before: lower/state.py, lower/emit.py.  After: lower/lowering.py.  Knows no kern
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..errors import PlanError
 from ..geometry import Box, Region, RegionMap, bounding, overlap, overlaps
@@ -14,6 +15,9 @@ from ..graph.task import Task
 from ..machine.platform import HOST, USER, Platform
 from .emit import Emitter
 from .state import FILL, ArrayState, Backing
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Coherence:
@@ -30,8 +34,12 @@ class Coherence:
 
     def allocation(self, memory: int, state: ArrayState, box: Box) -> Allocation:
         """Return a new allocation, not yet backed."""
+        return self.numbered(memory, state.id, box, state.dtype)
+
+    def numbered(self, memory: int, array: int, box: Box, dtype: np.dtype[Any]) -> Allocation:
+        """Return a new allocation for a box of the array with that id."""
         self._next_allocation += 1
-        return Allocation(self._next_allocation, memory, state.id, box, state.dtype)
+        return Allocation(self._next_allocation, memory, array, box, dtype)
 
     def back(self, state: ArrayState, memory: int, box: Box, task: Task | None) -> Backing:
         """Return the backing that holds `box` in one piece, growing or making one if there is none."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..geometry import Box, Grid, whole
 from ..graph.command import Chunk, Command
-from ..graph.instruction import Binding, Fence, HostTask, Instruction, Kernel, Reduce
+from ..graph.instruction import Allocation, Binding, Fence, HostTask, Instruction, Kernel, Reduce
 from ..graph.task import Task
 from ..graph.task_graph import touched
 from ..machine.platform import HOST, USER, Device, Platform
@@ -21,6 +21,7 @@ from ..program.mapper import Pad
 from ..program.view import Cut, grid_of
 from .coherence import Coherence, discard, merged
 from .emit import Emitter
+from .stand_in import stand_in
 from .state import ArrayState, Backing
 
 
@@ -290,6 +291,14 @@ class Lowering:
         sink.tracker.did_write(box, grid, id)
         state.wrote(HOST, box)
         self.emitter.touch(sink.tracker)
+
+    def stand_in(self, failed: Kernel, device: str, share: Share) -> list[Instruction]:
+        """Return what redoes a kernel that its device could not run, on `device`, which works on host memory."""
+
+        def like(old: Allocation) -> Allocation:
+            return self.coherence.numbered(HOST, old.array, old.box, old.dtype)
+
+        return stand_in(self.emitter, failed, device, share, like)
 
     # The host program -------------------------------------------------------------------------------------------------
 

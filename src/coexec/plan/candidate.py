@@ -14,8 +14,8 @@ from ..errors import PlanError, unknown_name
 from ..geometry import Box
 from ..graph.command import Chunk
 from ..machine.platform import Device, Platform
-from ..predict.learned import Learned
 from ..predict.history import Model
+from ..predict.learned import Learned
 from ..predict.work import Work
 from ..program.variant import Numerics, Variant
 
@@ -84,6 +84,7 @@ class Candidates:
         self._platform = platform
         self._learned = learned
         self.lost: dict[str, str] = {}  # devices that failed, and how: nothing is given to them any more
+        self._mark = object()  # of the answers that still hold
         self._runs_python = runs_python  # by device
         self._supports = supports  # by device
 
@@ -93,12 +94,12 @@ class Candidates:
         The answer is kept with the kernel, for the last runtime that asked: it lives as long as the kernel does.
         """
         asked, variants, choices = kernel.choices
-        if asked is not self or variants != len(kernel.variants):
+        if asked is not self._mark or variants != len(kernel.variants):
             choices = {}
         choice: Choice | None = choices.get(devices)
         if choice is None:
             choice = choices[devices] = self._find(kernel, devices)
-            kernel.choices = (self, len(kernel.variants), choices)
+            kernel.choices = (self._mark, len(kernel.variants), choices)
         return choice
 
     def _find(self, kernel: Kernel, devices: str | None) -> Choice:
@@ -132,13 +133,18 @@ class Candidates:
 
     def _offer_body(self, kernel: Kernel, device: Device) -> None:
         """Let the Python body serve a backend whose arrays are not NumPy's: a variant that its first use checks."""
-        if self._runs_python[device.name] and device.kind not in PLAIN_PYTHON:
-            if not any(variant.kind == device.kind for variant in kernel.variants):
-                kernel.variants.append(Variant(f"python on {device.kind}", device.kind, numerics=Numerics(4)))
+        foreign = self._runs_python[device.name] and device.kind not in PLAIN_PYTHON
+        if foreign and not any(variant.kind == device.kind for variant in kernel.variants):
+            kernel.variants.append(Variant(f"python on {device.kind}", device.kind, numerics=Numerics(4)))
 
     def lose(self, device: str, why: str) -> None:
         """Give nothing to a device any more."""
         self.lost[device] = why
+        self.forget()
+
+    def forget(self) -> None:
+        """Look for candidates anew: a device or a variant is off."""
+        self._mark = object()
 
     def _fits(self, device: Device, variant: Variant) -> bool:
         if variant.kind == "python":

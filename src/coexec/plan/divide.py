@@ -6,7 +6,7 @@ Before: plan/offer.py.  After: plan/adapt.py.  Knows numbers only: no task, arra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, permutations, product
+from itertools import accumulate, pairwise, permutations, product
 from math import inf, prod
 
 from .curve import Curve
@@ -15,6 +15,7 @@ from .offer import Division, Offer, Times, check, finish_times, link_order, shar
 __all__ = ["Division", "Offer", "Times", "divide", "finish_times", "ordered"]
 
 COMBINATIONS = 64  # of devices to leave out that are all tried; above it they are dropped one by one
+ROUNDS = 8  # of guessing where pieces begin, if devices use a link in another order than they stand in
 CLOSE = 1e-11  # of the rows: a finish time that covers them this closely is the one sought
 
 
@@ -66,33 +67,28 @@ class Reach:
 class Walk:
     """The devices side by side along the axis, each taking as much as it can."""
 
-    __slots__ = ("_aligned", "_lows", "_order", "_queued", "_reach", "offers", "rows")
+    __slots__ = ("_lows", "_order", "_queued", "_reach", "guessed", "offers", "rows")
 
     def __init__(self, offers: Sequence[Offer], rows: int) -> None:
         self.offers = offers
         self.rows = rows
         self._reach = [Reach(offer) for offer in offers]
-        self._order = list(link_order(offers))
-        self._queued = set(shared(offers))
-        order = [i for i in self._order if i in self._queued]
-        # Where a piece begins matters only to a device that has something already.
-        self._aligned = order == sorted(order) or not any(offers[i].there[1] > offers[i].there[0] for i in order)
-        self._lows = [0.0] * len(offers)
+        self._queued = shared(offers)
+        self._lows: list[float] = [0.0] * len(offers)
+        # Where a piece begins matters only if something is there already, and is known if it comes later on its link.
+        placed = any(offer.there[1] > offer.there[0] and offer.in_per_row for offer in offers)
+        in_line = all(i < j for i, j in pairwise(self._queued) if offers[i].link == offers[j].link)
+        self.guessed = placed and not in_line
+        self._order = range(len(offers)) if in_line else link_order(offers)
 
     def shares(self, seconds: float, used: frozenset[int]) -> list[float]:
-        """Return the rows that each device of `used` gets done within `seconds`, largest pieces first come.
+        """Return the rows that each device of `used` gets done within `seconds`, each as many as it can.
 
         Devices that queue for a link are charged for their fixed copies even if they then do nothing: without that
         more time could mean fewer rows. Leaving them out is tried by another `used`.
         """
-        if not self._queued:
-            return self._along(seconds, used)
-        shares = self._queueing(seconds, used)
-        if not self._aligned:
-            shares = self._queueing(seconds, used)
-        return shares
-
-    def _along(self, seconds: float, used: frozenset[int]) -> list[float]:
+        if self._queued:
+            return self._queueing(seconds, used)
         low = 0.0
         shares = []
         for i, reach in enumerate(self._reach):
@@ -102,21 +98,24 @@ class Walk:
         return shares
 
     def _queueing(self, seconds: float, used: frozenset[int]) -> list[float]:
-        """Take pieces in the order of the link; where they begin is known from the last time if not from this one."""
         shares = [0.0] * len(self.offers)
         free: dict[str, float] = {}
-        lows = self._lows
+        low = 0.0
         for i in self._order:
-            if i not in used:
-                continue
-            offer = self.offers[i]
-            bus = free.get(offer.link, 0.0) if offer.link else 0.0
-            shares[i] = rows = self._reach[i].rows(lows[i], seconds, bus)
-            if offer.link and self._reach[i].copies:
-                copying = offer.input_seconds(lows[i], lows[i] + rows) if rows else offer.fixed_in
-                free[offer.link] = bus + copying if copying else bus
-        self._lows = [0.0, *accumulate(shares[:-1])]
+            if i in used:
+                offer = self.offers[i]
+                bus = free.get(offer.link, 0.0) if offer.link else 0.0
+                if self.guessed:
+                    low = self._lows[i]
+                shares[i] = rows = self._reach[i].rows(low, seconds, bus)
+                if offer.link and self._reach[i].copies:
+                    free[offer.link] = bus + (offer.input_seconds(low, low + rows) if rows else offer.fixed_in)
+                low += rows
         return shares
+
+    def guess(self, cuts: Sequence[float]) -> None:
+        """Take pieces to begin about where they do in `cuts`: halfway from the last guess, so that guesses settle."""
+        self._lows = [(low + cut) / 2 for low, cut in zip(self._lows, cuts, strict=False)]
 
     def least_time(self, used: frozenset[int], high: float) -> float:
         """Return the least time in which `used` get all rows done; `high` is enough."""
@@ -168,17 +167,39 @@ def divide(offers: Sequence[Offer], rows: int) -> Division:
     if not rows:
         return Division((0,) * (len(offers) + 1), 0.0, tuple(finish_times(offers, [0] * (len(offers) + 1))), {}, alone)
     walk = Walk(offers, rows)
-    used = frozenset(i for i, offer in enumerate(offers) if offer.room > 0)
-    high = enough_time(offers, rows)
-    seconds = walk.least_time(used, high)
-    if queued := [i for i in shared(offers) if i in used]:
-        used, seconds = without_some(walk, used, queued, seconds)
-    cuts = walk.cuts(seconds, used)
+    used, cuts = best_cuts(walk)
+    if walk.guessed:
+        used, cuts = settled(walk, used, cuts)
     times = tuple(finish_times(offers, cuts))
+    seconds = max(t.finish for t in times)
     left_out = {
         offer.device: why_not(offer, seconds, i in used) for i, offer in enumerate(offers) if cuts[i] >= cuts[i + 1]
     }
-    return Division(tuple(cuts), max(t.finish for t in times), times, left_out, alone)
+    return Division(tuple(cuts), seconds, times, left_out, alone)
+
+
+def best_cuts(walk: Walk) -> tuple[frozenset[int], list[float]]:
+    """Return who takes part and the cuts."""
+    used = frozenset(i for i, offer in enumerate(walk.offers) if offer.room > 0)
+    seconds = walk.least_time(used, enough_time(walk.offers, walk.rows))
+    if queued := [i for i in shared(walk.offers) if i in used]:
+        used, seconds = without_some(walk, used, queued, seconds)
+    return used, walk.cuts(seconds, used)
+
+
+def settled(walk: Walk, used: frozenset[int], cuts: list[float]) -> tuple[frozenset[int], list[float]]:
+    """Return the best of several rounds in which pieces begin where those of the round before did."""
+
+    def seconds(cuts: Sequence[float]) -> float:
+        return max(t.finish for t in finish_times(walk.offers, cuts))
+
+    found = (seconds(cuts), used, cuts)
+    for _ in range(ROUNDS):
+        walk.guess(cuts)
+        used, cuts = best_cuts(walk)
+        if (end := seconds(cuts)) < found[0]:
+            found = (end, used, cuts)
+    return found[1:]
 
 
 def enough_time(offers: Sequence[Offer], rows: int) -> float:

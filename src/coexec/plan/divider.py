@@ -6,6 +6,7 @@ Before: plan/offering.py, plan/divide.py, plan/adapt.py.  After: plan/planner.py
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from ..geometry import Box
@@ -57,7 +58,9 @@ class Divider:
         self.offering = Offering(platform, missing)
         self._memo: dict[tuple[object, ...], tuple[tuple[int, ...], Divided]] = {}
 
-    def divide(self, task: Task, box: Box, axes: Sequence[int], group: Sequence[Candidate], waits: Sequence[float]) -> Divided:
+    def divide(
+        self, task: Task, box: Box, axes: Sequence[int], group: Sequence[Candidate], waits: Sequence[float]
+    ) -> Divided:
         """Return the best division along one of `axes`; all of it may end on one device."""
         versions = tuple([candidate.model.version for candidate in group])
         key = self._memo_key(task, box, group)
@@ -102,7 +105,7 @@ class Divider:
     ) -> Divided:
         cuts = [round(site.rows.position(cut)) for cut in division.cuts]
         chunks, shares = [], []
-        used = sum(high > low for low, high in zip(cuts, cuts[1:], strict=False))
+        used = sum(high > low for low, high in pairwise(cuts))
         for candidate, low, high in zip(group, cuts, cuts[1:], strict=False):
             if high > low:
                 work = site.work(low, high)
@@ -141,9 +144,7 @@ class Divider:
         site = divided.site
         cuts = tuple([round(site.rows.position(cut)) for cut in divided.division.cuts])
         devices = tuple([c.name for c in group])
-        used = frozenset(
-            c.memory for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low
-        )
+        used = frozenset(c.memory for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low)
         made = Cuts(site.axis, site.rows.rows, devices, cuts, used)
         for param, array in zip(task.accesses, task.arrays, strict=True):
             if param.access.writes and param.access.mode != "reduce" and array._storage.cuts != made:
@@ -153,9 +154,7 @@ class Divider:
 def _reason(site: Site, cuts: Sequence[int], group: Sequence[Candidate], division: Division, *, measured: bool) -> str:
     rows = site.rows.rows or 1
     parts = [
-        f"{c.name} {(high - low) / rows:.1%}"
-        for c, low, high in zip(group, cuts, cuts[1:], strict=False)
-        if high > low
+        f"{c.name} {(high - low) / rows:.1%}" for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low
     ]
     how = "kept cuts" if division.sticky else "all finish together" if measured else "a first guess"
     return f"divided along axis {site.axis}, {how}: {', '.join(parts)}; {division.seconds * 1e3:.3g} ms"

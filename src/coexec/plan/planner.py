@@ -22,6 +22,7 @@ from ..program.mapper import Same
 from ..program.variant import Variant
 from .candidate import Candidate, Candidates, Share
 from .divider import Divider
+from .offering import Site
 from .place import WIDE_GAIN, Asked, Loads, Placement
 from .split import blocks, deal, deal_evenly, even
 
@@ -38,13 +39,15 @@ class Planned(NamedTuple):
     command: Command
     shares: tuple[Share, ...]
     here: bool = False  # the submitting thread should run it: that costs less than handing it over
+    handout: str = ""  # dynamic or auto: the parts are a beginning, and handed out in smaller ones as devices ask
+    site: Site | None = None  # what is cut, and where, if it was
 
 
 _new: Callable[..., Any] = tuple.__new__
 
 
 def _planned(fields: tuple[Command, tuple[Share, ...], bool]) -> Planned:
-    planned: Planned = _new(Planned, fields)
+    planned: Planned = _new(Planned, (*fields, "", None))
     return planned
 
 
@@ -130,7 +133,8 @@ class Planner:
             return self._reduce(task, box, axes, group, work)
         if not axes or not options.split or len(group) < 2 or not self._worth(candidates, work, named=named):
             return None
-        if (options.policy or self._policy) == "even":
+        policy = options.policy or self._policy
+        if policy == "even":
             chunks = even(box, axes[0], [c.name for c in group])
             if len(chunks) < 2 or not self._independent(task, chunks):
                 return None
@@ -140,6 +144,10 @@ class Planner:
             return None
         if self._wide_is_faster(candidates, work, divided.seconds):
             return None
+        if policy in ("dynamic", "auto"):
+            task.visited = task.box
+            command = Command(task.id, task, divided.chunks, task.after, f"{policy}, beginning with: {divided.why}")
+            return Planned(command, divided.shares, handout=policy, site=divided.site)
         return self._given(task, divided.chunks, divided.shares, divided.why)
 
     def _reduce(self, task: Task, box: Box, axes: list[int], group: list[Candidate], work: Work) -> Planned:

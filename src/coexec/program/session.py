@@ -13,7 +13,8 @@ from ..errors import NestedCallError, RuntimeClosed
 
 if TYPE_CHECKING:
     from .array import Array, Storage
-    from .kernel import Kernel, Options
+    from .call import Options
+    from .kernel import Kernel
 
 
 class Session(Protocol):

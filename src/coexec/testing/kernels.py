@@ -29,7 +29,8 @@ from ..lower.lowering import Lowering
 from ..machine.platform import HOST
 from ..plan.candidate import Share
 from ..program.array import Array, Storage
-from ..program.kernel import DEFAULT, ArrayParam, Kernel
+from ..program.call import DEFAULT
+from ..program.kernel import ArrayParam, Kernel
 from ..program.variant import Variant
 
 PATIENCE = 120.0  # seconds that one instruction may take on a device

@@ -1,0 +1,135 @@
+"""Tasks whose parts are handed out while they run: `policy="dynamic"` and `policy="auto"`.
+
+Before: plan/handout.py, lower/, execute/executor.py.  After: runtime.py.  Everything here happens under the program's lock.
+
+One task is open at a time. What the program does meanwhile is lowered after its last part was handed out, in program
+order: only then is it known which memory holds what. Nothing waits for that but the lowering.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ..backend.base import Ran
+from ..graph.command import Chunk, Command
+from ..graph.instruction import Instruction, Kernel
+from ..graph.task import Task
+from ..plan.candidate import Share
+from ..plan.handout import Handout, Stock
+from ..plan.offering import Site
+from ..plan.place import Loads
+from ..plan.planner import Planned
+
+DEPTH = 2  # parts that each device has at a time: one runs, the next is being copied
+PIECES = 16  # parts per device at most, about: the smallest is so much less than the whole
+
+Lower = Callable[[Command, Sequence[Share]], list[Instruction]]
+Submit = Callable[[Command, list[Instruction]], None]
+
+
+class OpenTask:
+    """The task that is being handed out."""
+
+    def __init__(self, planned: Planned, site: Site, policy: str) -> None:
+        command, shares = planned.command, planned.shares
+        self.task: Task = command.task
+        self.why = command.why
+        self.site = site
+        self.shares = {chunk.device: share for chunk, share in zip(command.chunks, shares, strict=True)}
+        first = site.box.lo[site.axis]
+        stocks = []
+        for chunk, share in zip(command.chunks, shares, strict=True):
+            lo, hi = chunk.box.lo[site.axis] - first, chunk.box.hi[site.axis] - first
+            stocks.append(Stock(chunk.device, lo, hi, (hi - lo) / (share.seconds or 1.0)))
+        least = max(1, site.rows.rows // (PIECES * len(stocks)))
+        self.handout = Handout(stocks, policy=policy, least=least)
+        self.slots = 0
+
+    def command(self, device: str, rows: tuple[int, int]) -> tuple[Command, tuple[Share]]:
+        """Return the command of the next part."""
+        share, site = self.shares[device], self.site
+        work = site.work(*rows)
+        seconds = share.model.seconds(work, together=True) if share.model is not None else None
+        chunk = Chunk(device, site.part(*rows), self.slots)
+        self.slots += 1
+        command = Command(self.task.id, self.task, (chunk,), self.task.after, self.why)
+        return command, (share._replace(work=work, seconds=seconds),)
+
+
+class OnDemand:
+    """Hands out one task at a time, and keeps what comes after it."""
+
+    def __init__(self, lower: Lower, submit: Submit, loads: Loads, release: Callable[[Task], None]) -> None:
+        self._lower = lower
+        self._submit = submit
+        self._loads = loads
+        self._release = release
+        self._open: OpenTask | None = None
+        self._later: deque[Callable[[], None]] = deque()
+
+    @property
+    def open(self) -> bool:
+        """Whether something is being handed out, so that nothing else may be lowered."""
+        return self._open is not None
+
+    def then(self, action: Callable[[], None]) -> None:
+        """Do `action`, which lowers something: now, or when everything before it is lowered."""
+        if self._open is None and not self._later:
+            action()
+        else:
+            self._later.append(action)
+
+    def begin(self, planned: Planned, site: Site, policy: str) -> None:
+        """Open a task and give each device its first parts."""
+        task = planned.command.task
+        self._open = OpenTask(planned, site, policy)
+        task.open += 1  # it is not over before its last part is handed out
+        for _ in range(DEPTH):
+            for chunk in planned.command.chunks:
+                self._next(chunk.device)
+
+    def finished(self, ran: Ran) -> None:
+        """Give the device that finished a part of the open task another one."""
+        opened, instruction = self._open, ran.instruction
+        if opened is None or instruction.task is not opened.task or not isinstance(instruction, Kernel):
+            return
+        if instruction.device not in opened.shares:  # it stood in for another
+            return
+        seconds, axis = ran.stop - ran.start, opened.site.axis
+        rows = instruction.chunk.box.hi[axis] - instruction.chunk.box.lo[axis]
+        if seconds > 0.0:
+            opened.handout.measured(instruction.device, rows / seconds)
+        self._next(instruction.device)
+
+    def _next(self, device: str) -> None:
+        opened = self._open
+        if opened is None:
+            return
+        rows = opened.handout.take(device)
+        if rows is not None:
+            self._give(opened, device, rows)
+        if not opened.handout.rows:
+            self._close(opened)
+
+    def _give(self, opened: OpenTask, device: str, rows: tuple[int, int]) -> None:
+        command, shares = opened.command(device, rows)
+        self._loads.add(device, shares[0].seconds, 0.0, opened.task.id)
+        self._submit(command, self._lower(command, shares))
+
+    def flush(self) -> None:
+        """Hand out everything that is left, at once, to whoever has it: the program is about to end or to cancel."""
+        while self._open is not None:
+            opened = self._open
+            devices = list(opened.shares)
+            for i, rows in enumerate(opened.handout.rest()):
+                self._give(opened, devices[i % len(devices)], rows)
+            self._close(opened)
+
+    def _close(self, opened: OpenTask) -> None:
+        if self._open is opened:
+            self._open = None
+            opened.task.arrays = ()
+            self._release(opened.task)
+            while self._later and self._open is None:
+                self._later.popleft()()

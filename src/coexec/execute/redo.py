@@ -1,0 +1,74 @@
+"""What to do when a device cannot run its part: let the host redo it, turn the variant or the device off, say so.
+
+Before: plan/candidate.py, lower/.  After: runtime.py.  Called under the program's lock.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+from ..backend.base import Ran
+from ..errors import BackendError, CoexecWarning, VariantRefused
+from ..graph.instruction import HostTask, Instruction, Kernel
+from ..lower.lowering import Lowering
+from ..machine.platform import HOST, Platform
+from ..plan.candidate import Candidates, Share
+from ..plan.place import Loads
+
+
+class Redo:
+    """Decides whether a failed kernel is redone, and where."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        candidates: Candidates,
+        lowering: Lowering,
+        loads: Loads,
+        note: Callable[[str], None],
+    ) -> None:
+        self._platform = platform
+        self._candidates = candidates
+        self._lowering = lowering
+        self._loads = loads
+        self._note = note
+
+    def instructions(self, ran: Ran) -> list[Instruction]:
+        """Return what redoes a failed kernel on the host; nothing if its failure is the program's own, or final."""
+        failed, error = ran.instruction, ran.error
+        if not isinstance(failed, Kernel) or isinstance(failed, HostTask) or not isinstance(error, BackendError):
+            return []
+        kernel = failed.task.kernel
+        refused = isinstance(error, VariantRefused)
+        if (
+            kernel is None
+            or failed.device == "host"
+            or failed.body.kind == "python"
+            or not (refused or failed.together)
+        ):
+            return []
+        if refused:
+            failed.body.off = failed.body.off or str(error)
+            self._candidates.forget()
+            self._say(f"kernel {kernel.name!r}: variant {failed.body.name!r} is off: {error}")
+        elif failed.device not in self._candidates.lost:
+            self._candidates.lose(failed.device, str(error))
+            self._say(
+                f"device {failed.device} failed in kernel {kernel.name!r} and is not used any more; its part is redone "
+                f"on the host: {error}"
+            )
+        failed.model = None  # nothing is learnt from what was redone
+        device = self._host_device()
+        share = Share(kernel.variants[0], None, failed.work, None)
+        self._loads.add(device, None) if device != "host" else None
+        return self._lowering.stand_in(failed, device, share)
+
+    def _host_device(self) -> str:
+        """Return the CPU device that is free first, or the host itself."""
+        able = [d.name for d in self._platform.devices if d.kind == "cpu" and not d.wide and d.memory == HOST]
+        return min(able, key=lambda name: self._loads.seconds[name], default="host")
+
+    def _say(self, text: str) -> None:
+        self._note(text)
+        warnings.warn(text, CoexecWarning, stacklevel=2)
