@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,23 +22,12 @@ from ..program.array import Array
 from ..program.kernel import Kernel, kernel
 from ..program.mapper import Mapper, axis
 from ..program.variant import Variant, close
-from .op import Op, Prepared, as_dtype, opencl_source, operand, output
+from .op import TILES, Op, Prepared, Tile, as_dtype, opencl_source, operand, output
 
 Shape = tuple[int, ...]
 NUMERICS = close(256)
 
 
-class Tile(NamedTuple):
-    """How a CPU blocks the product of one type: a work-item's rows and columns, and how deep it packs."""
-
-    c_type: str
-    width: int  # elements of a vector: 256 bits, since PoCL 3.0 miscompiles wider ones
-    rows: int
-    columns: int
-    depth: int
-
-
-TILES = {"float32": Tile("float", 8, 96, 512, 256), "float64": Tile("double", 4, 96, 256, 256)}
 SIDE, GROUP = 64, 16  # of a GPU's tile and work-group
 
 
@@ -86,7 +75,7 @@ def _blas_takes(x: Any) -> bool:
 
 def flops(a: Any, out: Any) -> float:
     """Return the operations of a product or a part of one."""
-    return 2.0 * out.size * a.shape[-1]
+    return 2.0 * float(out.size) * float(a.shape[-1])
 
 
 @cache
@@ -111,8 +100,9 @@ def product_kernel(dtype: str, ndim: int) -> Kernel:
 
 def cpu_source(tile: Tile, ndim: int) -> str:
     """Return the source for an OpenCL device that is a CPU."""
-    sizes = {"W": tile.width, "ROWS": tile.rows, "COLUMNS": tile.columns, "DEPTH": tile.depth}
-    return "\n".join([*(f"#define {k} {v}" for k, v in sizes.items()), *_around(tile, ndim), _text("matmul_cpu.cl")])
+    return "\n".join(
+        [*tile.defines(), *_around(tile, ndim), opencl_source("block_cpu.cl"), opencl_source("matmul_cpu.cl")]
+    )
 
 
 def gpu_variant(tile: Tile, ndim: int) -> Variant:
@@ -120,7 +110,7 @@ def gpu_variant(tile: Tile, ndim: int) -> Variant:
     return Variant(
         "opencl",
         "opencl",
-        source="\n".join([*_around(tile, ndim), _text("matmul_gpu.cl")]),
+        source="\n".join([*tile.defines(), *_around(tile, ndim), opencl_source("matmul_gpu.cl")]),
         global_size=lambda n: (-(-n[-1] // SIDE) * GROUP, -(-n[-2] // SIDE) * GROUP, prod(n[:-2])),
         local_size=(GROUP, GROUP, 1),
         numerics=NUMERICS,
@@ -128,19 +118,13 @@ def gpu_variant(tile: Tile, ndim: int) -> Variant:
     )
 
 
-@cache
-def _text(name: str) -> str:
-    return opencl_source(name)
-
-
 def _around(tile: Tile, ndim: int) -> list[str]:
     """Return what the sources leave open: parameters, names for the last two axes, and where a batch's matrices lie."""
     names = ("a", "b", "out")
-    dtype = "float64" if tile.c_type == "double" else "float32"
-    arguments = [Argument(name, dtype, ndim, name == "out") for name in names]
+    arguments = [Argument(name, tile.dtype, ndim, name == "out") for name in names]
     row, column = ndim - 2, ndim - 1
     inner = (("a", column),)
-    defined = {"T": tile.c_type, "INNER": f"a_n{column}", "OUT_N0": f"n{row}", "OUT_N1": f"n{column}"}
+    defined = {"INNER": f"a_n{column}", "OUT_N0": f"n{row}", "OUT_N1": f"n{column}"}
     for name in names:
         defined |= {f"{name.upper()}_S0": f"{name}_stride{row}", f"{name.upper()}_S1": f"{name}_stride{column}"}
     locate = [f"long {name}_at = {name}_start;" for name in names]
@@ -195,9 +179,10 @@ def result_shape(a: Shape, b: Shape) -> Shape:
 @cache
 def _result_dtype(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     try:
-        return np.matmul(np.empty((0, 0), a), np.empty((0, 0), b)).dtype
+        model: np.ndarray[Any, Any] = np.matmul(np.empty((0, 0), a), np.empty((0, 0), b))
     except TypeError:
         raise ArgumentError(f"cx.matmul: {a} and {b} cannot be multiplied; convert them to numbers first") from None
+    return model.dtype
 
 
 def _stacked(x: Array, shape: Shape) -> Array:

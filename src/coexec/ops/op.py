@@ -6,6 +6,7 @@ Before: program/kernel.py.  After: ops/matmul.py, ops/conv2d.py.  Knows no devic
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -15,6 +16,29 @@ from ..errors import ArgumentError, ShapeError
 from ..program import array as arrays
 from ..program.array import Array
 from ..program.kernel import Kernel
+
+
+class Tile(NamedTuple):
+    """How a CPU blocks matrix products of one type: a work-item's rows and columns, and how deep it packs."""
+
+    dtype: str
+    c_type: str
+    width: int  # elements of a vector: 256 bits, since PoCL 3.0 miscompiles wider ones
+    rows: int
+    columns: int
+    depth: int
+
+    def defines(self) -> list[str]:
+        """Return the sizes as OpenCL C gets them."""
+        sizes = {"T": self.c_type, "W": self.width, "ROWS": self.rows, "COLUMNS": self.columns, "DEPTH": self.depth}
+        return [f"#define {name} {value}" for name, value in sizes.items()]
+
+
+TILES = {
+    "float32": Tile("float32", "float", 8, 192, 256, 384),
+    "float64": Tile("float64", "double", 4, 192, 256, 192),
+}
+"""Packed panels of both fill a third of a 1 MB second-level cache."""
 
 
 class Prepared(NamedTuple):
@@ -93,6 +117,7 @@ def output(
     return out, out if apart and out.dtype == dtype else arrays.empty(shape, dtype)
 
 
+@cache
 def opencl_source(name: str) -> str:
     """Return the OpenCL C of a file beside this one."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
