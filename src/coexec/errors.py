@@ -22,6 +22,7 @@ class CoexecError(Exception):
     |-- PlanError            no plan fits the platform
     |   `-- DoesNotFit       a working set is larger than the memory it was placed in
     |-- BackendError         a device failed; the original error is the cause
+    |   `-- VariantRefused   a body gives other values on a device than on NumPy, and stays on NumPy
     |-- ConfigError          an option is unknown or malformed (also a ValueError)
     |-- UnknownName          no extension or device of that name (also a LookupError)
     |-- TraceError           a trace file cannot be read (also a ValueError)
@@ -80,6 +81,10 @@ class DoesNotFit(PlanError):
 
 class BackendError(CoexecError):
     """A device failed; the original error is the cause."""
+
+
+class VariantRefused(BackendError):
+    """A kernel's body gives other values on a device than on NumPy. Nothing was written; it stays on NumPy."""
 
 
 class ConfigError(CoexecError, ValueError):

@@ -21,6 +21,7 @@ from .base import Backend
 BACKENDS = {
     "cpu": "coexec.backend.machine:open_cpu",
     "opencl": "coexec.backend.machine:open_opencl",
+    "torch": "coexec.backend.machine:open_torch",
     "simulated": "coexec.backend.machine:open_simulated",
     "null": "coexec.backend.machine:open_null",
 }
@@ -257,6 +258,37 @@ def open_opencl(named: list[Named], opening: Opening) -> list[Any]:
         backend = OpenCLBackend(index, name, memory_id, mode, entry.cores, capacity=opening.capacity(name))
         if mode == "own":
             opening.add_memory(backend.memories[memory_id])
+        backends.append(backend)
+    return backends
+
+
+def open_torch(named: list[Named], opening: Opening) -> list[Any]:
+    """Open torch devices: the CPU in the host's memory unless memory={name: "own"}, others with their own.
+
+    `torch` is the best one there is. The CPU gets the cores named after @, or all that nobody else was given.
+    """
+    from .torch.driver import Driver, name_of, require
+
+    require()
+    from .torch.backend import TorchBackend
+
+    backends = []
+    for entry in named:
+        which = name_of(entry.which)
+        name = f"torch:{which}"
+        driver = Driver(which)
+        free = tuple(core for core in available_cores() if core not in opening.taken)
+        cores = entry.cores or ((free or available_cores()) if which == "cpu" else ())
+        memory: Literal["own", "shared", ""] = ""
+        if opening.memory.get(name) == "shared":
+            memory = "shared"
+        elif name in opening.memory:
+            memory = "own"
+        memory_id = len(opening.memories)
+        capacity = opening.capacity(name)
+        backend = TorchBackend(driver, name, memory_id, memory, cores, capacity, debug=opening.debug)
+        for own in backend.memories.values():
+            opening.add_memory(own)
         backends.append(backend)
     return backends
 

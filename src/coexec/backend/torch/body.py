@@ -1,0 +1,147 @@
+"""Call bodies: parameters by name, whatever language their arrays speak; `np` inside a Python body means `xp`.
+
+Before: backend/launch.py, namespace.py.  After: check.py, backend.py.  Knows no memory, lane or stream.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...errors import ArgumentError, ProgramError, ShapeError
+from ...graph.instruction import Kernel
+from ..launch import _check_nothing_returned, _check_poison, _chunk_info, _poison
+from .handover import numpy_dtype, to_numpy, to_tensor
+from .namespace import Namespace
+
+Body = Callable[..., Any]
+
+
+class _Scope(dict[str, Any]):
+    """A function's globals with some of them replaced."""
+
+    def __init__(self, outer: Mapping[str, Any], replaced: dict[str, Any]) -> None:
+        super().__init__(replaced)
+        self._outer = outer
+
+    def __missing__(self, name: str) -> Any:
+        return self._outer[name]
+
+
+class Translator:
+    """Makes Python bodies use `xp` where they say `np`: their outside names that are NumPy become it."""
+
+    def __init__(self, xp: Namespace) -> None:
+        self._xp = xp
+        self._known: weakref.WeakKeyDictionary[Body, Body] = weakref.WeakKeyDictionary()
+
+    def translate(self, body: Body) -> Body:
+        """Return the body as it runs on tensors; helpers that it calls stay as they are."""
+        if not isinstance(body, types.FunctionType):
+            return body
+        known = self._known.get(body)
+        if known is None:
+            known = self._known[body] = self._copy(body)
+        return known
+
+    def _copy(self, body: types.FunctionType) -> Body:
+        scope: dict[str, Any] = {name: self._xp for name, value in body.__globals__.items() if value is np}
+        scope["__builtins__"] = body.__globals__["__builtins__"]
+        cells = tuple(types.CellType(self._swap(cell)) for cell in body.__closure__ or ())
+        scope = _Scope(body.__globals__, scope)
+        new = types.FunctionType(body.__code__, scope, body.__name__, body.__defaults__, cells or None)
+        new.__kwdefaults__ = body.__kwdefaults__
+        return new
+
+    def _swap(self, cell: types.CellType) -> Any:
+        return self._xp if cell.cell_contents is np else cell.cell_contents
+
+
+def call(instruction: Kernel, body: Body, values: Mapping[str, Any], xp: Any) -> Any:
+    """Call a body with its parameters and return what it returns."""
+    task, kernel = instruction.task, instruction.task.kernel
+    assert kernel is not None
+    named = {**values, "xp": xp}
+    for name, value in task.scalars.items():
+        named[name] = _scalar(values[name], xp) if name in values else _plain(value, xp)
+    if kernel.takes_chunk:
+        named["chunk"] = _chunk_info(instruction)
+    by_keyword = {name: named[name] for name in kernel.keyword_only}
+    return body(*[named[name] for name in kernel.params if name not in by_keyword], **by_keyword)
+
+
+def _scalar(value: Any, xp: Any) -> Any:
+    """Return a 0-d array that was passed as a scalar: NumPy's scalar, or the tensor, which stays where it is."""
+    return value[()] if xp is np else value
+
+
+def _plain(value: Any, xp: Any) -> Any:
+    """Return a scalar in the body's language: beside tensors, NumPy's scalars are Python's."""
+    return value.item() if xp is not np and isinstance(value, np.generic) else value
+
+
+def returned(instruction: Kernel, result: Any) -> tuple[Any, ...]:
+    """Return a body's results in the order of returns=; none for a body that writes into its outputs."""
+    kernel = instruction.task.kernel
+    assert kernel is not None
+    names = kernel.returns.names
+    if not names:
+        _check_nothing_returned(kernel, result)
+        return ()
+    results = (result,) if kernel.returns.single else result
+    if not isinstance(results, tuple | list) or len(results) != len(names):
+        raise ArgumentError(f"kernel {kernel.name!r} must return {len(names)} arrays, as declared by returns=")
+    return tuple(results)
+
+
+def place(instruction: Kernel, values: Mapping[str, Any], results: tuple[Any, ...]) -> None:
+    """Put a body's results into the arrays that the call returned."""
+    kernel = instruction.task.kernel
+    assert kernel is not None
+    for name, result in zip(kernel.returns.names, results, strict=bool(results)):
+        target = values[name]
+        if result is None or tuple(np.shape(result)) != tuple(target.shape):
+            got = "nothing" if result is None else f"shape {tuple(np.shape(result))}"
+            shape = tuple(target.shape)
+            raise ShapeError(f"kernel {kernel.name!r} returned {got} where returns= declares shape {shape}")
+        tensor = result if isinstance(result, torch.Tensor) else to_tensor(np.asarray(result))
+        if not np.can_cast(numpy_dtype(tensor.dtype), numpy_dtype(target.dtype), "same_kind"):
+            raise TypeError(f"kernel {kernel.name!r} returned {tensor.dtype} where {target.dtype} is declared")
+        target.copy_(tensor, non_blocking=True)
+
+
+class Watched:
+    """Debug mode: outputs are poisoned before a body runs, and inputs are compared with what they were."""
+
+    def __init__(self, instruction: Kernel, values: Mapping[str, Any]) -> None:
+        self._instruction, self._values = instruction, values
+        written = {binding.name for binding in instruction.bindings if binding.writes}
+        self._before = {name: tensor.clone() for name, tensor in values.items() if name not in written}
+        poisoned = {name: to_numpy(tensor) for name, tensor in values.items()}
+        _poison(instruction, poisoned)
+        for name in written:
+            values[name].copy_(torch.from_numpy(poisoned[name]))
+
+    def check(self) -> None:
+        """Raise if a cx.write output was left unassigned, or a cx.read input was written to."""
+        _check_poison(self._instruction, {name: to_numpy(tensor) for name, tensor in self._values.items()})
+        for name, before in self._before.items():
+            if not unchanged(before, self._values[name]):
+                raise wrote_to_input(self._instruction, name)
+
+
+def unchanged(before: Any, after: Any) -> bool:
+    """Tell whether two tensors hold the same, not-a-numbers included."""
+    return bool(((before == after) | ((before != before) & (after != after))).all())  # noqa: PLR0124
+
+
+def wrote_to_input(instruction: Kernel, name: str) -> ProgramError:
+    """Return the error for a body that changed what it declares to read."""
+    return ProgramError(
+        f"kernel {instruction.task.name!r} wrote to {name!r}, which it declares as cx.read; declare cx.update"
+    )

@@ -1,0 +1,397 @@
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from importlib.metadata import PackageNotFoundError
+
+import numpy as np
+import pytest
+
+import coexec as cx
+from coexec.backend.machine import open_machine
+from coexec.errors import (
+    ArgumentError,
+    BackendError,
+    ConfigError,
+    DoesNotFit,
+    InvariantError,
+    ProgramError,
+    ShapeError,
+    UnknownName,
+)
+from coexec.geometry import Box, whole
+from coexec.graph.command import Chunk
+from coexec.graph.instruction import Alloc, Allocation, Binding, Fence, Free, Kernel
+from coexec.graph.task import Task
+from coexec.machine.cores import available_cores
+from coexec.machine.platform import HOST, USER
+from coexec.plan.candidate import Share
+from coexec.program.mapper import Pad
+from coexec.program.view import Cut
+from coexec.testing.conformance import check_backend
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("array_api_compat")
+
+from coexec.backend.torch import driver as driver_module  # noqa: E402 - needs torch
+from coexec.backend.torch.backend import TorchBackend  # noqa: E402
+from coexec.backend.torch.driver import Driver  # noqa: E402
+from tests.backend.torch_parts import OWN, Rig, back_on_host, on_torch  # noqa: E402
+
+both = pytest.mark.parametrize("memory", ["shared", "own"])
+
+
+@cx.kernel(x=cx.read, y=cx.update)
+def scale_and_add(x, y, a):
+    y[...] = a * y + x
+
+
+def conforming(id, device, x, y, a):
+    task = Task(id, "scale", scale_and_add, None)
+    task.scalars, task.body, task.open, task.accesses = {"a": a}, scale_and_add.body(), 1, scale_and_add.array_params
+    bindings = (Binding("x", x, x.box, None, writes=False), Binding("y", y, y.box, None, writes=True))
+    return Kernel(
+        id, device.name, task, Chunk(device.name, y.box), Share(on_torch(), None, None, None), bindings, (), ()
+    )
+
+
+def test_torch_in_the_hosts_memory_keeps_the_contract():
+    check_backend(TorchBackend, kernel=conforming, allocate=back_on_host)
+
+
+def test_torch_with_memory_of_its_own_keeps_the_contract():
+    check_backend(lambda: TorchBackend(memory="own"), kernel=conforming)
+
+
+class Later(Driver):
+    """The CPU as if it had streams: what is recorded is over when a thread of its own says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asynchronous = True
+
+    def open_stream(self):
+        return object()
+
+    def on(self, stream):
+        return super().on(None)
+
+    def order(self, stream, event):
+        assert event.wait(60)
+
+    def record(self, stream):
+        event = threading.Event()
+        threading.Thread(target=event.set).start()
+        return event
+
+    def finish(self, event):
+        assert event.wait(60)
+
+
+def test_a_device_that_finishes_later_keeps_the_contract():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        check_backend(lambda: TorchBackend(Later(), memory="own"), kernel=conforming)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_what_needs_a_failed_instruction_does_not_run_though_it_was_issued_before_the_failure_was_known():
+    released = threading.Event()
+
+    class Slow(Later):
+        def finish(self, event):
+            assert released.wait(60)
+            super().finish(event)
+
+    with Rig("own", driver=Slow()) as rig:
+        empty = Allocation(rig.id(), OWN, 0, whole((4,)), np.dtype(float))
+        broken = rig.copy(empty, empty)
+        target = Allocation(rig.id(), OWN, 0, whole((4,)), np.dtype(float))
+        rig.backend.allocate(target)
+        target.data.fill_(1.0)
+        behind = rig.fill(target, 2)
+        behind.needs = (broken.id,)
+        rig.backend.issue(broken, 0)
+        rig.backend.issue(behind, 0)
+        released.set()
+        rig.backend.stop()
+        assert [type(ran.error) for ran in rig.reports] == [BackendError, BackendError]
+        assert target.data.tolist() == [1, 1, 1, 1]
+
+
+def test_it_describes_itself_as_data():
+    shared, own = TorchBackend(cores=(available_cores()[0],)), TorchBackend(memory="own", memory_id=5, capacity=1000)
+    device = shared.devices[0]
+    assert (device.name, device.kind, device.memory, device.readable) == ("torch:cpu", "torch", HOST, (HOST, USER))
+    assert device.cores == (available_cores()[0],) and shared.memories == {} and not device.eager
+    assert device.software == f"torch {torch.__version__}" and device.description
+    assert own.devices[0].memory == 5 and own.devices[0].readable == () and own.memories[5].capacity == 1000
+    assert own.devices[0].cores == available_cores() and own.devices[0].speed != device.speed
+    assert device.flops is None and device.bandwidth is None
+
+
+def test_it_supports_the_types_that_torch_computes_with():
+    backend = TorchBackend()
+    assert all(map(backend.supports, list("?bhiqBefdFD")))
+    assert not any(map(backend.supports, ["u2", "u4", "u8", "i4,f4", ">f4", "U3", "M8[s]", "O", "g"]))
+
+
+@both
+def test_the_devices_thread_keeps_to_its_cores_and_leaves_the_programs_threads_alone(memory):
+    before = torch.get_num_threads()
+    seen: dict[str, object] = {}
+
+    def look(y):
+        seen.update(cores=os.sched_getaffinity(0), threads=torch.get_num_threads(), grad=torch.is_grad_enabled())
+        y[...] = 1
+
+    kernel = cx.kernel(y=cx.update)(lambda y: None)
+    core = available_cores()[-1]
+    with Rig(memory, cores=(core,)) as rig:
+        rig.call(kernel, np.zeros(3), variant=on_torch(look))
+    assert seen == {"cores": {core}, "threads": 1, "grad": False}
+    assert torch.get_num_threads() == before
+
+
+@both
+def test_a_body_sees_tensors_and_writes_into_its_outputs(memory):
+    with Rig(memory) as rig:
+        x, y = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
+        _, found = rig.call(scale_and_add, x, y, a=np.float32(3))
+        assert np.array_equal(found, 3 * y + x)
+
+
+def test_arrays_of_the_host_are_handed_over_and_not_copied():
+    kinds = []
+
+    def look(x, y):
+        kinds.append((x.data_ptr(), y.data_ptr()))
+        y[...] = x
+
+    kernel = cx.kernel(x=cx.read, y=cx.write)(lambda x, y: None)
+    x, y = np.arange(4.0), np.zeros(4)
+    x.flags.writeable = False
+    with Rig() as rig:
+        held = {"x": rig.host(x, USER), "y": rig.host(y)}
+        bindings = {n: Binding(n, a, a.box, None, n == "y", None, a.dtype) for n, a in held.items()}
+        rig.run(rig.kernel(kernel, bindings, whole((4,)), on_torch(look)))
+    assert kinds == [(x.ctypes.data, y.ctypes.data)] and np.array_equal(x, y)
+
+
+@both
+def test_views_with_steps_of_either_sign_and_other_axis_orders_are_what_numpy_shows(memory):
+    rng = np.random.default_rng(0)
+    kernel = cx.kernel(x=cx.read, y=cx.update)(_add_up)
+    cases = [
+        (Cut((-1, 1), (0, 1)), np.s_[::-1, :]),
+        (Cut((-2, -3), (1, 0)), np.s_[::-2, ::-3]),
+        (Cut((2, -1), (0, -1, 1)), np.s_[::2, None, ::-1]),
+    ]
+    with Rig(memory) as rig:
+        for cut, key in cases:
+            base, out = rng.random((7, 10)), rng.random((7, 10))
+            seen, expected = base[key], out.copy()
+            hull = Box((0, 0), (7, 10))
+            # A backward view's hull ends at its first element and begins at its last.
+            lo = tuple((n - 1) % -s if s < 0 else 0 for n, s in zip(hull.hi, cut.steps, strict=True))
+            hi = tuple(n if s < 0 else (n - 1) // s * s + 1 for n, s in zip(hull.hi, cut.steps, strict=True))
+            box = Box(lo, hi)
+            expected[key] += seen
+            x, y = rig.put(base), rig.put(out)
+            bindings = {n: Binding(n, a, box, cut, n == "y", None, a.dtype) for n, a in (("x", x), ("y", y))}
+            rig.run(rig.kernel(kernel, bindings, whole(seen.shape)))
+            assert np.array_equal(rig.get(y), expected), key
+
+
+def _add_up(x, y):
+    y += x
+
+
+def test_borrowed_arrays_with_strides_that_torch_cannot_have_are_copied():
+    kernel = cx.kernel(x=cx.read, y=cx.update)(_add_up)
+    record = np.zeros(5, np.dtype([("a", "i1"), ("b", "f8")]))
+    record["b"] = np.arange(5)
+    with Rig() as rig:
+        for x in (np.arange(5.0)[::-1], record["b"], np.broadcast_to(np.float64(2), (5,))):
+            y = rig.put(np.zeros(5))
+            source = rig.host(x, USER)
+            bindings = {n: Binding(n, a, a.box, None, n == "y", None, a.dtype) for n, a in (("x", source), ("y", y))}
+            rig.run(rig.kernel(kernel, bindings, whole((5,))))
+            assert np.array_equal(y.data, x)
+
+
+@both
+@pytest.mark.parametrize("border", ["wrap", "edge", "reflect", 7.0])
+def test_borders_are_padded_as_on_numpy(memory, border):
+    @cx.kernel(u=cx.read(cx.halo(1, border=border)), out=cx.write)
+    def blur(u, out):
+        out[...] = u[:-2] + u[1:-1] + u[2:]
+
+    data = np.arange(1.0, 7.0)
+    pad = Pad(Box((-1,), (7,)), whole((6,)), (6,), border)
+    with Rig(memory) as rig:
+        u, out = rig.put(data), rig.put(np.zeros(6))
+        bindings = {
+            "u": Binding("u", u, u.box, None, False, pad, u.dtype),
+            "out": Binding("out", out, out.box, None, True, None, out.dtype),
+        }
+        rig.run(rig.kernel(blur, bindings, whole((6,))))
+        padded = pad.apply(data, np)
+        assert np.array_equal(rig.get(out), padded[:-2] + padded[1:-1] + padded[2:])
+
+
+@both
+def test_results_of_the_functional_form_find_their_place(memory):
+    @cx.kernel(x=cx.read, returns=cx.like("x"))
+    def square(x):
+        return x * x
+
+    @cx.kernel(x=cx.read, returns=(cx.like("x"), cx.like("x")))
+    def parts(x, xp):
+        return xp.floor(x), x - xp.floor(x)
+
+    x = np.array([1.5, -2.25])
+    with Rig(memory) as rig:
+        assert rig.call(square, x, np.zeros(2))[1].tolist() == [2.25, 5.0625]
+        assert [a.tolist() for a in rig.call(parts, x, np.zeros(2), np.zeros(2))[1:]] == [[1, -3], [0.5, 0.75]]
+
+
+def test_results_that_do_not_fit_are_errors_as_on_numpy():
+    square = cx.kernel(x=cx.read, returns=cx.like("x"))(lambda x: x * x)
+    nothing = cx.kernel(x=cx.update)(lambda x: None)
+    x = np.ones(2)
+    with Rig() as rig:
+        with pytest.raises(ShapeError, match=r"returned shape \(1,\) where returns= declares shape \(2,\)"):
+            rig.call(square, x, x, variant=on_torch(lambda x: x[:1]))
+        with pytest.raises(ShapeError, match="returned nothing"):
+            rig.call(square, x, x, variant=on_torch(lambda x: None))
+        with pytest.raises(TypeError, match=r"returned torch\.complex64 where"):
+            rig.call(square, x, x, variant=on_torch(lambda x: x.to(torch.complex64)))
+        with pytest.raises(ProgramError, match="returned a Tensor; write into an output"):
+            rig.call(nothing, x, variant=on_torch(lambda x: x))
+        pair = cx.kernel(x=cx.read, returns=(cx.like("x"), cx.like("x")))(lambda x: (x, x))
+        with pytest.raises(ArgumentError, match="must return 2 arrays"):
+            rig.call(pair, x, x, x, variant=on_torch(lambda x: x))
+
+
+@both
+def test_zero_dimensional_arrays_and_chunks_and_keywords_arrive(memory):
+    @cx.kernel(k=cx.read, y=cx.update)
+    def shift(k, y, chunk, *, times, xp):
+        y += times * k + chunk.lo[0] + xp.asarray(chunk.shape[0])
+
+    with Rig(memory) as rig:
+        assert rig.call(shift, np.array(2.0), np.zeros(3), times=2)[1].tolist() == [7, 7, 7]
+
+
+@both
+def test_complex_numbers_and_booleans_and_empty_arrays_pass(memory):
+    kernel = cx.kernel(x=cx.read, y=cx.update)(_add_up)
+    with Rig(memory) as rig:
+        x = np.array([1 + 2j, 3])
+        assert np.array_equal(rig.call(kernel, x, x)[1], 2 * x)
+        flip = cx.kernel(y=cx.update)(_negate)
+        assert rig.call(flip, np.array([True, False]))[0].tolist() == [False, True]
+        assert rig.call(kernel, np.zeros((0, 3)), np.zeros((0, 3)))[1].shape == (0, 3)
+        nothing = Binding("x", None, Box((0,), (0,)), None, False, None, np.dtype(float))
+        y = rig.put(np.zeros(0))
+        bound = {"x": nothing, "y": Binding("y", y, y.box, None, True, None, y.dtype)}
+        rig.run(rig.kernel(kernel, bound, whole((0,))))
+
+
+def _negate(y):
+    y[...] = ~y
+
+
+@both
+def test_debug_mode_finds_inputs_that_are_written_and_outputs_that_are_not(memory):
+    @cx.kernel(x=cx.read, y=cx.write)
+    def copy(x, y):
+        y[...] = x
+
+    def scribble(x, y):
+        y[...] = x
+        x += 1
+
+    def forget(x, y):
+        y[1:] = x[1:]
+
+    x = np.array([1.0, np.nan])
+    with Rig(memory, debug=True) as rig:
+        assert np.array_equal(rig.call(copy, x, x)[1], x, equal_nan=True)
+        with pytest.raises(ProgramError, match=r"'copy' wrote to 'x', which it declares as cx.read"):
+            rig.call(copy, x, x, variant=on_torch(scribble))
+        with pytest.raises(ProgramError, match=r"left element \(0,\) of"):
+            rig.call(copy, x, x, variant=on_torch(forget))
+
+
+def test_memory_of_its_own_has_a_limit():
+    backend = TorchBackend(memory="own", capacity=1000)
+    small, large = (Allocation(i, 2, 0, whole((n,)), np.dtype(float)) for i, n in enumerate((100, 101)))
+    backend.allocate(small)
+    with pytest.raises(DoesNotFit, match="memory 'torch:cpu'"):
+        backend.allocate(large)
+    backend.release(small)
+    backend.release(small)
+    huge = Allocation(3, 2, 0, whole((1 << 50,)), np.dtype(float))
+    with pytest.raises(DoesNotFit):
+        TorchBackend(memory="own", capacity=1 << 60).allocate(huge)
+    with pytest.raises(InvariantError, match="no memory of its own"):
+        TorchBackend().allocate(small)
+
+
+def test_allocating_and_freeing_also_come_as_instructions_and_those_of_the_host_are_refused():
+    with Rig("own") as rig:
+        allocation = Allocation(rig.id(), OWN, 0, whole((3,)), np.dtype(float))
+        rig.run(Alloc(rig.id(), rig.name, None, allocation, ()))
+        assert allocation.data is not None
+        rig.run(Free(rig.id(), rig.name, None, allocation, ()))
+        assert allocation.data is None
+        with pytest.raises(BackendError, match="cannot run 'fence' instructions"):
+            rig.run(Fence(rig.id(), rig.name, None, None, lambda _: None, (), ()))  # type: ignore[arg-type]
+        host = rig.host(np.zeros(3))
+        with pytest.raises(BackendError, match=r"neither .* is in a memory of torch:cpu"):
+            rig.run(rig.copy(host, host))
+
+
+def test_only_the_cpu_works_in_the_hosts_memory():
+    driver = Driver()
+    driver.type = "cuda"
+    with pytest.raises(ConfigError, match="does not work in the host's memory"):
+        TorchBackend(driver, "torch:cuda0", memory="shared")
+
+
+def test_a_machine_without_torch_is_told_what_to_install(monkeypatch):
+    def version(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(driver_module, "version", version)
+    with pytest.raises(ConfigError, match=r"need PyTorch and array-api-compat; pip install 'coexec\[torch\]'"):
+        open_machine("torch:cpu")
+
+
+def test_a_broken_torch_is_told_apart_from_a_missing_one(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigError, match="PyTorch cannot be imported: ModuleNotFoundError"):
+        open_machine("torch:cpu")
+
+
+def test_devices_are_opened_by_name():
+    cores = available_cores()
+    platform = open_machine("torch").platform
+    assert [device.name for device in platform.devices] == ["torch:cpu"] and len(platform.memories) == 2
+    platform = open_machine(f"torch:cpu@{cores[-1]}", {"torch:cpu": "1MB"}).platform
+    assert platform.devices[0].cores == (cores[-1],) and platform.memories[2].capacity == 10**6
+    assert platform.link(HOST, 2) is not None
+    with pytest.raises(UnknownName, match="unknown device 'torch:cuda'"):
+        open_machine("torch:cuda")
+    assert open_machine("torch:cpu", {"torch:cpu": "shared"}).platform.devices[0].memory == HOST
+
+
+def test_the_cpu_takes_the_cores_that_nobody_else_was_given():
+    cores = available_cores()
+    device = open_machine(f"cpu:0@{cores[0]},torch:cpu").platform.device("torch:cpu")
+    assert device.cores == (cores[1:] or cores)

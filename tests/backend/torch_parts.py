@@ -1,0 +1,132 @@
+"""A torch backend driven by hand: arrays in, one kernel, arrays out, on the host's memory or on its own."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any, Self
+
+import numpy as np
+
+from coexec.backend.base import Ran
+from coexec.backend.launch import aligned_empty, set_data
+from coexec.backend.torch.backend import TorchBackend
+from coexec.geometry import Box, whole
+from coexec.graph.command import Chunk
+from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Instruction, Kernel
+from coexec.graph.task import Task
+from coexec.machine.platform import HOST, USER
+from coexec.plan.candidate import Share
+from coexec.program.kernel import Kernel as Definition
+from coexec.program.variant import Variant, close
+
+OWN = 2
+
+
+def on_torch(function: Any = None) -> Variant:
+    """Return the variant that lets a Python body, or a function written for torch, run there."""
+    name = "python on torch" if function is None else "torch function"
+    return Variant(name, "torch", function=function, numerics=close(4))
+
+
+def back_on_host(allocation: Allocation) -> None:
+    set_data(allocation, aligned_empty(allocation.box.shape, allocation.dtype))
+
+
+class Rig:
+    """A started backend that waits for its reports."""
+
+    def __init__(self, memory: Any = "", **options: Any) -> None:
+        self.backend = TorchBackend(memory=memory, memory_id=OWN, **options)
+        self.own = self.backend.devices[0].memory == OWN
+        self.name = self.backend.devices[0].name
+        self.reports: list[Ran] = []
+        self._told = threading.Condition()
+        self._ids = itertools.count()
+        self.backend.start(self._finished)
+
+    def _finished(self, ran: Ran) -> None:
+        with self._told:
+            self.reports.append(ran)
+            self._told.notify_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.backend.stop()
+
+    def id(self) -> int:
+        return next(self._ids)
+
+    def run(self, *instructions: Instruction) -> None:
+        """Issue instructions on lane 0, wait for them and raise the first error."""
+        for instruction in instructions:
+            self.backend.issue(instruction, 0)
+        with self._told:
+            ids = {instruction.id for instruction in instructions}
+            done = lambda: [ran for ran in self.reports if ran.instruction.id in ids]  # noqa: E731
+            assert self._told.wait_for(lambda: len(done()) == len(ids), timeout=60)
+        for ran in done():
+            if ran.error is not None:
+                raise ran.error
+
+    def host(self, data: Any, memory: int = HOST) -> Allocation:
+        """Return an allocation of the host that is `data` itself."""
+        allocation = Allocation(self.id(), memory, 0, whole(data.shape), data.dtype)
+        set_data(allocation, data)
+        return allocation
+
+    def put(self, data: Any) -> Allocation:
+        """Return an allocation that kernels can use, with a copy of `data`."""
+        source = self.host(np.array(data, order="C"))
+        if not self.own:
+            return source
+        target = Allocation(self.id(), OWN, 0, source.box, source.dtype)
+        self.backend.allocate(target)
+        self.run(self.copy(source, target))
+        return target
+
+    def get(self, allocation: Allocation) -> Any:
+        if allocation.memory != OWN:
+            return allocation.data.copy()
+        target = self.host(np.empty(allocation.box.shape, allocation.dtype))
+        self.run(self.copy(allocation, target))
+        return target.data
+
+    def copy(self, source: Allocation, target: Allocation, *boxes: Box) -> Copy:
+        return Copy(self.id(), self.name, None, source, target, boxes or (source.box,), "coherence", (), ())
+
+    def fill(self, allocation: Allocation, value: Any) -> Fill:
+        return Fill(self.id(), self.name, None, allocation, (allocation.box,), allocation.dtype.type(value), ())
+
+    def kernel(
+        self,
+        kernel: Definition,
+        bindings: dict[str, Binding],
+        chunk: Box,
+        variant: Variant | None = None,
+        **scalars: Any,
+    ) -> Kernel:
+        """Return an instruction that runs `kernel` on `chunk`."""
+        task = Task(0, kernel.name, kernel, None)
+        task.scalars, task.body, task.accesses, task.open = scalars, kernel.body(), kernel.array_params, 1
+        task.space, task.box = chunk.shape, chunk
+        task.shapes = [binding.box.shape for binding in bindings.values()]
+        share = Share(variant or on_torch(), None, None, None)
+        return Kernel(self.id(), self.name, task, Chunk(self.name, chunk), share, tuple(bindings.values()), (), (), 0)
+
+    def call(self, kernel: Definition, *arrays: Any, variant: Variant | None = None, **scalars: Any) -> list[Any]:
+        """Run a kernel whole on copies of `arrays`, in the order of its array parameters; return what they hold then."""
+        held = [self.put(array) for array in arrays]
+        params = kernel.array_params
+        bindings = {
+            p.name: Binding(p.name, a, a.box, None, p.access.writes, None, a.dtype)
+            for p, a in zip(params, held, strict=True)
+        }
+        space = next((a for p, a in zip(params, held, strict=True) if p.access.writes), held[0]).box
+        self.run(self.kernel(kernel, bindings, space, variant, **scalars))
+        return [self.get(a) for a in held]
+
+
+__all__ = ["HOST", "OWN", "USER", "Rig", "back_on_host", "on_torch"]
