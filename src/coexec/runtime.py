@@ -41,8 +41,10 @@ from .observe.recorder import Recorder
 from .plan.candidate import Candidates
 from .plan.divider import Divider
 from .plan.place import Loads, load_placement
+from .plan.plan import Plan
 from .plan.planner import Planner
 from .predict.learned import Learned
+from .predict.store import Store, default_path
 from .program import session
 from .program.array import Array, Storage
 from .program.call import Options
@@ -95,7 +97,7 @@ class Runtime:
     def _build(self, config: Config) -> None:
         """Put the stages together."""
         machine, platform = self.machine, self.platform
-        self.learned = Learned()
+        self.learned = Learned(Store(default_path(config.store)))
         self.loads = Loads(platform)
         self._graph = TaskGraph(self)
         placement = load_placement(config.placement, self.loads, config.data_threshold)
@@ -115,7 +117,16 @@ class Runtime:
         note = self._recorder.note if self._recorder.tracing else None
         divider = Divider(platform, lambda a, memory, box: a._storage.state.missing(memory, box))
         held = lambda a: a._storage.state.held_by(a._box)  # noqa: E731
-        self._planner = Planner(candidates, placement, self.loads, held, divider, policy=config.policy, note=note)
+        self._planner = Planner(
+            candidates,
+            placement,
+            self.loads,
+            held,
+            divider,
+            policy=config.policy,
+            objective=config.objective,
+            note=note,
+        )
         owned = self._lock._is_owned  # type: ignore[attr-defined]  # what threading.Condition itself asks
         self._signals = Signals(owned, lambda: self.cancel_pending("the program was interrupted"))
         self._signals.install()
@@ -188,6 +199,15 @@ class Runtime:
         if not returned:
             return task
         return returned[0] if kernel.returns.single else returned
+
+    def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
+        """Return how a call would be divided and placed, and how long it is predicted to take. Nothing runs."""
+        arrays, scalars = kernel.bind(args, kwargs)
+        if kernel.returns.names:
+            arrays += make_returned(kernel, arrays, scalars, self)
+        with self._lock:
+            self._check_open()
+            return self._planner.preview(describe(kernel, arrays, scalars, options, self))
 
     def _run(self, task: Task) -> None:
         """Plan, lower and issue a task. Locked."""
@@ -406,6 +426,7 @@ class Runtime:
             self.closed = True
             self._executor.stop()
             self._drain()
+            self.learned.save()
             self._recorder.close()
             self._signals.restore()
             session.remove(self)

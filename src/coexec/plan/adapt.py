@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from math import comb
+from math import comb, inf
 
 from .divide import divide, why_not
 from .exact import along_the_axis, every_division
@@ -29,14 +29,15 @@ def adapt(
     """Return a division in whole rows: by granules, within limits, predicted no slower than the best single device.
 
     Every share but at most one is a multiple of its device's granule, and none is below its `least` (both only as far
-    as memory limits leave a choice). `sticky`, the previous cuts, stay if they are predicted at most `keep` slower.
+    as memory limits leave a choice). `sticky`, the previous cuts, stay if they are predicted at most `keep` slower and
+    no slower than the best single device; with an infinite `keep` they stay whenever they fit.
     """
     shares = in_rows(offers, rows, division)
     best = choose(offers, rows, shares, division)
     if sticky is not None and still_fits(offers, rows, sticky):
         times = tuple(finish_times(offers, sticky))
         seconds = max(t.finish for t in times)
-        if seconds <= min(best.seconds * (1 + keep), *division.single.values()):
+        if keep == inf or seconds <= min(best.seconds * (1 + keep), *division.single.values()):
             left_out = reasons(offers, sticky, seconds)
             return Division(tuple(sticky), seconds, times, left_out, division.single, sticky=True)
     return best

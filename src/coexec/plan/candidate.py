@@ -14,7 +14,7 @@ from ..errors import PlanError, unknown_name
 from ..geometry import Box
 from ..graph.command import Chunk
 from ..machine.platform import Device, Platform
-from ..predict.history import Model
+from ..predict.model import Model
 from ..predict.learned import Learned
 from ..predict.work import Work
 from ..program.variant import Numerics, Variant

@@ -57,6 +57,7 @@ class Divider:
         self._missing = missing
         self.offering = Offering(platform, missing)
         self._memo: dict[tuple[object, ...], tuple[tuple[int, ...], Divided]] = {}
+        self._last: dict[tuple[object, ...], Cuts] = {}  # of calls with arrays that have no cuts yet
 
     def divide(
         self, task: Task, box: Box, axes: Sequence[int], group: Sequence[Candidate], waits: Sequence[float]
@@ -68,7 +69,7 @@ class Divider:
         if known is not None and known[0] == versions and max(waits) <= BUSY * known[1].seconds:
             return known[1]
         best: Divided | None = None
-        for axis in axes:
+        for axis in self._preferred(task, axes):
             found = self._along(task, box, axis, group, waits)
             if best is None or found.seconds < best.seconds * (1.0 - KEEP):
                 best = found
@@ -118,6 +119,14 @@ class Divider:
             tuple(chunks), tuple(shares), division.seconds, why, site, tuple(offers), division, measured=measured
         )
 
+    def _preferred(self, task: Task, axes: Sequence[int]) -> list[int]:
+        """Return the axes, first the one along which the task's arrays were cut last."""
+        before = {array._storage.cuts.axis for array in task.arrays if array._storage.cuts is not None}
+        before |= (
+            {cuts.axis for (kernel, *_), cuts in self._last.items() if kernel is task.kernel} if not before else set()
+        )
+        return sorted(axes, key=lambda axis: axis not in before)
+
     # Cuts that are kept -----------------------------------------------------------------------------------------------
 
     def _kept(self, task: Task, site: Site, group: Sequence[Candidate]) -> tuple[int, ...] | None:
@@ -129,7 +138,8 @@ class Divider:
                 if site.rows.even:
                     return cuts.cuts
                 return tuple([round(site.rows.work(cut)) for cut in cuts.cuts])
-        return None
+        same = self._last.get((task.kernel, site.axis, rows, devices))
+        return same.cuts if same is not None and site.rows.even else None
 
     def _unsettled(self, site: Site, group: Sequence[Candidate], cuts: Sequence[int]) -> bool:
         """Tell whether some part of a division was not measured often enough to judge it."""
@@ -146,6 +156,9 @@ class Divider:
         devices = tuple([c.name for c in group])
         used = frozenset(c.memory for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low)
         made = Cuts(site.axis, site.rows.rows, devices, cuts, used)
+        if len(self._last) > MEMO:
+            self._last.clear()
+        self._last[task.kernel, site.axis, site.rows.rows, devices] = made
         for param, array in zip(task.accesses, task.arrays, strict=True):
             if param.access.writes and param.access.mode != "reduce" and array._storage.cuts != made:
                 array._storage.cuts = made

@@ -5,7 +5,8 @@ Before: plan/candidate.py.  After: plan/planner.py.  Knows loads, bytes and link
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from ..errors import unknown_name
@@ -61,6 +62,15 @@ class Loads:
             for d in platform.devices
         }
         self._overlapping = any(self._sharing.values())
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Let plans be made that nobody will carry out: what they note is forgotten."""
+        before = (dict(self.seconds), dict(self.tasks), dict(self._ends))
+        try:
+            yield
+        finally:
+            self.seconds, self.tasks, self._ends = before
 
     def ready(self, parents: Sequence[int]) -> float:
         """Return the predicted seconds until all of these tasks are over."""

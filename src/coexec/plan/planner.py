@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import CoexecWarning, PlanError
 from ..geometry import Box, overlaps
@@ -21,9 +21,11 @@ from ..program.array import Array
 from ..program.mapper import Same
 from ..program.variant import Variant
 from .candidate import Candidate, Candidates, Share
-from .divider import Divider
-from .offering import Site
+from .divider import Divided, Divider
 from .place import WIDE_GAIN, Asked, Loads, Placement
+from .plan import Plan
+from .planned import Planned
+from .preview import alone_seconds, preview
 from .split import blocks, deal, deal_evenly, even
 
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
@@ -31,16 +33,6 @@ WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs m
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
 Valid = Callable[[Array], int]
 Note = Callable[[str], None]
-
-
-class Planned(NamedTuple):
-    """A command with one share per chunk."""
-
-    command: Command
-    shares: tuple[Share, ...]
-    here: bool = False  # the submitting thread should run it: that costs less than handing it over
-    handout: str = ""  # dynamic or auto: the parts are a beginning, and handed out in smaller ones as devices ask
-    site: Site | None = None  # what is cut, and where, if it was
 
 
 _new: Callable[..., Any] = tuple.__new__
@@ -71,16 +63,32 @@ class Planner:
         divider: Divider,
         *,
         policy: str = "static",
+        objective: str = "time",
         note: Note | None = None,
     ) -> None:
         self._candidates = candidates
         self.divider = divider
         self._policy = policy
+        self._objective = objective
         self._placement = placement
         self._valid = valid
         self.loads = loads
         self._note = note  # where remarks are recorded; reasons are worked out only if there is such a place
         self._warned: set[int] = set()
+        self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
+
+    def preview(self, task: Task) -> Plan:
+        """Return what would be planned for `task`, as data. Changes nothing that later plans depend on."""
+        kernel, options = task.kernel, task.options
+        assert kernel is not None and options is not None
+        self.last = None
+        with self.loads.untouched():
+            planned = self.plan(task)
+        candidates = [] if kernel.host else self._able(task, list(self._candidates.of(kernel, options.devices).all))
+        alone = alone_seconds(candidates, work_of(task), self.loads, lambda: self._where(task))
+        policy = options.policy or self._policy
+        lost = self._candidates.lost
+        return preview(task, planned, self.last, candidates, lost, alone, objective=self._objective, policy=policy)
 
     def plan(self, task: Task, *, idle: bool = False) -> Planned:
         """Return the command, and what each of its chunks runs and is predicted to take.
@@ -139,7 +147,7 @@ class Planner:
             if len(chunks) < 2 or not self._independent(task, chunks):
                 return None
             return self._shared(task, chunks, group, f"divided evenly over {len(chunks)} devices")
-        divided = self.divider.divide(task, box, axes, group, self._waits(group))
+        divided = self.last = self.divider.divide(task, box, axes, group, self._waits(group))
         if len(divided.chunks) < 2 or not self._independent(task, divided.chunks):
             return None
         if self._wide_is_faster(candidates, work, divided.seconds):
@@ -160,7 +168,7 @@ class Planner:
         elif task.options is not None and (task.options.policy or self._policy) == "even":
             chunks = deal_evenly(parts, [c.name for c in group])
         else:
-            divided = self.divider.divide(task, box, axes[:1], group, self._waits(group))
+            divided = self.last = self.divider.divide(task, box, axes[:1], group, self._waits(group))
             cuts = [box.lo[axes[0]] + cut for cut in divided.division.cuts]
             chunks = deal(parts, axes[0], [c.name for c in group], cuts)
         return self._shared(task, chunks, group, "fixed blocks")

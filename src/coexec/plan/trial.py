@@ -22,9 +22,11 @@ class Trial:
         self.shares = shares
         self.queued = frozenset(shared(offers))
         self._order = list(link_order(offers))
+        self._placed = any(o.there[1] > o.there[0] and o.in_per_row for o in offers)
         # Without links and data already there, a share changes nobody else's time.
-        self._apart = not self.queued and all(o.there[1] <= o.there[0] or not o.in_per_row for o in offers)
+        self._apart = not self.queued and not self._placed
         self.finish = self._all(shares)
+        self._start = self._starts()
 
     @property
     def seconds(self) -> float:
@@ -44,9 +46,21 @@ class Trial:
                 offer = self.offers[i]
                 copied = offer.input_seconds(lows[i], lows[i] + share)
                 if offer.link and copied:
-                    copied = free[offer.link] = free.get(offer.link, 0.0) + copied
+                    copied += free.get(offer.link, 0.0)
+                    free[offer.link] = copied
                 finish[i] = done(offer, share, copied)
         return finish
+
+    def _starts(self) -> list[float]:
+        """Return when each device's turn on its link comes, if nothing is there already."""
+        start = [0.0] * len(self.offers)
+        free: dict[str, float] = {}
+        for i in self._order if self.queued else ():
+            offer = self.offers[i]
+            start[i] = free.get(offer.link, 0.0)
+            if self.shares[i]:
+                free[offer.link] = start[i] + offer.fixed_in + offer.in_per_row * self.shares[i]
+        return start
 
     def _after(self, changes: dict[int, int]) -> list[float]:
         """Return when each device is done if these shares change."""
@@ -75,6 +89,7 @@ class Trial:
         for i, share in changes.items():
             self.shares[i] = share
         self.finish = finish
+        self._start = self._starts()
 
     def spread(self) -> None:
         """Give the rows that nobody has yet to where they raise the finish time least."""
@@ -111,33 +126,37 @@ class Trial:
         return step if share + step >= offer.least else 0
 
     def polish(self) -> None:
-        """Move granules away from the device that is done last, as long as that helps."""
+        """Move granules away from the device that is done last, or from who is ahead on its link, while that helps."""
         for _ in range(8 * len(self.offers) + 16):
-            worst = max(self.finish)
-            best: tuple[tuple[float, int], dict[int, int], list[float]] = ((worst * SAME, 0), {}, self.finish)
-            tied = sum(f >= worst * SAME for f in self.finish)
-            for changes in self._moves(self.finish.index(worst)):
-                finish = self._after(changes)
-                latest = max(finish)
-                # One of several that are last may be relieved although the others stay.
-                key = (
-                    (latest, 0)
-                    if latest < worst * SAME
-                    else (worst * SAME, sum(f >= worst * SAME for f in finish) - tied)
-                )
-                if latest <= worst and key < best[0]:
-                    best = (key, changes, finish)
-            if not best[1]:
+            slowest = self.finish.index(max(self.finish))
+            if not self._relieve(slowest, [slowest]) and not self._relieve(slowest, self._ahead(slowest)):
                 return
-            self._set(best[1], best[2])
 
-    def _moves(self, slowest: int) -> Iterator[dict[int, int]]:
-        """Yield changes that may let the slowest device finish sooner: from it, or from who is ahead on its link."""
-        yield from self._moves_from(slowest)
-        if slowest in self.queued:
-            for i in self._order[: self._order.index(slowest)]:
-                if self.offers[i].link == self.offers[slowest].link:
-                    yield from self._moves_from(i)
+    def _relieve(self, slowest: int, sources: Sequence[int]) -> bool:
+        """Make the best move away from `sources` that lets the slowest device finish sooner; say whether there is one.
+
+        One of several that are last may be relieved although the others stay.
+        """
+        worst = self.finish[slowest] * SAME
+        tied = sum(f >= worst for f in self.finish)
+        best, changes, finish = (worst, 0), {}, self.finish
+        for source in sources:
+            for move in self._moves_from(source, worst):
+                after = self._after(move)
+                latest = max(after)
+                key = (latest, 0) if latest < worst else (worst, sum(f >= worst for f in after) - tied)
+                if key < best and latest * SAME <= worst:
+                    best, changes, finish = key, move, after
+        if changes:
+            self._set(changes, finish)
+        return bool(changes)
+
+    def _ahead(self, device: int) -> list[int]:
+        """Return who uses the device's link before it."""
+        if device not in self.queued:
+            return []
+        ahead = self._order[: self._order.index(device)]
+        return [i for i in ahead if self.offers[i].link == self.offers[device].link]
 
     def all_moves(self) -> Iterator[dict[int, int]]:
         """Yield the changes that move rows from one device to another within the rules."""
@@ -148,13 +167,26 @@ class Trial:
         """Make these changes."""
         self._set(changes, self._after(changes))
 
-    def _moves_from(self, source: int) -> Iterator[dict[int, int]]:
-        if self.shares[source]:
-            for target in range(len(self.offers)):
-                if target != source:
-                    for rows in self._amounts(source, target):
-                        if self._allowed(source, target, rows):
-                            yield {source: self.shares[source] - rows, target: self.shares[target] + rows}
+    def _moves_from(self, source: int, end: float = inf) -> Iterator[dict[int, int]]:
+        """Yield the moves away from one device whose targets may be done before `end`."""
+        for target in range(len(self.offers)):
+            if target != source and self.shares[source]:
+                for rows in self._amounts(source, target):
+                    if self._soonest(source, target, rows) < end and self._allowed(source, target, rows):
+                        yield {source: self.shares[source] - rows, target: self.shares[target] + rows}
+
+    def _soonest(self, source: int, target: int, rows: int) -> float:
+        """Return a time before which `target` cannot be done with `rows` more from `source`."""
+        offer, share = self.offers[target], self.shares[target] + rows
+        if self._placed:
+            return done(offer, share, 0.0)
+        copied = offer.fixed_in + offer.in_per_row * share
+        if target in self.queued and copied:
+            start = self._start[target]
+            if self.offers[source].link == offer.link:
+                start -= self.offers[source].fixed_in + self.offers[source].in_per_row * rows
+            copied += max(0.0, start)
+        return done(offer, share, copied)
 
     def _amounts(self, source: int, target: int) -> set[int]:
         """Return the numbers of rows worth moving."""

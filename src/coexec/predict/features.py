@@ -163,4 +163,14 @@ def part_of(box: Box, axis: int, lo: int, hi: int) -> Box:
     return Box(tuple(low), tuple(high))
 
 
-__all__ = ["Rows", "Sized", "check_features", "feature_names", "flops_at", "part_of", "task_key", "work_of", "work_of_part"]
+__all__ = [
+    "Rows",
+    "Sized",
+    "check_features",
+    "feature_names",
+    "flops_at",
+    "part_of",
+    "task_key",
+    "work_of",
+    "work_of_part",
+]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 
-REACH = log(4.0)  # beyond a factor of four, a sample says nothing
-WIDTH = REACH / 2.5  # of the bell of weights
-PRIORS = (0.2, 0.5, 2.0, 1e9)  # the weight of "the fit is right"; a sample at hand has 1
+REACH = log(4.0)  # beyond a factor of four, a sample says nothing, unless all lie as far apart
+BELL = 2.5  # the reach in widths of the bell of weights
+NOISE = 0.04  # errors of this size may be of measuring, and are not to be interpolated
 DOUBTFUL = 4.0  # standard deviations from what its neighbours say, and a sample is left out
 LEAST_DOUBTFUL = 0.2
 
@@ -23,7 +23,7 @@ LEAST_DOUBTFUL = 0.2
 class Local:
     """A correction by the errors of the nearest samples, in the space of the features' logarithms."""
 
-    __slots__ = ("_errors", "_floor", "_logs", "_prior", "_squares", "left_out", "spread")
+    __slots__ = ("_errors", "_floor", "_logs", "_prior", "_reach2", "_squares", "left_out", "spread")
 
     def __init__(self, rows: Matrix, errors: Matrix) -> None:
         """`errors` are log(measured / fitted), one for each row."""
@@ -32,15 +32,16 @@ class Local:
         self._logs = np.log(np.maximum(rows, self._floor))
         self._squares = (self._logs**2).mean(axis=1)
         self._errors = errors
-        weights = _weights(self._distances(self._logs))
+        squared = self._distances(self._logs)
+        self._reach2 = max(REACH, 2.0 * _apart(squared)) ** 2
+        weights = self._weights(squared)
         np.fill_diagonal(weights, 0.0)
         doubtful = _doubtful(weights, errors)
         weights[:, doubtful] = 0.0
-        # Noise is not to be interpolated: as much correction as foretells the samples best, each by the others.
-        tried = [errors - weights @ errors / (weights.sum(axis=1) + prior) for prior in PRIORS]
-        off = [float(np.abs(left[~doubtful]).mean()) for left in tried]
-        best = min(range(len(PRIORS)), key=off.__getitem__)
-        self._prior, self.left_out = PRIORS[best], tried[best]
+        typical = float(np.sqrt(np.mean(errors[~doubtful] ** 2)))
+        # the weight of "the fit is right", beside a sample at hand with 1: as in kriging, noise over signal
+        self._prior = min(max((NOISE / max(typical, 1e-9)) ** 2, 0.05), 4.0)
+        self.left_out = errors - weights @ errors / (weights.sum(axis=1) + self._prior)  # each by the others
         self.spread = float(np.median(np.abs(self.left_out)))
         self._keep(~doubtful)
 
@@ -53,30 +54,36 @@ class Local:
         across += (logs**2).mean(axis=1)[:, None] + self._squares
         return across
 
+    def _weights(self, squared: Matrix) -> Matrix:
+        """Return the weights of samples at these squared distances: 1 here, falling smoothly to 0 at the reach."""
+        part = np.minimum(squared / self._reach2, 1.0)
+        weights: Matrix = np.exp(part * (-0.5 * BELL**2)) * (1.0 - part)
+        return weights
+
     def at(self, features: Sequence[float]) -> tuple[float, float]:
         """Return the factor for `features`, and how far away the nearest sample is (log of a ratio)."""
         logs = np.log(np.maximum(features, self._floor))
         squared = self._squares + (logs @ logs - 2.0 * (self._logs @ logs)) / len(logs)
-        weights = _weights(squared)
+        weights = self._weights(squared)
         factor = exp(float(weights @ self._errors) / (float(weights.sum()) + self._prior))
         return factor, sqrt(max(float(squared.min()), 0.0))
 
 
 def _doubtful(weights: Matrix, errors: Matrix) -> NDArray[np.bool_]:
-    """Return which samples are far from what their neighbours say: a disturbed measurement, no effect of size."""
-    bound = max(_far(np.abs(errors - np.median(errors))), LEAST_DOUBTFUL)
-    held = np.clip(errors, -bound, bound)
-    beside = np.abs(errors - weights @ held / (weights.sum(axis=1) + PRIORS[0]))
-    found: NDArray[np.bool_] = beside > max(_far(beside), LEAST_DOUBTFUL)
+    """Return which samples are far from the weighted median of their neighbours: a disturbed measurement, no effect of size."""
+    says = np.append(errors, 0.0)  # the fit has a say too
+    weights = np.hstack([weights, np.full((len(errors), 1), 0.1)])
+    order = np.argsort(says)
+    sums = np.cumsum(weights[:, order], axis=1)
+    middle = (sums >= sums[:, -1:] / 2.0).argmax(axis=1)
+    beside = np.abs(errors - says[order][middle])
+    found: NDArray[np.bool_] = beside > max(DOUBTFUL * 1.4826 * float(np.median(beside)), LEAST_DOUBTFUL)
     return found
 
 
-def _far(off: Matrix) -> float:
-    return DOUBTFUL * 1.4826 * float(np.median(off))
-
-
-def _weights(squared: Matrix) -> Matrix:
-    """Return the weights of samples at these squared distances: 1 here, nothing beyond reach."""
-    weights: Matrix = np.exp(squared * (-0.5 / WIDTH**2))
-    weights[squared > REACH**2] = 0.0
-    return weights
+def _apart(squared: Matrix) -> float:
+    """Return how far samples typically are from their nearest neighbours."""
+    if len(squared) < 2:
+        return 0.0
+    others = squared + np.diag(np.full(len(squared), np.inf))
+    return sqrt(max(float(np.median(others.min(axis=1))), 0.0))

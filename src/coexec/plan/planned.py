@@ -1,0 +1,22 @@
+"""What the planner hands to the lowering: a command, and what each of its chunks runs.
+
+Before: plan/candidate.py, plan/offering.py.  After: plan/planner.py, plan/preview.py, execute/on_demand.py, runtime.py.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..graph.command import Command
+from .candidate import Share
+from .offering import Site
+
+
+class Planned(NamedTuple):
+    """A command with one share per chunk."""
+
+    command: Command
+    shares: tuple[Share, ...]
+    here: bool = False  # the submitting thread should run it: that costs less than handing it over
+    handout: str = ""  # dynamic or auto: the parts are a beginning, and handed out in smaller ones as devices ask
+    site: Site | None = None  # what is cut, and where, if it was
