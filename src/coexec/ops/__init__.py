@@ -3,6 +3,7 @@
 Before: program/kernel.py.  After: the package's own namespace.  Knows no device.
 """
 
+from .conv2d import conv2d
 from .matmul import matmul
 
-__all__ = ["matmul"]
+__all__ = ["conv2d", "matmul"]
