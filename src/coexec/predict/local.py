@@ -17,7 +17,7 @@ REACH = log(4.0)  # beyond a factor of four, a sample says nothing, unless all l
 BELL = 2.5  # the reach in widths of the bell of weights
 NOISE = 0.04  # errors of this size may be of measuring, and are not to be interpolated
 DOUBTFUL = 4.0  # standard deviations from what its neighbours say, and a sample is left out
-LEAST_DOUBTFUL = 0.2
+LEAST_DOUBTFUL = 0.5  # less may well be an effect of size
 
 
 class Local:
@@ -70,7 +70,7 @@ class Local:
 
 
 def _doubtful(weights: Matrix, errors: Matrix) -> NDArray[np.bool_]:
-    """Return which samples are far from the weighted median of their neighbours: a disturbed measurement, no effect of size."""
+    """Return which samples are far from the weighted median of their neighbours: they were disturbed."""
     says = np.append(errors, 0.0)  # the fit has a say too
     weights = np.hstack([weights, np.full((len(errors), 1), 0.1)])
     order = np.argsort(says)

@@ -186,7 +186,7 @@ def _norms(a: Matrix) -> Matrix:
 @cache
 def solver() -> Callable[..., tuple[Matrix, float]]:
     """Return SciPy's solver; the first call takes half a second, for the import."""
-    from scipy.optimize import nnls  # type: ignore[import-untyped]
+    from scipy.optimize import nnls
 
     found: Callable[..., tuple[Matrix, float]] = nnls
     return found

@@ -108,10 +108,9 @@ class Table:
         return moved or drifting
 
     def _added(self, work: Work) -> Entry:
-        width = len(work.features)
-        if self.entries and len(next(iter(self.entries.values())).features) != width:
-            self._forget()  # the kernel declares other features now
         entries = self.all()
+        if entries and len(entries[0].features) != len(work.features):
+            self._forget()  # the kernel declares other features now
         if len(entries) >= KEYS:
             self._remove(min(entries, key=lambda e: e.last))
         entry = self.entries[key_of(work)] = Entry(key_text(work), work.features)
@@ -121,7 +120,7 @@ class Table:
     def _forget(self) -> None:
         self.entries, self._stored, self._streak = {}, {}, []
         self._fit = self._local = None
-        self._refitted = -1
+        self.shapes = 0
 
     def _remove(self, entry: Entry) -> None:
         for table in (self.entries, self._stored):
@@ -227,7 +226,7 @@ class Table:
         if not entries:
             return
         rows = np.array([e.features for e in entries])
-        times = np.maximum([e.announced for e in entries], TINY)
+        times = np.maximum([e.middle for e in entries], TINY)
         if self._fit is None or changes - self._refitted >= max(1, len(entries) // 10):
             self._fit, self._refitted = fit(rows, times), changes
         fitted = np.maximum([self._fit.seconds(e.features) for e in entries], TINY)
@@ -242,8 +241,8 @@ class Table:
         self._refresh(len(entries[0].features))
         if self._local is None or len(self._local.left_out) != len(entries):
             return []
-        measured = [max(e.announced, TINY) for e in entries]
-        return [(m / float(np.exp(off)), m) for m, off in zip(measured, self._local.left_out, strict=True)]
+        times = [max(e.middle, TINY) for e in entries]
+        return [(t / float(np.exp(off)), t) for t, off in zip(times, self._local.left_out, strict=True)]
 
 
 def _proportional(entries: list[Entry], features: tuple[float, ...], scales_with: int) -> Guess | None:

@@ -57,7 +57,7 @@ class Window:
             self._held = ()
             return not self._steady & 15
         self._held += (seconds,)
-        if len(self._held) < SURPRISES:
+        if len(self._held) < SURPRISES and self.low <= self.recent[-1] <= self.high:
             return False
         self._held = self._held[:-1]
         self._release()
