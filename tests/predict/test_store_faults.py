@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from coexec.predict import store_file
 from coexec.predict.sample import Sample
 from coexec.predict.store import Store
 from tests.scripts import run_script
@@ -85,6 +86,18 @@ def test_every_damaged_file_gets_a_name_of_its_own(path: Path, said: list[str]) 
     names = [f"{path.name}.damaged-{i}" for i in (1, 2, 3)]
     assert listed(path) == [path.name, *names] and len(said) == 3
     assert [path.with_name(name).read_text()[:5] for name in names] == ["first", "secon", "third"]
+
+
+def test_a_file_is_set_aside_with_its_journal_and_only_if_it_is_the_one_that_was_looked_at(path: Path) -> None:
+    path.write_text("damaged")
+    Path(f"{path}-journal").write_text("journal")
+    seen = store_file._identity(path)
+    assert seen is not None
+    assert store_file._set_aside(path, (seen[0], seen[1] + 1), "damaged-1") is None  # a new file of another process
+    assert listed(path) == [path.name, f"{path.name}-journal"]
+    aside = store_file._set_aside(path, seen, "damaged-1")
+    assert aside == path.with_name(f"{path.name}.damaged-1")
+    assert listed(path) == [aside.name, f"{aside.name}-journal"]
 
 
 def test_a_file_with_any_bytes_changed_never_stops_the_program(path: Path, said: list[str]) -> None:
@@ -248,6 +261,7 @@ def test_a_path_that_is_no_file_is_said_once(tmp_path: Path, said: list[str], wh
     for use in uses(store):
         use()
     assert len(said) == 1 and str(path) in said[0]
+    assert store._wait == 0.0  # after the first trouble nobody waits again
 
 
 def test_a_full_disk_leaves_the_file_as_it_was_and_space_lets_it_grow(path: Path) -> None:

@@ -89,7 +89,7 @@ def _trouble(error: Exception) -> Trouble:
         return Trouble(f"{reason} by another process", "find that process")
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         return Trouble(reason, "free space on its disk")
-    return Trouble(reason, "make the file and its folder writable")
+    return Trouble(reason, "make the file and its folder writable, remove the file")
 
 
 def _transaction(
@@ -116,10 +116,13 @@ def _transaction(
             return empty
         answer = action(connection)
         _patiently(connection, "COMMIT", until)
-    except (sqlite3.Error, _Unusable) as error:
+    except (sqlite3.Error, UnicodeDecodeError, _Unusable) as error:
         bad = _unusable(error)
         if bad is None:
             raise
+        if bad is not error:
+            with suppress(sqlite3.Error):  # while the journal still has the name by which SQLite deletes it
+                connection.execute("ROLLBACK")
         if writing:
             bad.aside = _set_aside(path, identity, bad.suffix)
         raise bad from error
@@ -187,6 +190,8 @@ def _unusable(error: Exception) -> _Unusable | None:
     """Return what `error` says of the file, or None if the file is not to blame."""
     if isinstance(error, _Unusable):
         return error
+    if isinstance(error, UnicodeDecodeError):  # SQLite's message repeats what is in the file
+        return _Unusable("are damaged (they are no text)", "damaged-1")
     name: str = getattr(error, "sqlite_errorname", "")  # e.g. SQLITE_CORRUPT_INDEX
     if name in _DAMAGED or name.startswith("SQLITE_CORRUPT"):
         return _Unusable(f"are damaged ({error})", "damaged-1")
