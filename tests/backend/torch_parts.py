@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from contextvars import copy_context
 from typing import Any, Self
 
 import numpy as np
@@ -111,7 +112,7 @@ class Rig:
         """Return an instruction that runs `kernel` on `chunk`."""
         task = Task(0, kernel.name, kernel, None)
         task.scalars, task.body, task.accesses, task.open = scalars, kernel.body(), kernel.array_params, 1
-        task.space, task.box = chunk.shape, chunk
+        task.space, task.box, task.context = chunk.shape, chunk, copy_context()
         task.shapes = [binding.box.shape for binding in bindings.values()]
         share = Share(variant or on_torch(), None, None, None)
         return Kernel(self.id(), self.name, task, Chunk(self.name, chunk), share, tuple(bindings.values()), (), (), 0)

@@ -18,7 +18,7 @@ from ...graph.task import Task
 from ...machine.cores import available_cores, pin_thread, sharpen_timers
 from ...machine.platform import Device, Memory
 from ...program.session import in_kernel
-from .body import Translator, Watched, call, place, returned
+from .body import Translator, Watched, call, parts, place, returned
 from .check import FirstUse
 from .driver import Driver
 from .lanes import Lanes, Launched
@@ -171,13 +171,14 @@ class TorchBackend:
         seen = {binding.name: self._storage.see(binding, self._xp) for binding in instruction.bindings}
         values = {name: entry.tensor for name, entry in seen.items()}
         body = self._body(instruction, values)
-        watched = Watched(instruction, values) if self._debug else None
         start, cpu = perf_counter(), thread_time()
-        place(instruction, values, returned(instruction, call(instruction, body, values, self._xp)))
+        for box, part in parts(instruction, values):
+            watched = Watched(instruction, part) if self._debug else None
+            place(instruction, part, returned(instruction, call(instruction, body, box, part, self._xp)))
+            if watched is not None:
+                watched.check()
         _put_back(seen)
         waited = perf_counter() - start - (thread_time() - cpu)
-        if watched is not None:
-            watched.check()
         one_thread = self._driver.type == "cpu" and len(self._cores) == 1
         return Launched(start, waited=max(0.0, waited) if one_thread else 0.0)
 
@@ -187,9 +188,10 @@ class TorchBackend:
         if variant.kind != "python" and variant.function is not None:
             function: Callable[..., Any] = variant.function
             return function
-        key = self._first_use.due(instruction, values)
+        box, part = next(parts(instruction, values))
+        key = self._first_use.due(instruction, box, part)
         if key is not None:
-            self._first_use.check(key, instruction, values)
+            self._first_use.check(key, instruction, box, part)
         assert instruction.task.body is not None
         return self._translator.translate(instruction.task.body)
 

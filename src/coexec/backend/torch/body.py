@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...errors import ArgumentError, ProgramError, ShapeError
+from ...geometry import Box
 from ...graph.instruction import Kernel
 from ..launch import _check_nothing_returned, _check_poison, _chunk_info, _poison
 from .handover import numpy_dtype, to_numpy, to_tensor
@@ -62,15 +63,33 @@ class Translator:
         return self._xp if cell.cell_contents is np else cell.cell_contents
 
 
-def call(instruction: Kernel, body: Body, values: Mapping[str, Any], xp: Any) -> Any:
-    """Call a body with its parameters and return what it returns."""
+def parts(instruction: Kernel, values: Mapping[str, Any]) -> Iterator[tuple[Box, Mapping[str, Any]]]:
+    """Yield each piece of a chunk with the arrays it sees, views of the chunk's; the chunk itself if it has none."""
+    task, chunk = instruction.task, instruction.chunk
+    if not chunk.pieces:
+        yield chunk.box, values
+        return
+    for number, piece in enumerate(chunk.pieces):
+        seen = {}
+        for param, shape in zip(task.accesses, task.shapes, strict=True):
+            mapper, value = param.access.mapper, values[param.name]
+            if param.access.mode == "reduce":
+                seen[param.name] = value[number]
+            else:
+                origin = mapper.box(chunk.box, task.space, shape).lo
+                seen[param.name] = value[mapper.box(piece, task.space, shape).slices(origin)]
+        yield piece, seen
+
+
+def call(instruction: Kernel, body: Body, box: Box, values: Mapping[str, Any], xp: Any) -> Any:
+    """Call a body with its parameters for one part of the index space, and return what it returns."""
     task, kernel = instruction.task, instruction.task.kernel
     assert kernel is not None
     named = {**values, "xp": xp}
     for name, value in task.scalars.items():
         named[name] = _scalar(values[name], xp) if name in values else _plain(value, xp)
     if kernel.takes_chunk:
-        named["chunk"] = _chunk_info(instruction)
+        named["chunk"] = _chunk_info(instruction, box)
     by_keyword = {name: named[name] for name in kernel.keyword_only}
     return body(*[named[name] for name in kernel.params if name not in by_keyword], **by_keyword)
 

@@ -7,7 +7,6 @@ A difference in shape, type or value, or an exception on torch alone, turns the 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ import torch
 
 from ...errors import VariantRefused
 from ...geometry import Box
-from ...graph.command import Chunk
 from ...graph.instruction import Kernel
 from ...program.mapper import All, Same
 from ..base import describe_failure
@@ -47,95 +45,90 @@ class FirstUse:
         self._xp, self._translator, self._device = xp, translator, device
         self._smallest: dict[Hashable, int] = {}  # points of the smallest chunk that agreed
 
-    def due(self, instruction: Kernel, values: Mapping[str, Any]) -> Hashable | None:
-        """Return the key of a check that is to be made, or None."""
+    def due(self, instruction: Kernel, box: Box, values: Mapping[str, Any]) -> Hashable | None:
+        """Return the key of a check that is to be made before the body runs on `box`, or None."""
         kernel = instruction.task.kernel
         assert kernel is not None
         arrays = tuple([(value.dtype, value.ndim) for value in values.values()])
         key = (kernel.serial, arrays, tuple([type(scalar) for scalar in instruction.task.scalars.values()]))
         known = self._smallest.get(key)
-        points = _points(instruction, values)
-        return key if known is None or points * 2 <= known else None
+        return key if known is None or _points(box, values) * 2 <= known else None
 
-    def check(self, key: Hashable, instruction: Kernel, values: Mapping[str, Any]) -> None:
+    def check(self, key: Hashable, instruction: Kernel, box: Box, values: Mapping[str, Any]) -> None:
         """Compare NumPy and torch on copies of `values`; raise VariantRefused, or what the body raises on NumPy."""
-        small, arrays = self._cut(instruction, {name: to_numpy(value) for name, value in values.items()})
+        arrays = {name: to_numpy(value) for name, value in values.items()}
+        part, seen = _cut(instruction, box, arrays)
         try:
-            expected = self._on_numpy(small, arrays)
+            expected = self._on_numpy(instruction, part, seen)
         except Exception:
-            if small is instruction:
+            if part is box:
                 raise  # the body's own error, as the CPU would report it
-            small, arrays = instruction, {name: to_numpy(value) for name, value in values.items()}
-            expected = self._on_numpy(small, arrays)
-        reason = self._differs(small, arrays, expected)
+            part, seen = box, arrays
+            expected = self._on_numpy(instruction, part, seen)
+        reason = self._differs(instruction, part, seen, expected)
         if reason:
-            again = self._on_numpy(small, arrays)
-            if difference(expected, again, None):
+            if difference(expected, self._on_numpy(instruction, part, seen), 0.0):
                 reason = "the body does not give the same result twice, so it cannot be compared"
             variant = instruction.body
             if variant.kind != "python":  # that one is NumPy's, too
                 variant.off = reason
-            raise VariantRefused(
-                f"kernel {instruction.task.name!r} on {instruction.device}: {reason}; it stays on NumPy"
-            )
-        self._smallest[key] = _points(instruction, values)
+            name, device = instruction.task.name, instruction.device
+            raise VariantRefused(f"kernel {name!r} on {device}: {reason}; it stays on NumPy")
+        self._smallest[key] = _points(box, values)
 
-    def _differs(self, instruction: Kernel, arrays: Mapping[str, Any], expected: Outcome) -> str:
+    def _differs(self, instruction: Kernel, box: Box, arrays: Mapping[str, Any], expected: Outcome) -> str:
+        """Return in words what torch does otherwise, or nothing."""
         numerics = None if instruction.body.name == AUTOMATIC else instruction.body.numerics.ulp
         try:
-            found, trap = self._on_torch(instruction, arrays)
+            found, trap = self._on_torch(instruction, box, arrays)
         except Exception as error:  # noqa: BLE001 - whatever it is, NumPy did without
             return f"the body fails on torch and not on NumPy: {describe_failure(error)}"
         return trap or difference(expected, found, numerics)
 
-    def _cut(self, instruction: Kernel, arrays: dict[str, Any]) -> tuple[Kernel, dict[str, Any]]:
-        """Return the leading rows of a large chunk and of its arrays, if every one of them is mapped by rows."""
-        box, kernel = instruction.chunk.box, instruction.task.kernel
-        assert kernel is not None
-        if box.volume <= POINTS or 0 not in kernel.split or box.ndim == 0:
-            return instruction, arrays
-        rows = max(1, POINTS * box.shape[0] // box.volume)
-        accesses = {param.name: param.access for param in instruction.task.accesses}
-        parts = {}
-        for name, array in arrays.items():
-            access = accesses[name]
-            if access.mode == "reduce" or type(access.mapper) is All:
-                parts[name] = array
-            elif type(access.mapper) is Same and array.ndim:
-                parts[name] = array[:rows]
-            else:
-                return instruction, arrays
-        small = copy.copy(instruction)
-        small.chunk = Chunk(instruction.chunk.device, Box(box.lo, (box.lo[0] + rows, *box.hi[1:])))
-        return small, parts
-
-    def _on_numpy(self, instruction: Kernel, arrays: Mapping[str, Any]) -> Outcome:
+    def _on_numpy(self, instruction: Kernel, box: Box, arrays: Mapping[str, Any]) -> Outcome:
         values = _copies(instruction, arrays)
         for binding in instruction.bindings:
             values[binding.name].flags.writeable = binding.writes
         assert instruction.task.body is not None
-        result = call(instruction, instruction.task.body, values, np)
+        result = call(instruction, instruction.task.body, box, values, np)
         return _outcome(instruction, values, returned(instruction, result))
 
-    def _on_torch(self, instruction: Kernel, arrays: Mapping[str, Any]) -> tuple[Outcome, str]:
-        copies = _copies(instruction, arrays)
-        values = {name: to_tensor(array).to(self._device) for name, array in copies.items()}
+    def _on_torch(self, instruction: Kernel, box: Box, arrays: Mapping[str, Any]) -> tuple[Outcome, str]:
+        values = {name: to_tensor(a).to(self._device) for name, a in _copies(instruction, arrays).items()}
+        before = {b.name: values[b.name].clone() for b in instruction.bindings if not b.writes}
         assert instruction.task.body is not None
         body = self._translator.translate(instruction.task.body)
         with Watch() as watch:
-            results = returned(instruction, call(instruction, body, values, self._xp))
-        after = {name: to_numpy(tensor) for name, tensor in values.items()}
-        for binding in instruction.bindings:
-            name = binding.name
-            if not binding.writes and not unchanged(
-                torch.from_numpy(arrays[name].copy()), torch.from_numpy(after[name])
-            ):
+            results = returned(instruction, call(instruction, body, box, values, self._xp))
+        for name, tensor in before.items():
+            if not unchanged(tensor, values[name]):
                 raise wrote_to_input(instruction, name)
+        after = {name: to_numpy(tensor) for name, tensor in values.items()}
         return _outcome(instruction, after, results), watch.trap
 
 
-def _points(instruction: Kernel, values: Mapping[str, Any]) -> int:
-    return max([instruction.chunk.box.volume, *(int(value.numel()) for value in values.values())])
+def _cut(instruction: Kernel, box: Box, arrays: dict[str, Any]) -> tuple[Box, dict[str, Any]]:
+    """Return the leading rows of a large box and of its arrays, if every one of them is mapped by rows."""
+    kernel = instruction.task.kernel
+    assert kernel is not None
+    if box.volume <= POINTS or 0 not in kernel.split:
+        return box, arrays
+    rows = max(1, POINTS * box.shape[0] // box.volume)
+    accesses = {param.name: param.access for param in instruction.task.accesses}
+    parts = {}
+    for name, array in arrays.items():
+        access = accesses[name]
+        if access.mode == "reduce" or type(access.mapper) is All:
+            parts[name] = array
+        elif type(access.mapper) is Same and array.ndim:
+            parts[name] = array[:rows]
+        else:
+            return box, arrays
+    return Box(box.lo, (box.lo[0] + rows, *box.hi[1:])), parts
+
+
+def _points(box: Box, values: Mapping[str, Any]) -> int:
+    return max([box.volume, *(int(value.numel()) for value in values.values())])
 
 
 def _copies(instruction: Kernel, arrays: Mapping[str, Any]) -> dict[str, Any]:
