@@ -36,6 +36,7 @@ from .graph.instruction import Instruction, Kernel as KernelInstruction
 from .graph.task import Task, mark_reported
 from .graph.task_graph import TaskGraph
 from .lower.lowering import Lowering
+from .machine.cores import cache_bytes
 from .machine.platform import HOST, USER
 from .observe.recorder import Recorder
 from .plan.candidate import Candidates
@@ -44,6 +45,7 @@ from .plan.place import Loads, load_placement
 from .plan.plan import Plan
 from .plan.planner import Planner
 from .predict.learned import Learned
+from .predict.links import Links
 from .predict.store import Store, default_path
 from .program import session
 from .program.array import Array, Storage
@@ -98,6 +100,7 @@ class Runtime:
         """Put the stages together."""
         machine, platform = self.machine, self.platform
         self.learned = Learned(Store(default_path(config.store)))
+        self._links = Links(platform, self.learned.store.links())
         self.loads = Loads(platform)
         self._graph = TaskGraph(self)
         placement = load_placement(config.placement, self.loads, config.data_threshold)
@@ -111,11 +114,14 @@ class Runtime:
         self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
         self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
         self._executor.on_finished = self._finished
-        self._on_demand = OnDemand(self._lowering.lower, self._submit_part, self.loads, self._executor.release)
+        self._on_demand = OnDemand(
+            self._lowering.lower, self._submit_part, self.loads, self._executor.release, cache=cache_bytes() // 2
+        )
         self._executor.stand_in = Redo(platform, candidates, self._lowering, self.loads, self._note).instructions
-        self._recorder = Recorder(config.trace, platform, machine.lanes["host"].clock, asdict(config))
+        self._recorder = Recorder(config.trace, platform, machine.lanes["host"].clock, asdict(config), self._links.learn)
         note = self._recorder.note if self._recorder.tracing else None
-        divider = Divider(platform, lambda a, memory, box: a._storage.state.missing(memory, box))
+        cache = cache_bytes() // 2
+        divider = Divider(platform, lambda a, memory, box: a._storage.state.missing(memory, box), cache)
         held = lambda a: a._storage.state.held_by(a._box)  # noqa: E731
         self._planner = Planner(
             candidates,
@@ -125,6 +131,7 @@ class Runtime:
             divider,
             policy=config.policy,
             objective=config.objective,
+            cache=cache,
             note=note,
         )
         owned = self._lock._is_owned  # type: ignore[attr-defined]  # what threading.Condition itself asks
@@ -372,6 +379,7 @@ class Runtime:
         with self._lock:
             records, self._executor.records = self._executor.records, []
         self._recorder.ran(records)
+        self._links.update()
 
     def _note(self, text: str) -> None:
         self._recorder.note(text)
@@ -426,7 +434,7 @@ class Runtime:
             self.closed = True
             self._executor.stop()
             self._drain()
-            self.learned.save()
+            self.learned.save(self._links.measured())
             self._recorder.close()
             self._signals.restore()
             session.remove(self)

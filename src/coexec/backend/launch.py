@@ -99,6 +99,9 @@ def run_kernel(instruction: Kernel, debug: bool) -> None:
     assert kernel is not None
     if (task.visited is not None or 0 in task.space) and instruction.chunk.box.empty and not kernel.host:
         return  # no point to visit
+    if instruction.chunk.pieces:
+        _run_pieces(instruction, debug)
+        return
     params = kernel.array_params
     if kernel.plain and not debug and len(instruction.bindings) == len(params):
         args: list[Any] = [None] * len(kernel.passed)
@@ -110,14 +113,39 @@ def run_kernel(instruction: Kernel, debug: bool) -> None:
         if returned is not None:
             _check_nothing_returned(kernel, returned)
         return
+    _run_body(instruction, {binding.name: resolve(binding) for binding in instruction.bindings}, debug)
+
+
+def _run_pieces(instruction: Kernel, debug: bool) -> None:
+    """Run a body on one piece of its chunk after the other: pieces are views of what the chunk sees."""
+    task, chunk = instruction.task, instruction.chunk
     values = {binding.name: resolve(binding) for binding in instruction.bindings}
+    mapped = []
+    for param, shape in zip(task.accesses, task.shapes, strict=True):
+        access = param.access
+        whole_box = None if access.mode == "reduce" else access.mapper.box(chunk.box, task.space, shape)
+        mapped.append((param.name, access.mapper, shape, whole_box))
+    for number, piece in enumerate(chunk.pieces):
+        parts = {}
+        for name, mapper, shape, whole_box in mapped:
+            value = values[name]
+            parts[name] = (
+                value[number, ...] if whole_box is None else value[mapper.box(piece, task.space, shape).slices(whole_box.lo)]
+            )
+        _run_body(instruction, parts, debug, piece)
+
+
+def _run_body(instruction: Kernel, values: dict[str, Any], debug: bool, piece: Box | None = None) -> None:
+    """Run a body on the arrays of its chunk, or of one piece of it."""
+    task, kernel = instruction.task, instruction.task.kernel
+    assert kernel is not None
     if debug:
         _poison(instruction, values)
     named = {**values, "xp": np}
     for name, value in task.scalars.items():
         named[name] = values[name][()] if name in values else value  # a 0-d array may be passed as a scalar
     if kernel.takes_chunk:
-        named["chunk"] = _chunk_info(instruction)
+        named["chunk"] = _chunk_info(instruction, piece or instruction.chunk.box)
     by_keyword = {name: named[name] for name in kernel.keyword_only}
     returned = _body(instruction)(*[named[name] for name in kernel.params if name not in by_keyword], **by_keyword)
     if kernel.returns.names:
@@ -145,8 +173,8 @@ def _check_nothing_returned(kernel: Any, returned: Any) -> None:
         )
 
 
-def _chunk_info(instruction: Kernel) -> ChunkInfo:
-    task, box = instruction.task, instruction.chunk.box
+def _chunk_info(instruction: Kernel, box: Box) -> ChunkInfo:
+    task = instruction.task
     parts = {}
     for param, array_shape in zip(task.accesses, task.shapes, strict=True):
         mapper: Mapper = param.access.mapper

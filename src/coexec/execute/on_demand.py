@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ..backend.base import Ran
-from ..graph.command import Chunk, Command
+from ..graph.command import Command
 from ..graph.instruction import Instruction, Kernel
 from ..graph.task import Task
 from ..plan.candidate import Share
 from ..plan.handout import Handout, Stock
 from ..plan.offering import Site
 from ..plan.place import Loads
-from ..plan.planner import Planned
+from ..plan.planned import Planned
 
 DEPTH = 2  # parts that each device has at a time: one runs, the next is being copied
 PIECES = 16  # parts per device at most, about: the smallest is so much less than the whole
@@ -31,7 +31,8 @@ Submit = Callable[[Command, list[Instruction]], None]
 class OpenTask:
     """The task that is being handed out."""
 
-    def __init__(self, planned: Planned, site: Site, policy: str) -> None:
+    def __init__(self, planned: Planned, site: Site, policy: str, cache: int) -> None:
+        self._cache = cache
         command, shares = planned.command, planned.shares
         self.task: Task = command.task
         self.why = command.why
@@ -51,16 +52,19 @@ class OpenTask:
         share, site = self.shares[device], self.site
         work = site.work(*rows)
         seconds = share.model.seconds(work, together=True) if share.model is not None else None
-        chunk = Chunk(device, site.part(*rows), self.slots)
+        share = share._replace(work=work, seconds=seconds)
+        chunk = site.chunk(device, *rows, self.slots, share, self._cache)
         self.slots += 1
-        command = Command(self.task.id, self.task, (chunk,), self.task.after, self.why)
-        return command, (share._replace(work=work, seconds=seconds),)
+        return Command(self.task.id, self.task, (chunk,), self.task.after, self.why), (share,)
 
 
 class OnDemand:
     """Hands out one task at a time, and keeps what comes after it."""
 
-    def __init__(self, lower: Lower, submit: Submit, loads: Loads, release: Callable[[Task], None]) -> None:
+    def __init__(
+        self, lower: Lower, submit: Submit, loads: Loads, release: Callable[[Task], None], *, cache: int = 1 << 62
+    ) -> None:
+        self._cache = cache  # bytes of arrays that a piece of a blocked part may touch
         self._lower = lower
         self._submit = submit
         self._loads = loads
@@ -83,7 +87,7 @@ class OnDemand:
     def begin(self, planned: Planned, site: Site, policy: str) -> None:
         """Open a task and give each device its first parts."""
         task = planned.command.task
-        self._open = OpenTask(planned, site, policy)
+        self._open = OpenTask(planned, site, policy, self._cache)
         task.open += 1  # it is not over before its last part is handed out
         for _ in range(DEPTH):
             for chunk in planned.command.chunks:

@@ -17,7 +17,8 @@ class Chunk(NamedTuple):
 
     device: str
     box: Box
-    slot: int = 0  # position among the task's chunks
+    slot: int = 0  # position among the task's chunks, or of its first piece
+    pieces: tuple[Box, ...] = ()  # computed one after the other, if there are any: blocks of a reduction, or of a cache
 
 
 class Command(NamedTuple):

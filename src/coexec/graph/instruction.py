@@ -193,7 +193,7 @@ class Kernel(Instruction):
         self.after = after
         self.priority = priority
         self.chunk = chunk
-        self.body, self.model, self.work, self.predicted, self.together = share  # plan/candidate.py's Share
+        self.body, self.model, self.work, self.predicted, self.together = share[:5]  # plan/candidate.py's Share
         self.bindings = bindings
 
 

@@ -81,7 +81,8 @@ class Lowering:
         task = command.task
         if task.visited is None and len(command.chunks) == 1 and self._warm(task, command.chunks[0], shares[0]):
             return self.emitter.take()
-        partials = self._partials(task, len(command.chunks)) if task.kernel and task.kernel.reduces else {}
+        slots = sum([len(chunk.pieces) or 1 for chunk in command.chunks])
+        partials = self._partials(task, slots) if task.kernel and task.kernel.reduces else {}
         chunks = [self._touches(task, chunk, partials) for chunk in command.chunks]
         self._prepare(task, command.chunks, chunks)
         self._launch(task, command.chunks, chunks, shares)
@@ -144,7 +145,7 @@ class Lowering:
         for param, array in zip(task.accesses, task.arrays, strict=True):
             access = param[2]
             if access.mode == "reduce":
-                touches.append(_slot(param[0], partials[param[0]], chunk.slot, device.memory))
+                touches.append(_slots(param[0], partials[param[0]], chunk, device.memory))
             else:
                 touches.append(self._touch(task, param[0], access, array, chunk, device))
         return touches
@@ -375,10 +376,9 @@ def _whole_binding(backing: Backing, name: str, array: Array, writes: bool) -> B
     return binding
 
 
-def _slot(name: str, partial: ArrayState, index: int, memory: int) -> Touch:
-    """Return the touch of one chunk's slot of a private array."""
-    lo = (index, *partial.box.lo[1:])
-    box = Box(lo, (index + 1, *partial.box.hi[1:]))
-    axes = tuple(range(1, box.ndim))
-    cut = Cut((1,) * box.ndim, axes)
+def _slots(name: str, partial: ArrayState, chunk: Chunk, memory: int) -> Touch:
+    """Return the touch of one chunk's slot of a private array, or of the slots of all its pieces."""
+    count = len(chunk.pieces) or 1
+    box = Box((chunk.slot, *partial.box.lo[1:]), (chunk.slot + count, *partial.box.hi[1:]))
+    cut = None if chunk.pieces else Cut((1,) * box.ndim, tuple(range(1, box.ndim)))
     return Touch(name, partial, box, None, cut, memory, reads=True, writes=True, strict=True, pad=None)

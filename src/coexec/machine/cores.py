@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -157,3 +158,13 @@ def native_threads(proc: Path = PROC) -> frozenset[int]:
         return frozenset(int(entry.name) for entry in (proc / "self" / "task").iterdir())
     except OSError:
         return frozenset()
+
+
+@cache
+def cache_bytes() -> int:
+    """Return the bytes of a core's own cache (the second level), or a usual size if the system does not say."""
+    try:
+        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text(encoding="ascii").strip()
+        return int(text.removesuffix("K").removesuffix("M")) << (20 if text.endswith("M") else 10)
+    except (OSError, ValueError):
+        return 1 << 20

@@ -28,13 +28,27 @@ from .trace import TraceWriter
 KEPT = 4096  # completion times remembered, to tell when an instruction became ready
 
 
+LearnLink = Callable[[int, int, int, float], None]
+"""Takes source memory, target memory, bytes and seconds of one copy."""
+
+
+def _forget(source: int, target: int, nbytes: int, seconds: float) -> None:
+    del source, target, nbytes, seconds
+
+
 class Recorder:
     """Streams rows to a trace file, if one was asked for, and teaches the predictors."""
 
     def __init__(
-        self, path: str, platform: Platform, clock: Callable[[], float], options: Mapping[str, Any] | None = None
+        self,
+        path: str,
+        platform: Platform,
+        clock: Callable[[], float],
+        options: Mapping[str, Any] | None = None,
+        learn_link: LearnLink = _forget,
     ) -> None:
         self._platform = platform
+        self._learn_link = learn_link
         self._options = options or {}
         self._clock = clock
         self._start = clock()
@@ -126,6 +140,9 @@ class Recorder:
             if type(instruction) is Kernel and record.error is None and instruction.model is not None:
                 seconds = record.stop - record.start - record.waited
                 instruction.model.learn(instruction.work, seconds, together=instruction.together)
+            elif type(instruction) is Copy and record.error is None:
+                source, target = instruction.source.memory, instruction.target.memory
+                self._learn_link(source, target, instruction.nbytes, record.stop - record.start)
         if self._writer is not None:
             for record in records:
                 self._writer.row(self._ran_row(record))

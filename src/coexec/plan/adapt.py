@@ -10,11 +10,12 @@ from itertools import accumulate, pairwise
 from math import comb, inf
 
 from .divide import divide, why_not
-from .exact import along_the_axis, every_division
+from .exact import along_the_axis, every_division, legal
 from .offer import Division, Offer, finish_times
 from .trial import Trial
 
 TINY = 3000  # devices x rows x rows: so few that the best rows are found exactly
+ALIGN = 0.01  # of the time that it may cost to make the last share a multiple of its granule too
 FEW = 150  # divisions of rows over devices on a shared link: so few that each is tried
 
 
@@ -28,12 +29,13 @@ def adapt(
 ) -> Division:
     """Return a division in whole rows: by granules, within limits, predicted no slower than the best single device.
 
-    Every share but at most one is a multiple of its device's granule, and none is below its `least` (both only as far
-    as memory limits leave a choice). `sticky`, the previous cuts, stay if they are predicted at most `keep` slower and
+    Every share but at most one is a multiple of its device's granule (all are if that costs under 1 %), and none is
+    below its `least`; only if memory leaves no other choice are these two rules broken. `sticky`, the previous cuts, stay if they are predicted at most `keep` slower and
     no slower than the best single device; with an infinite `keep` they stay whenever they fit.
     """
-    shares = in_rows(offers, rows, division)
-    best = choose(offers, rows, shares, division)
+    trial = Trial(offers, rows, in_rows(offers, rows, division))
+    trial.align(max(trial.finish) * (1 + ALIGN))
+    best = choose(offers, rows, trial.shares, division)
     if sticky is not None and still_fits(offers, rows, sticky):
         times = tuple(finish_times(offers, sticky))
         seconds = max(t.finish for t in times)
@@ -77,8 +79,9 @@ def choose(offers: Sequence[Offer], rows: int, shares: Sequence[int], division: 
     times = tuple(finish_times(offers, cuts))
     seconds = max(t.finish for t in times)
     single = min(division.single, key=division.single.__getitem__)
-    beaten = division.single[single] - seconds
-    if beaten < 0 or (beaten == 0 and sum(share > 0 for share in shares) > 1):
+    alone = division.single[single]
+    several = sum(share > 0 for share in shares) > 1
+    if alone < seconds or (several and (alone == seconds or (alone < inf and not legal(offers, shares)))):
         return everything(offers, rows, single, seconds, division.single)
     return Division(cuts, seconds, times, reasons(offers, cuts, seconds), division.single)
 
@@ -89,6 +92,8 @@ def everything(offers: Sequence[Offer], rows: int, device: str, divided: float, 
     cuts = tuple(0 if i <= at else rows for i in range(len(offers) + 1))
     times = tuple(finish_times(offers, cuts))
     why = f"alone is faster: {device} takes {single[device] * 1e3:.3g} ms, divided it would be {divided * 1e3:.3g} ms"
+    if divided < single[device]:
+        why = f"{device} does all: no division keeps to the devices' granules, memory and least shares"
     left_out = {offer.device: why for i, offer in enumerate(offers) if i != at}
     return Division(cuts, times[at].finish, times, left_out, single)
 

@@ -14,8 +14,8 @@ from ..errors import PlanError, unknown_name
 from ..geometry import Box
 from ..graph.command import Chunk
 from ..machine.platform import Device, Platform
-from ..predict.model import Model
 from ..predict.learned import Learned
+from ..predict.model import Model
 from ..predict.work import Work
 from ..program.variant import Numerics, Variant
 
@@ -35,14 +35,19 @@ class Share(NamedTuple):
     work: Work | None
     seconds: float | None  # predicted
     together: bool = False  # other devices compute other parts of the task at the same time
+    blocked: bool = False  # in pieces that fit into a cache
 
 
 class Candidate:
     """A device and the variant it would run."""
 
-    __slots__ = ("_chunks", "_shares", "device", "memory", "model", "name", "runs_here", "variant", "wide")
+    __slots__ = (
+        "_chunks", "_shares", "blocked", "device", "memory", "model", "name", "runs_here", "tries", "variant", "wide"
+    )  # fmt: skip
 
-    def __init__(self, device: Device, variant: Variant, model: Model) -> None:
+    def __init__(self, device: Device, variant: Variant, model: Model, *, blocked: bool = False) -> None:
+        self.blocked = blocked  # in pieces that fit into a cache, one after the other
+        self.tries = 0  # of blocking, while nothing was measured of it
         self.device = device
         self.name = device.name
         self.memory = device.memory
@@ -64,7 +69,7 @@ class Candidate:
         """Return what that chunk runs."""
         shares = self._shares
         if shares is None or shares[0][3] != seconds or shares[0][2] is not work:
-            shares = self._shares = (Share(self.variant, self.model, work, seconds),)
+            shares = self._shares = (Share(self.variant, self.model, work, seconds, blocked=self.blocked),)
         return shares
 
 
@@ -72,6 +77,7 @@ class Choice(NamedTuple):
     """The candidates of one kernel on the devices a call allows."""
 
     all: list[Candidate]
+    blocked: list[Candidate]  # the same pairs once more, in cache-sized pieces, where that is possible
     only_cpu: bool  # NumPy holds every type and pads every border, so nobody is to be left out
 
 
@@ -118,7 +124,17 @@ class Candidates:
                 f"of which runs on {devices or ', '.join(d.name for d in self._platform.devices)}; "
                 f"add one (kernel.opencl(source), kernel.variant(function)) or allow another device"
             )
-        return Choice(found, all(c.device.kind == "cpu" for c in found))
+        return Choice(found, self._blocked(kernel, found), all(c.device.kind == "cpu" for c in found))
+
+    def _blocked(self, kernel: Kernel, found: list[Candidate]) -> list[Candidate]:
+        """Return those that could compute one cache-sized piece after the other: they loop over NumPy arrays."""
+        if not kernel.split or kernel.reduces or any(p.access.mapper.pads for p in kernel.array_params):
+            return []
+        return [
+            Candidate(c.device, c.variant, self._learned.model(kernel, c.variant, c.device, "in cache"), blocked=True)
+            for c in found
+            if c.device.kind == "cpu" and not c.wide
+        ]
 
     def _named(self, devices: str | None) -> list[Device]:
         if devices is None:

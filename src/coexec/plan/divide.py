@@ -258,6 +258,8 @@ def why_not(offer: Offer, seconds: float, used: bool = True) -> str:
     start = max(offer.fixed_in, offer.wait) + offer.compute.seconds(1) + offer.fixed_out
     if start >= seconds:
         return f"one row would take it {start * 1e3:.3g} ms, the others are done after {seconds * 1e3:.3g} ms"
+    if offer.least > 1:
+        return f"its share would be below the least useful one of {offer.least} rows"
     return "the others are done before it could begin"
 
 

@@ -52,8 +52,9 @@ class Divided(NamedTuple):
 class Divider:
     """Divides tasks, remembers divisions, and keeps cuts until moving them pays."""
 
-    def __init__(self, platform: Platform, missing: Missing) -> None:
+    def __init__(self, platform: Platform, missing: Missing, cache: int = 1 << 62) -> None:
         self._platform = platform
+        self._cache = cache  # bytes of arrays that one piece of a blocked part may touch
         self._missing = missing
         self.offering = Offering(platform, missing)
         self._memo: dict[tuple[object, ...], tuple[tuple[int, ...], Divided]] = {}
@@ -88,7 +89,7 @@ class Divider:
         held = tuple([(a._storage.state.valid.uniform, a._storage.cuts) for a in task.arrays])
         if any(mask is None and len(self._platform.memories) > 2 for mask, _ in held):
             held = (*held, *[tuple(a._storage.state.valid.entries()) for a in task.arrays])
-        return (task.kernel, task.key, box, tuple([(c.name, c.variant.name) for c in group]), held)
+        return (task.kernel, task.key, box, tuple([(c.name, c.variant.name, c.blocked) for c in group]), held)
 
     def _along(self, task: Task, box: Box, axis: int, group: Sequence[Candidate], waits: Sequence[float]) -> Divided:
         site = Site.of(task, box, axis)
@@ -105,15 +106,17 @@ class Divider:
         self, site: Site, group: Sequence[Candidate], offers: Sequence[Offer], division: Division, *, measured: bool
     ) -> Divided:
         cuts = [round(site.rows.position(cut)) for cut in division.cuts]
-        chunks, shares = [], []
+        chunks: list[Chunk] = []
+        shares: list[Share] = []
         used = sum(high > low for low, high in pairwise(cuts))
         for candidate, low, high in zip(group, cuts, cuts[1:], strict=False):
             if high > low:
                 work = site.work(low, high)
                 estimate = candidate.model.estimate(work, together=used > 1)
                 seconds = None if estimate is None else estimate.seconds
-                chunks.append(Chunk(candidate.name, site.part(low, high), len(chunks)))
-                shares.append(Share(candidate.variant, candidate.model, work, seconds, used > 1))
+                share = Share(candidate.variant, candidate.model, work, seconds, used > 1, candidate.blocked)
+                chunks.append(site.chunk(candidate.name, low, high, len(chunks), share, self._cache))
+                shares.append(share)
         why = _reason(site, cuts, group, division, measured=measured)
         return Divided(
             tuple(chunks), tuple(shares), division.seconds, why, site, tuple(offers), division, measured=measured

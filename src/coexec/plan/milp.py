@@ -152,7 +152,7 @@ def already_there(program: Program, parts: Sequence[Part], rows: int) -> None:
     """Take the rows whose inputs a device has already off its copies: how far its piece and they overlap."""
     before: Terms = {}
     for part in parts:
-        lo, hi = (cut / rows for cut in part.offer.there)
+        lo, hi = (min(cut, rows) / rows for cut in part.offer.there)
         after = total(before, {part.share: 1.0})
         if hi > lo and part.offer.in_per_row:
             overlap, meets = program.variable(0.0, 1.0), program.variable(0.0, 1.0, whole=True)

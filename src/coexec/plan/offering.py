@@ -9,15 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..geometry import Box
+from ..graph.command import Chunk
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Link, Platform
 from ..predict.features import Rows, part_of, work_of_part
 from ..predict.work import Work
 from ..program.array import Array
 from ..program.mapper import Mapper
-from .candidate import Candidate
+from .candidate import Candidate, Share
 from .curve import Curve, sizes
 from .offer import Offer
+from .split import in_cache
 
 HANDING_OVER = 40e-6  # seconds that a part costs beside its kernel: another thread has to wake, and to report
 SAMPLES = 10  # sizes at which a model is asked
@@ -50,6 +52,13 @@ class Site(NamedTuple):
     def part(self, lo: int, hi: int) -> Box:
         """Return rows [lo, hi) of the task."""
         return part_of(self.box, self.axis, lo, hi)
+
+    def chunk(self, device: str, lo: int, hi: int, slot: int, share: Share, cache: int) -> Chunk:
+        """Return rows [lo, hi) as a chunk, in pieces if its share says so."""
+        chunk = Chunk(device, self.part(lo, hi), slot)
+        if share.blocked and share.work is not None:
+            chunk = in_cache(chunk, self.axis, share.work.size, cache)
+        return chunk
 
     def work(self, lo: int, hi: int) -> Work:
         """Return what rows [lo, hi) ask of a device."""

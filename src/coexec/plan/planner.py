@@ -20,13 +20,15 @@ from ..predict.work import Work
 from ..program.array import Array
 from ..program.mapper import Same
 from ..program.variant import Variant
+from .blocking import Blocking
 from .candidate import Candidate, Candidates, Share
 from .divider import Divided, Divider
+from .offering import Site
 from .place import WIDE_GAIN, Asked, Loads, Placement
 from .plan import Plan
 from .planned import Planned
 from .preview import alone_seconds, preview
-from .split import blocks, deal, deal_evenly, even
+from .split import blocks, deal, deal_evenly, even, in_runs
 
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs more than it brings
@@ -64,6 +66,7 @@ class Planner:
         *,
         policy: str = "static",
         objective: str = "time",
+        cache: int = 1 << 62,
         note: Note | None = None,
     ) -> None:
         self._candidates = candidates
@@ -74,6 +77,7 @@ class Planner:
         self._valid = valid
         self.loads = loads
         self._note = note  # where remarks are recorded; reasons are worked out only if there is such a place
+        self._blocking = Blocking(cache)
         self._warned: set[int] = set()
         self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
 
@@ -100,7 +104,7 @@ class Planner:
         box = task.box
         if kernel.host:
             return Planned(Command(task.id, task, (Chunk("host", box),), task.after, "host task"), (HOST,))
-        candidates, only_cpu = self._candidates.of(kernel, options.devices)
+        candidates, blocked, only_cpu = self._candidates.of(kernel, options.devices)
         if not only_cpu:
             candidates = self._able(task, candidates)
             if kernel.internal and len(candidates) > 1:
@@ -112,6 +116,8 @@ class Planner:
             if seconds is not None and seconds < CHEAP and self._placement.pairs:
                 command = _new(Command, (task.id, task, first.chunks(box), task.after, "runs in the caller"))
                 return _planned((command, first.shares(work, seconds), True))
+        if blocked and self._placement.pairs:
+            candidates = self._blocking.choose(candidates, blocked, work)
         if kernel.split:
             divided = self._divide(task, box, candidates, work, named=options.devices is not None)
             if divided is not None:
@@ -127,9 +133,24 @@ class Planner:
                 why = self._explanation(candidates, work)
         seconds = chosen.model.seconds(work)
         self.loads.add(chosen.name, seconds, self.loads.ready(task.after), task.id)
+        if chosen.blocked:
+            return self._in_pieces(task, box, chosen, work, seconds, why)
         # Made for every task: the tuples behind the two named tuples, without their constructors.
         command = _new(Command, (task.id, task, chosen.chunks(box), task.after, why))
         return _planned((command, chosen.shares(work, seconds), False))
+
+    def _in_pieces(
+        self, task: Task, box: Box, chosen: Candidate, work: Work, seconds: float | None, why: str
+    ) -> Planned:
+        """Return the task on one device, which computes one cache-sized piece after the other."""
+        assert task.kernel is not None
+        axis = next((a for a in task.kernel.split if box.hi[a] - box.lo[a] > 1), None)
+        shares = chosen.shares(work, seconds)
+        if axis is None:
+            return Planned(Command(task.id, task, chosen.chunks(box), task.after, why), shares)
+        site = Site.of(task, box, axis)
+        chunk = site.chunk(chosen.name, 0, site.rows.rows, 0, shares[0], self._blocking.cache)
+        return self._command(task, (chunk,), shares, f"{why or 'earliest predicted finish'}; in cache-sized pieces")
 
     def _divide(self, task: Task, box: Box, candidates: list[Candidate], work: Work, *, named: bool) -> Planned | None:
         """Return the divided task, or None if it stays whole."""
@@ -153,9 +174,9 @@ class Planner:
         if self._wide_is_faster(candidates, work, divided.seconds):
             return None
         if policy in ("dynamic", "auto"):
-            task.visited = task.box
-            command = Command(task.id, task, divided.chunks, task.after, f"{policy}, beginning with: {divided.why}")
-            return Planned(command, divided.shares, handout=policy, site=divided.site)
+            why = f"{policy}, beginning with: {divided.why}"
+            planned = self._command(task, divided.chunks, divided.shares, why)
+            return planned._replace(handout=policy, site=divided.site._replace(task=task))
         return self._given(task, divided.chunks, divided.shares, divided.why)
 
     def _reduce(self, task: Task, box: Box, axes: list[int], group: list[Candidate], work: Work) -> Planned:
@@ -171,7 +192,8 @@ class Planner:
             divided = self.last = self.divider.divide(task, box, axes[:1], group, self._waits(group))
             cuts = [box.lo[axes[0]] + cut for cut in divided.division.cuts]
             chunks = deal(parts, axes[0], [c.name for c in group], cuts)
-        return self._shared(task, chunks, group, "fixed blocks")
+        loops = {c.name for c in group if c.device.kind == "cpu"}
+        return self._shared(task, in_runs(chunks, loops), group, "fixed blocks")
 
     def _waits(self, group: Sequence[Candidate]) -> list[float]:
         """Return how much longer each device is busy than the one that is free first."""
@@ -247,6 +269,8 @@ class Planner:
     def _command(self, task: Task, chunks: tuple[Chunk, ...], shares: tuple[Share, ...], why: str) -> Planned:
         # From here on the task is mapped chunk by chunk, even where each array arrives whole.
         task.visited = task.box
+        if not task.shapes:  # backends that loop over pieces map them themselves
+            task.shapes = [array.shape for array in task.arrays]
         return Planned(Command(task.id, task, chunks, task.after, why), shares)
 
     def _where(self, task: Task) -> list[tuple[int, int]]:

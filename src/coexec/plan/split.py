@@ -6,9 +6,9 @@ Before: geometry/.  After: plan/planner.py.  Knows boxes only.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
-from ..geometry import Box, cut
+from ..geometry import Box, bounding, cut
 from ..graph.command import Chunk
 
 BLOCKS = 32
@@ -42,3 +42,23 @@ def deal(parts: Sequence[Box], axis: int, devices: Sequence[str], cuts: Sequence
         owner = min(len(devices) - 1, max(0, bisect_right(cuts, middle) - 1))
         dealt.append(Chunk(devices[owner], part, i))
     return tuple(dealt)
+
+
+def in_runs(chunks: Sequence[Chunk], loops: Container[str]) -> tuple[Chunk, ...]:
+    """Join neighbouring blocks of one device to one chunk with pieces, on devices that loop over pieces themselves."""
+    joined: list[Chunk] = []
+    for chunk in chunks:
+        last = joined[-1] if joined else None
+        if last is not None and last.device == chunk.device and chunk.device in loops:
+            pieces = (*(last.pieces or (last.box,)), chunk.box)
+            joined[-1] = Chunk(last.device, bounding([last.box, chunk.box]), last.slot, pieces)
+        else:
+            joined.append(chunk)
+    return tuple(joined)
+
+
+def in_cache(chunk: Chunk, axis: int, nbytes: float, cache: int) -> Chunk:
+    """Return the chunk in pieces along `axis` whose share of its bytes fits into a cache."""
+    rows = chunk.box.hi[axis] - chunk.box.lo[axis]
+    count = min(rows, int(nbytes // cache) + 1)
+    return chunk if count < 2 else chunk._replace(pieces=tuple(cut(chunk.box, axis, count)))

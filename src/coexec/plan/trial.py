@@ -158,6 +158,24 @@ class Trial:
         ahead = self._order[: self._order.index(device)]
         return [i for i in ahead if self.offers[i].link == self.offers[device].link]
 
+    def align(self, limit: float) -> None:
+        """Give the one device whose share is no multiple of its granule one that is, if all is done by `limit`."""
+        odd = [i for i, offer in enumerate(self.offers) if self.shares[i] % offer.granule]
+        if len(odd) != 1:
+            return
+        moves = []
+        rest = self.shares[odd[0]] % self.offers[odd[0]].granule
+        for other, offer in enumerate(self.offers):
+            for rows in (-rest, self.offers[odd[0]].granule - rest):
+                move = {odd[0]: self.shares[odd[0]] + rows, other: self.shares[other] - rows}
+                if other != odd[0] and move[other] >= 0 and move[other] % offer.granule == 0:
+                    moves.append(move)
+        moves = [move for move in moves if self._legal([move.get(i, share) for i, share in enumerate(self.shares)])]
+        tried = [(max(finish), i, finish) for i, finish in enumerate(map(self._after, moves))]
+        if tried and min(tried)[0] <= limit:
+            _, i, finish = min(tried)
+            self._set(moves[i], finish)
+
     def all_moves(self) -> Iterator[dict[int, int]]:
         """Yield the changes that move rows from one device to another within the rules."""
         for source in range(len(self.offers)):

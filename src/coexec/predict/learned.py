@@ -6,6 +6,7 @@ Before: predict/model.py, predict/store.py.  After: plan/candidate.py, runtime.p
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from ..program.variant import Variant
 
 
-def model_key(kernel: Kernel, variant: Variant, device: Device) -> str:
+def model_key(kernel: Kernel, variant: Variant, device: Device, how: str = "") -> str:
     """Return the text under which measurements are kept: they hold for this code on this device and software."""
     libraries = device.software or f"numpy {np.__version__}"
-    parts = (kernel.name, fingerprint(kernel, variant), variant.name, device.speed, libraries)
+    parts = (kernel.name, fingerprint(kernel, variant), f"{variant.name} {how}".rstrip(), device.speed, libraries)
     return " | ".join((*parts, f"python {platform.python_version()}"))
 
 
@@ -35,22 +36,32 @@ class Learned:
     def __init__(self, store: Store | None = None) -> None:
         self.store = store if store is not None else Store(None)
         self._models: dict[str, Model] = {}
+        self._rates: Mapping[tuple[str, str], tuple[float, float]] | None = None  # measured peaks, by device
 
-    def model(self, kernel: Kernel, variant: Variant, device: Device) -> Model:
+    def model(self, kernel: Kernel, variant: Variant, device: Device, how: str = "") -> Model:
         """Return the model, with what the store knows; an empty one if nothing was measured yet."""
-        key = model_key(kernel, variant, device)
+        key = model_key(kernel, variant, device, how)
         known = self._models.get(key)
         if known is None:
-            known = self._models[key] = Model(Roofline(device.flops, device.bandwidth), flops_at(kernel))
+            known = self._models[key] = Model(self._roofline(device), flops_at(kernel))
             known.load(self.store.load(key))
         return known
+
+    def _roofline(self, device: Device) -> Roofline:
+        """Return the device's peaks: as it says itself, else as they were measured here."""
+        if self._rates is None:
+            self._rates = self.store.rates()
+        flops, bandwidth = self._rates.get((device.speed, device.software), (None, None))
+        return Roofline(device.flops or flops, device.bandwidth or bandwidth)
 
     def models(self) -> dict[str, Model]:
         """Return every model, by its key."""
         return self._models
 
-    def save(self) -> None:
-        """Write what was learnt since the last time."""
+    def save(self, links: Mapping[tuple[str, str], tuple[float, float]] | None = None) -> None:
+        """Write what was learnt since the last time, about kernels and about links."""
         changed = {key: samples for key, model in self._models.items() if (samples := model.changed())}
         if changed:
             self.store.save(changed)
+        if links:
+            self.store.save_links(links)

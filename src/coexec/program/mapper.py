@@ -51,6 +51,8 @@ def _positions(lo: int, hi: int, size: int, border: str) -> list[int]:
 class Mapper:
     """Maps a chunk to a box of one array. Subclasses are values: equal when they map alike."""
 
+    pads = False  # a body may see more than there is
+
     def check(self, name: str, shape: Shape, space: Shape) -> None:
         """Raise unless an array of `shape` fits an index space of shape `space`."""
 
@@ -169,6 +171,7 @@ class Halo(Mapper):
         if any(w < 0 for pair in self.widths for w in pair):
             raise ArgumentError(f"cx.halo widths must not be negative: {widths!r}")
         self.border = border
+        self.pads = border not in ("clip", "inside")
 
     def _width(self, axis: int) -> tuple[int, int]:
         if not self.per_axis:

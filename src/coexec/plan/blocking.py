@@ -1,0 +1,46 @@
+"""Compute in pieces that fit into a cache, where that was measured to be faster.
+
+Before: plan/candidate.py.  After: plan/planner.py.  Knows what was measured; the pieces themselves are run by backends.
+
+NumPy makes one pass over its arrays per operation, so a body of ten operations reads main memory ten times, unless its
+arrays are so small that they stay in the cache from one operation to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..predict.work import Work
+from .candidate import Candidate
+
+WORTH_A_LOOK = 1e-3  # seconds: below, blocking can save too little to be tried
+LOOKS = 2  # runs of each way before one is preferred: the first of each is cold
+GAIN = 0.97  # blocking must be faster by this: pieces cost a little interpreter time each
+
+
+class Blocking:
+    """Chooses between whole chunks and cache-sized pieces, device by device."""
+
+    def __init__(self, cache: int) -> None:
+        self.cache = cache  # bytes of arrays that a piece may touch
+
+    def choose(self, candidates: Sequence[Candidate], blocked: Sequence[Candidate], work: Work) -> list[Candidate]:
+        """Return the candidates, those replaced by their twins that are faster in pieces or should be tried so."""
+        if work.size <= 2 * self.cache or not blocked:
+            return list(candidates)
+        twins = {(c.name, c.variant.name): c for c in blocked}
+        return [self._better(c, twins.get((c.name, c.variant.name)), work) for c in candidates]
+
+    def _better(self, plain: Candidate, twin: Candidate | None, work: Work) -> Candidate:
+        if twin is None:
+            return plain
+        seconds, in_pieces = plain.model.seconds(work), twin.model.seconds(work)
+        if seconds is None or (plain.tries < LOOKS and plain.model.measured(work) < LOOKS):
+            plain.tries += 1
+            return plain
+        if in_pieces is None or (twin.tries < LOOKS and twin.model.measured(work) < LOOKS):
+            if seconds < WORTH_A_LOOK or twin.tries >= 2 * LOOKS:
+                return plain
+            twin.tries += 1
+            return twin
+        return twin if in_pieces < GAIN * seconds else plain

@@ -1,0 +1,69 @@
+"""How fast data moves between memories: latency and bandwidth per direction, learnt from every copy.
+
+Before: machine/platform.py.  After: observe/recorder.py, runtime.py.  Owned by a runtime; told of copies, never of devices.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+from ..machine.platform import Link, Platform
+
+WINDOW = 32  # copies remembered per link and size: enough for medians, few enough to follow a change
+LARGE = 1 << 20  # bytes from which a copy says something about bandwidth; smaller ones tell the latency
+ENOUGH = 3
+
+
+class Links:
+    """Measured links of one platform, which it corrects in place."""
+
+    def __init__(self, platform: Platform, known: dict[tuple[str, str], tuple[float, float]]) -> None:
+        self._platform = platform
+        self._small: dict[tuple[int, int], deque[float]] = {}
+        self._large: dict[tuple[int, int], deque[tuple[int, float]]] = {}
+        self._changed: set[tuple[int, int]] = set()
+        for pair in list(platform.links):
+            found = known.get(self._names(pair))
+            if found is not None:
+                self._set(pair, *found)
+
+    def learn(self, source: int, target: int, nbytes: int, seconds: float) -> None:
+        """Take the measurement of one copy."""
+        pair = (source, target)
+        if pair not in self._platform.links or seconds <= 0.0 or nbytes <= 0:
+            return
+        if nbytes >= LARGE:
+            self._large.setdefault(pair, deque(maxlen=WINDOW)).append((nbytes, seconds))
+        elif nbytes <= LARGE // 64:
+            self._small.setdefault(pair, deque(maxlen=WINDOW)).append(seconds)
+        self._changed.add(pair)
+
+    def update(self) -> None:
+        """Correct the platform by what was learnt since the last time."""
+        for pair in self._changed:
+            link = self._platform.links[pair]
+            small, large = self._small.get(pair, ()), self._large.get(pair, ())
+            latency = median(small) if len(small) >= ENOUGH else link.latency
+            rates = [nbytes / max(seconds - latency, 0.1 * seconds) for nbytes, seconds in large]
+            self._set(pair, latency, median(rates) if len(rates) >= ENOUGH else link.bandwidth)
+        self._changed.clear()
+
+    def measured(self) -> dict[tuple[str, str], tuple[float, float]]:
+        """Return what was measured, by names of memories: seconds of latency and bytes per second."""
+        self.update()
+        pairs = {pair for pair in (*self._small, *self._large)}
+        return {
+            self._names(pair): (link.latency, link.bandwidth)
+            for pair in pairs
+            if (link := self._platform.links.get(pair)) is not None
+        }
+
+    def _names(self, pair: tuple[int, int]) -> tuple[str, str]:
+        memories = self._platform.memories
+        return memories[pair[0]].name, memories[pair[1]].name
+
+    def _set(self, pair: tuple[int, int], latency: float, bandwidth: float) -> None:
+        old = self._platform.links[pair]
+        links: dict[tuple[int, int], Link] = self._platform.links  # type: ignore[assignment]  # ours to correct
+        links[pair] = Link(pair[0], pair[1], latency, bandwidth, old.shared)
