@@ -44,7 +44,8 @@ def tight_system(offers: Sequence[Offer], rows: int) -> tuple[list[float], float
         matrix[i, i] += (slope + offer.out_per_row) * rows
         right[i] -= start + offer.fixed_out
         for j, other in enumerate(offers):
-            ahead = other.link and other.link == offer.link and other.priority < offer.priority
+            copies = offer.fixed_in or offer.in_per_row
+            ahead = copies and offer.link and other.link == offer.link and other.priority < offer.priority
             if j == i or ahead:
                 matrix[i, j] += other.in_per_row * rows
                 right[i] -= other.fixed_in

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+
+from itertools import pairwise
 from math import inf, nan
 
 import pytest
@@ -36,7 +38,7 @@ def test_rows_within_the_seconds_of_some_rows_are_those_rows(curve: Curve, rows:
 def test_any_samples_make_a_curve_that_never_falls(values: list[float], rows: int) -> None:
     curve = Curve.sampled(lambda size: values[size % len(values)], rows)
     grid = [curve.seconds(rows * i / 50) for i in range(60)]
-    assert all(a <= b + 1e-9 for a, b in zip(grid, grid[1:], strict=False))
+    assert all(a <= b + 1e-9 for a, b in pairwise(grid))
     assert curve.xs[0] == 0
 
 
