@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-
 from itertools import pairwise
 from math import inf, nan
 
