@@ -10,9 +10,10 @@ from math import frexp, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .local import Local
-from .regression import TINY, Fit, fit
+from .regression import TINY, Fit, Matrix, fit
 from .sample import Sample
 from .window import Window
 from .work import Work
@@ -20,6 +21,9 @@ from .work import Work
 KEYS = 256  # unlike calls remembered
 SHAPES = 4  # unlike features that a fit needs
 CHANGED = 0.03  # an answer that moved by more is another answer
+STEP = 0.05  # of an answer that moved; so many steps, and the fit is made again
+FAR = 20  # steps; no answer moves further
+ROWS = 96  # of these many samples a fit is made, evenly over the sizes
 DRIFT = 4  # measurements in a row that all say that the device's speed changed
 CONSISTENT = 1.7  # the largest of their factors over the smallest
 
@@ -37,12 +41,13 @@ class Entry(Window):
         self.changed = False  # since the store was last written
         self.last = 0  # when it was last measured, in measurements
 
-    def moved(self) -> bool:
-        """Say whether the median left what was announced, by more than its noise; it is announced then."""
-        if abs(self.middle - self.announced) <= max(CHANGED, self.spread / 2) * self.announced:
-            return False
-        self.announced = self.middle
-        return True
+    def moved(self, noise: float = 0.0) -> int:
+        """Say how far the median left what was announced, in steps beyond noise; it is announced then."""
+        before, now = self.announced, self.middle
+        if abs(now - before) <= max(CHANGED, self.spread / 2, noise) * before:
+            return 0
+        self.announced = now
+        return 1 + min(int(abs(log(now / before)) / STEP), FAR) if before > 0.0 and now > 0.0 else FAR
 
 
 class Guess(NamedTuple):
@@ -73,7 +78,7 @@ class Table:
         self._stored: dict[str, Entry] = {}  # loaded, and not asked for yet: by their text
         self._clock = 0
         self._changes = 0
-        self._fitted = self._refitted = -1  # the changes that the correction and the fit know of
+        self._fitted = self._corrected = 0  # the changes that the fit and the correction know of
         self._fit: Fit | None = None
         self._local: Local | None = None
         self._streak: list[tuple[Entry, float]] = []  # the last measurements, as long as all were off one way
@@ -102,10 +107,9 @@ class Table:
         entry.changed = True
         if drifting:
             self._drift()
-        moved = entry.moved()
-        if moved:
-            self._changes += 1
-        return moved or drifting
+        moved = entry.moved(self._local.spread if self._local is not None and entry.count <= 2 else 0.0)
+        self._changes += moved
+        return moved > 0 or drifting
 
     def _added(self, work: Work) -> Entry:
         entries = self.all()
@@ -114,6 +118,7 @@ class Table:
         if len(entries) >= KEYS:
             self._remove(min(entries, key=lambda e: e.last))
         entry = self.entries[key_of(work)] = Entry(key_text(work), work.features)
+        entry.announced = self._expected(work.features) or -1.0  # that is what plans were made with
         self._count_shapes()
         return entry
 
@@ -144,8 +149,7 @@ class Table:
                 entry = known[sample.key, sample.features] = self._put(sample)
                 entry.last = -age
             entry.load(sample.seconds[::-1])
-            entry.moved()
-            self._changes += 1
+            self._changes += entry.moved()
         self._count_shapes()
 
     def _put(self, sample: Sample) -> Entry:
@@ -192,7 +196,7 @@ class Table:
         for entry in self.all():
             entry.drift(factor, sum(1 for recent, _ in streak if recent is entry))
             entry.moved()
-        self._changes += len(self.entries)
+        self._changes += FAR * DRIFT
 
     def _expected(self, features: tuple[float, ...]) -> float | None:
         if self._fit is None or self._local is None:
@@ -219,30 +223,46 @@ class Table:
         return [e for e in self.all() if len(e.features) == width]
 
     def _refresh(self, width: int) -> None:
-        if self._fitted == self._changes:
+        """Make the correction, and the fit, again if the measurements left them by enough steps."""
+        changes, count = self._changes, len(self.entries) + len(self._stored)
+        if self._local is not None and changes - self._corrected < max(1, count // 20):
             return
-        changes = self._changes
         entries = self._fitting(width)
         if not entries:
             return
         rows = np.array([e.features for e in entries])
         times = np.maximum([e.middle for e in entries], TINY)
-        if self._fit is None or changes - self._refitted >= max(1, len(entries) // 10):
-            self._fit, self._refitted = fit(rows, times), changes
-        fitted = np.maximum([self._fit.seconds(e.features) for e in entries], TINY)
-        self._local = Local(rows, np.log(times / fitted))
-        self._fitted = changes
+        if self._fit is None or changes - self._fitted >= max(1, count // 5):
+            some = _spread_out(rows[:, 0])
+            self._fit, self._fitted = fit(rows[some], times[some]), changes
+        self._local, self._corrected = _correction(self._fit, rows, times), changes
 
     def errors(self) -> list[tuple[float, float]]:
         """Return (predicted, measured) seconds of each sample, its prediction corrected by the others only."""
         entries = self.all()
         if self.shapes < SHAPES or not entries:
             return []
-        self._refresh(len(entries[0].features))
-        if self._local is None or len(self._local.left_out) != len(entries):
+        rows = np.array([e.features for e in entries])
+        times = np.maximum([e.middle for e in entries], TINY)
+        self._refresh(rows.shape[1])
+        if self._fit is None:
             return []
-        times = [max(e.middle, TINY) for e in entries]
-        return [(t / float(np.exp(off)), t) for t, off in zip(times, self._local.left_out, strict=True)]
+        predicted = times / np.exp(_correction(self._fit, rows, times).left_out)
+        return list(zip(predicted.tolist(), times.tolist(), strict=True))
+
+
+def _correction(base: Fit, rows: Matrix, times: Matrix) -> Local:
+    fitted = np.maximum([base.seconds(row) for row in rows.tolist()], TINY)
+    return Local(rows, np.log(times / fitted))
+
+
+def _spread_out(sizes: Matrix) -> NDArray[np.intp]:
+    """Return which samples to fit: all, or as many as are enough, evenly from the smallest to the largest."""
+    order = np.argsort(sizes, kind="stable")
+    if len(order) <= ROWS:
+        return np.arange(len(order))
+    some: NDArray[np.intp] = order[np.linspace(0, len(order) - 1, ROWS).round().astype(int)]
+    return some
 
 
 def _proportional(entries: list[Entry], features: tuple[float, ...], scales_with: int) -> Guess | None:
