@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import TypedDict
 
 from .errors import ConfigError, unknown_name
 
@@ -35,6 +36,22 @@ class Config:
     inline: bool = True  # run calls cheaper than their own scheduling at once, when nothing is pending
 
 
+class RuntimeOptions(TypedDict, total=False):
+    """The options that `Runtime` takes by keyword, beside devices, memory and trace. Config says what they mean."""
+
+    sync: bool | None
+    debug: bool | None
+    placement: str | None
+    data_threshold: float | None
+    lanes: str | None
+    horizon: int | None
+    policy: str | None
+    objective: str | None
+    store: str | None
+    plan: str | None
+    inline: bool | None
+
+
 def parse(environ: Mapping[str, str], prefix: str = PREFIX) -> Config:
     """Read options from the environment."""
     known = {field.name.upper(): field for field in fields(Config)}
@@ -59,7 +76,10 @@ def convert(name: str, text: str, default: object) -> object:
 def merged(config: Config, **given: object) -> Config:
     """Return `config` with every given option that is not None, checked."""
     chosen = {name: value for name, value in given.items() if value is not None}
+    known = [field.name for field in fields(Config)]
     for name, value in chosen.items():
+        if name not in known:
+            raise TypeError(f"Runtime() has no option {name!r}; {unknown_name('option', name, known)}")
         kind = type(getattr(config, name))
         if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
             raise ConfigError(f"Runtime({name}={value!r}): expected a {kind.__name__}")

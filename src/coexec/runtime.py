@@ -9,19 +9,17 @@ import os
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
 from . import process
 from .backend.base import Ran
 from .backend.machine import Machine, open_machine
-from .config import Config, merged, parse, parse_memory
+from .config import Config, RuntimeOptions, merged, parse, parse_memory
 from .errors import RuntimeClosed, TaskFailed
 from .execute.closed import read_closed
 from .execute.engine import Engine
@@ -30,6 +28,7 @@ from .execute.lanes import LanePolicy, open_lanes
 from .execute.on_demand import OnDemand
 from .execute.redo import Redo
 from .execute.signals import Signals
+from .execute.upkeep import Upkeep
 from .graph.call import describe, describe_read, make_returned
 from .graph.command import Command
 from .graph.instruction import Instruction, Kernel as KernelInstruction
@@ -42,7 +41,7 @@ from .observe.recorder import Recorder
 from .plan.candidate import Candidates
 from .plan.divider import Divider
 from .plan.place import Loads, load_placement
-from .plan.plan import Plan
+from .plan.plan import Plan, load_plans
 from .plan.planner import Planner
 from .predict.learned import Learned
 from .predict.links import Links
@@ -64,22 +63,14 @@ class Runtime:
         *,
         memory: Mapping[str, str] | str | None = None,
         trace: str | os.PathLike[str] | None = None,
-        sync: bool | None = None,
-        debug: bool | None = None,
-        placement: str | None = None,
-        data_threshold: float | None = None,
-        lanes: str | None = None,
-        horizon: int | None = None,
-        inline: bool | None = None,
         machine: Machine | None = None,
+        **options: Unpack[RuntimeOptions],
     ) -> None:
         """Open the named devices. Every option also has a COEXEC_ variable, see `coexec devices --options`."""
         if session.forked():
             session.check_outside()
-        config = merged(
-            parse(os.environ), devices=devices, trace=None if trace is None else os.fspath(trace), sync=sync, debug=debug,
-            placement=placement, data_threshold=data_threshold, lanes=lanes, horizon=horizon, inline=inline
-        )  # fmt: skip
+        file = None if trace is None else os.fspath(trace)
+        config = merged(parse(os.environ), devices=devices, trace=file, **options)
         if config.trace and trace is None:
             config = merged(config, trace=process.free_trace_name(config.trace))
         self.config = config
@@ -89,62 +80,64 @@ class Runtime:
         self.platform = self.machine.platform
         self._lock = threading.RLock()
         self.closed = False
-        self._dropped: deque[int] = deque()
         self._next_array = 0
         self._live: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
-        self._last_mark: Task | None = None  # the last horizon or epoch
         self._build(config)
         process.opened(self)
 
     def _build(self, config: Config) -> None:
         """Put the stages together."""
-        machine, platform = self.machine, self.platform
+        machine, platform, cache = self.machine, self.platform, cache_bytes() // 2
         self.learned = Learned(Store(default_path(config.store)))
         self._links = Links(platform, self.learned.store.links())
+        self._recorder = Recorder(
+            config.trace, platform, machine.lanes["host"].clock, asdict(config), self._links.learn
+        )
         self.loads = Loads(platform)
         self._graph = TaskGraph(self)
-        placement = load_placement(config.placement, self.loads, config.data_threshold)
         candidates = Candidates(
             platform,
             self.learned,
             {d.name: machine.lanes[d.name].runs_python for d in platform.devices},
             {d.name: machine.lanes[d.name].supports for d in platform.devices},
         )
+        self._planner = Planner(
+            candidates,
+            load_placement(config.placement, self.loads, config.data_threshold),
+            self.loads,
+            lambda array: array._storage.state.held_by(array._box),
+            Divider(platform, lambda array, memory, box: array._storage.state.missing(memory, box), cache),
+            policy=config.policy,
+            objective=config.objective,
+            plans=load_plans(config.plan) if config.plan else (),
+            cache=cache,
+            note=self._recorder.note if self._recorder.tracing else None,
+        )
         self._lowering = Lowering(platform)
         self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
         self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
-        self._executor.on_finished = self._finished
         self._on_demand = OnDemand(
-            self._lowering.lower, self._submit_part, self.loads, self._executor.release, cache=cache_bytes() // 2
+            self._lowering.lower, self._submit_part, self.loads, self._executor.release, cache=cache
         )
-        self._executor.stand_in = Redo(platform, candidates, self._lowering, self.loads, self._note).instructions
-        self._recorder = Recorder(config.trace, platform, machine.lanes["host"].clock, asdict(config), self._links.learn)
-        note = self._recorder.note if self._recorder.tracing else None
-        cache = cache_bytes() // 2
-        divider = Divider(platform, lambda a, memory, box: a._storage.state.missing(memory, box), cache)
-        held = lambda a: a._storage.state.held_by(a._box)  # noqa: E731
-        self._planner = Planner(
-            candidates,
-            placement,
-            self.loads,
-            held,
-            divider,
-            policy=config.policy,
-            objective=config.objective,
-            cache=cache,
-            note=note,
-        )
-        owned = self._lock._is_owned  # type: ignore[attr-defined]  # what threading.Condition itself asks
-        self._signals = Signals(owned, lambda: self.cancel_pending("the program was interrupted"))
-        self._signals.install()
-        self._executor.check_signals = self._signals.check
+        self._upkeep = Upkeep(self._graph, self._lowering, self._executor, self._on_demand, self._recorder)
+        self._executor.on_finished = self._finished
+        redo = Redo(platform, candidates, self._lowering, self.loads, self._recorder.note)
+        self._executor.stand_in = redo.instructions
+        self._listen()
         self._cpu: Any = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
         self._inline = config.inline and not config.sync and self._cpu is not None
         self._sync = config.sync
         self._horizon_step = config.horizon
         with self._lock:
-            _, epoch = self._emit_epoch("start")
+            _, epoch = self._upkeep.epoch("start")
             self._lowering.passed(epoch[-1].id, ())
+
+    def _listen(self) -> None:
+        """Let Ctrl-C cancel what has not begun."""
+        owned = self._lock._is_owned  # type: ignore[attr-defined]  # what threading.Condition itself asks
+        self._signals = Signals(owned, lambda: self.cancel_pending("the program was interrupted"))
+        self._signals.install()
+        self._executor.check_signals = self._signals.check
 
     # What the program asks ----------------------------------------------------------------------------------------
 
@@ -170,7 +163,7 @@ class Runtime:
 
     def dropped(self, storage_id: int) -> None:
         """Note that an array is gone. Called by finalizers: only enqueues."""
-        self._dropped.append(storage_id)
+        self._upkeep.dropped.append(storage_id)
 
     def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Record one call: task graph, plan, lowering and issue, all before this returns. Runs nothing that is long."""
@@ -185,8 +178,8 @@ class Runtime:
         with self._lock:
             if self.closed or self._executor.broken is not None:
                 self._check_open()
-            if self._dropped:
-                self._collect()
+            if self._upkeep.dropped:
+                self._upkeep.collect()
             self._graph.add(task)
             if self._on_demand.open:
                 self._on_demand.then(lambda: self._run(task))
@@ -251,12 +244,10 @@ class Runtime:
             session.check_outside()
         with self._lock:
             self._check_open()
-            if self._dropped:
-                self._collect()
+            if self._upkeep.dropped:
+                self._upkeep.collect()
             task = describe_read(array, self)
-            task.submitted = time.perf_counter()
-            self._graph.add(task)
-            self._on_demand.then(lambda: self._issue_mark(task, self._lowering.fence(task, array, box.append)))
+            self._upkeep.read(task, array, box.append)
         self._wait_for(task, "read")
         if task.failure is not None:
             mark_reported(task.failure)
@@ -267,7 +258,7 @@ class Runtime:
         """Wait for everything; raise all failures that the program has not seen yet, as a group."""
         with self._lock:
             self._check_open()
-            task, epoch = self._emit_epoch("wait")
+            task, epoch = self._upkeep.epoch("wait")
         self._wait_for(task, "wait")
         with self._lock:
             self._lowering.passed(epoch[-1].id, self._engine.failed)
@@ -286,6 +277,7 @@ class Runtime:
     def cancel(self, task: Task) -> bool:
         """Cancel a task unless it has begun."""
         with self._lock:
+            self._on_demand.flush()
             mine = [i for i in [*self._engine.waiting(), *self._engine.issued()] if i.task is task]
             stopped = self._executor.cancel(mine, "cancel() was called")
         return bool(stopped) and len(stopped) == len([i for i in mine if i.completes])
@@ -312,61 +304,14 @@ class Runtime:
 
     def _pass_horizon(self) -> None:
         """Bound what is remembered, and how far the program runs ahead: by two horizons."""
-        before = self._last_mark
+        before = self._upkeep.last
         if before is not None and not before.finished:
             self._wait_for(before, "run-ahead")
         with self._lock:
-            if self._graph.since_horizon < self._horizon_step or self._last_mark is not before:
+            if self._graph.since_horizon < self._horizon_step or self._upkeep.last is not before:
                 return  # another thread was faster
-            failed = self._engine.failed
-            task = self._graph.mark("horizon")
-            task.submitted = time.perf_counter()
-            if before is not None:
-                self._graph.passed(before.id)
-            self._last_mark = task
-            self._on_demand.then(lambda: self._issue_mark(task, self._lowering.horizon(task, failed)))
-            self._executor.forget_failures(self._lowering.ids)
+            self._upkeep.horizon()
         self._drain()
-
-    def _emit_epoch(self, name: str) -> tuple[Task, list[Instruction]]:
-        """Emit an epoch, which comes after everything so far; return its task and where its instruction is put. Locked."""
-        if self._dropped:
-            self._collect()
-        task = self._graph.mark(name)
-        task.submitted = time.perf_counter()
-        self._graph.passed(task.id)
-        self._last_mark = task
-        emitted: list[Instruction] = []
-
-        def emit() -> None:
-            emitted.extend(self._lowering.epoch(task, at_once=False))
-            self._issue_mark(task, emitted)
-
-        self._on_demand.then(emit)
-        return task, emitted
-
-    def _issue_mark(self, task: Task, instructions: list[Instruction]) -> None:
-        """Record and issue a host read, a horizon or an epoch. Locked."""
-        task.arrays = ()
-        self._recorder.task(task)
-        self._recorder.fence(task, instructions)
-        self._executor.submit(instructions)
-
-    def _collect(self) -> None:
-        """Free arrays whose last handle is gone. Locked."""
-        while self._dropped:
-            gone = self._dropped.popleft()
-            self._graph.forget(gone)
-            self._on_demand.then(partial(self._drop, gone))
-
-    def _drop(self, gone: int) -> None:
-        self._submit(self._lowering.drop(gone))
-
-    def _submit(self, instructions: list[Instruction]) -> None:
-        """Record and issue instructions that belong to no command. Locked."""
-        if instructions:
-            self._recorder.instructions(instructions)
-            self._executor.submit(instructions)
 
     def _submit_part(self, command: Command, instructions: list[Instruction]) -> None:
         """Record and issue a part that was handed out. Locked."""
@@ -380,9 +325,6 @@ class Runtime:
             records, self._executor.records = self._executor.records, []
         self._recorder.ran(records)
         self._links.update()
-
-    def _note(self, text: str) -> None:
-        self._recorder.note(text)
 
     def _finished(self, ran: Ran) -> None:
         """Account for a finished kernel. Locked."""
@@ -445,7 +387,7 @@ class Runtime:
             return
         with self._lock:
             self._on_demand.flush()
-            self._submit(self._lowering.gather(list(self._live.keys()), self._graph.mark("close")))
+            self._upkeep.gather(list(self._live.keys()))
         self._executor.wait_idle()
 
     def _check_open(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from ..backend.base import Postponed
 from ..graph.instruction import Instruction
 from .lanes import DeviceLanes, Lane
 
@@ -215,12 +216,32 @@ class Engine:
         return True
 
     def put_back(self, instruction: Instruction) -> None:
-        """Let an instruction be issued again that did not run, because one before it is being redone."""
+        """Let an instruction be issued again that did not run, because one before it has failed."""
         node = self._open[instruction.id]
         self._leave_lane(node)
         node.held = True
+        instruction.failure = node.failure
+        self._postpone(node)
         if not node.waiting:
             heappush(self.ready, (-instruction.priority, instruction.id, node))
+
+    def take_over(self, instruction: Instruction) -> None:
+        """Note that others do what a lane could not: it is not over, and nothing can be queued behind it any more."""
+        node = self._open[instruction.id]
+        self._leave_lane(node)
+        node.issued = True
+        self._postpone(node)
+
+    def followed(self, instruction: Instruction) -> bool:
+        """Tell whether something was issued behind this instruction already."""
+        node = self._open[instruction.id]
+        return any(child.issued for child in (*(node.readers or ()), *(node.dependents or ())))
+
+    def _postpone(self, node: Pending) -> None:
+        """Let nothing begin that was issued behind `node`: lanes report it, and it is put back in turn."""
+        for child in (*(node.readers or ()), *(node.dependents or ())):
+            if child.issued and child.instruction.failure is None:
+                child.instruction.failure = Postponed()
 
     def _leave_lane(self, node: Pending) -> None:
         node.issued = False

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..backend.base import Backend, Ran
+from ..backend.base import Backend, Postponed, Ran
 from ..errors import CoexecError, RuntimeClosed, TaskFailed
 from ..graph.instruction import Alloc, Free, HostTask, Instruction, Join, Kernel, Reduce
 from ..graph.task import Task
@@ -43,7 +43,6 @@ class Executor:
         self.on_finished: Callable[[Ran], None] = _nothing  # locked; for load accounting
         self.stand_in: Callable[[Ran], list[Instruction]] = _nobody  # locked; what redoes a failed instruction
         self._standing: dict[int, Ran] = {}  # join of a stand-in -> what it stands for
-        self._excused: list[BaseException] = []  # failures that are being made good
         for backend in self._backends:
             backend.start(self.finished, self._call_helper)
 
@@ -99,7 +98,9 @@ class Executor:
         """Take a completion from a backend's thread, and start what it made ready."""
         try:
             with self.lock:
-                if ran.error is None or not self._redone(ran):
+                if isinstance(ran.error, Postponed):
+                    self.engine.put_back(ran.instruction)
+                elif ran.error is None or not self._redone(ran):
                     self._complete(ran)
                 self._issue()
         except BaseException as error:  # noqa: BLE001 - ours: it must fail every wait, not vanish with this thread
@@ -120,17 +121,14 @@ class Executor:
 
     def _redone(self, ran: Ran) -> bool:
         """Let others do what a device could not; True if the failed instruction is not over, but taken care of."""
-        instruction = ran.instruction
-        if any(ran.error is error for error in self._excused):  # queued behind one that is being redone
-            self.engine.put_back(instruction)
-            return True
+        if getattr(ran.error, "begun", False) and self.engine.followed(ran.instruction):
+            return False  # what was queued behind it has perhaps run, on wrong data
         stand_in = self.stand_in(ran)
         if not stand_in:
             return False
+        self.engine.take_over(ran.instruction)
         join = next(i for i in stand_in if isinstance(i, Join))
         self._standing[join.id] = ran
-        if ran.error is not None:
-            self._excused.append(ran.error)
         self.submit(stand_in)
         return True
 
@@ -140,8 +138,8 @@ class Executor:
         self._account(ran, failure)
         stood_for = self._standing.pop(ran.instruction.id, None) if self._standing else None
         if stood_for is not None:
-            self._excused = [error for error in self._excused if error is not stood_for.error]
-            self._complete(stood_for._replace(start=ran.start, stop=ran.stop, error=failure))
+            # Others have done it, so it took its device no time.
+            self._complete(stood_for._replace(start=ran.stop, stop=ran.stop, error=failure))
 
     def _account(self, ran: Ran, failure: BaseException | None) -> None:
         """Record a completion, and tell whoever waits for its task."""

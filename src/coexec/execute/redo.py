@@ -41,6 +41,8 @@ class Redo:
             return []
         kernel = failed.task.kernel
         refused = isinstance(error, VariantRefused)
+        if error.begun and _updates(failed):
+            return []  # its inputs may not be as they were
         if (
             kernel is None
             or failed.device == "host"
@@ -58,7 +60,7 @@ class Redo:
                 f"device {failed.device} failed in kernel {kernel.name!r} and is not used any more; its part is redone "
                 f"on the host: {error}"
             )
-        failed.model = None  # nothing is learnt from what was redone
+        failed.model, failed.redone = None, True  # nothing is learnt from what was redone
         device = self._host_device()
         share = Share(kernel.variants[0], None, failed.work, None)
         self._loads.add(device, None) if device != "host" else None
@@ -72,3 +74,8 @@ class Redo:
     def _say(self, text: str) -> None:
         self._note(text)
         warnings.warn(text, CoexecWarning, stacklevel=2)
+
+
+def _updates(failed: Kernel) -> bool:
+    """Tell whether a kernel writes what it reads."""
+    return any(param.access.mode in ("update", "reduce") for param in failed.task.accesses)

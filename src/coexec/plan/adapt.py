@@ -5,9 +5,10 @@ Before: plan/divide.py.  After: plan/planner.py.  Knows numbers only: no task, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import comb, inf
+from types import MappingProxyType
 
 from .divide import divide, why_not
 from .exact import along_the_axis, every_division, legal
@@ -40,7 +41,7 @@ def adapt(
         times = tuple(finish_times(offers, sticky))
         seconds = max(t.finish for t in times)
         if keep == inf or seconds <= min(best.seconds * (1 + keep), *division.single.values()):
-            left_out = reasons(offers, sticky, seconds)
+            left_out = reasons(offers, sticky, seconds, division.left_out)
             return Division(tuple(sticky), seconds, times, left_out, division.single, sticky=True)
     return best
 
@@ -83,7 +84,7 @@ def choose(offers: Sequence[Offer], rows: int, shares: Sequence[int], division: 
     several = sum(share > 0 for share in shares) > 1
     if alone < seconds or (several and (alone == seconds or (alone < inf and not legal(offers, shares)))):
         return everything(offers, rows, single, seconds, division.single)
-    return Division(cuts, seconds, times, reasons(offers, cuts, seconds), division.single)
+    return Division(cuts, seconds, times, reasons(offers, cuts, seconds, division.left_out), division.single)
 
 
 def everything(offers: Sequence[Offer], rows: int, device: str, divided: float, single: dict[str, float]) -> Division:
@@ -98,10 +99,12 @@ def everything(offers: Sequence[Offer], rows: int, device: str, divided: float, 
     return Division(cuts, times[at].finish, times, left_out, single)
 
 
-def reasons(offers: Sequence[Offer], cuts: Sequence[float], seconds: float) -> dict[str, str]:
-    """Return why each device without rows has none."""
+def reasons(
+    offers: Sequence[Offer], cuts: Sequence[float], seconds: float, known: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Return why each device without rows has none; `known` are the reasons found before rounding."""
     return {
-        offer.device: why_not(offer, seconds)
+        offer.device: known.get(offer.device) or why_not(offer, seconds)
         for offer, (low, high) in zip(offers, pairwise(cuts), strict=True)
         if high <= low
     }

@@ -16,7 +16,8 @@ from ..machine.platform import Platform
 from .adapt import adapt
 from .candidate import Candidate, Share
 from .divide import divide
-from .offer import Division, Offer
+from .energy import least_energy, under_cap
+from .offer import Division, Offer, joules
 from .offering import Missing, Offering, Site
 
 KEEP = 0.03  # cuts are kept while new ones promise less than this
@@ -52,8 +53,18 @@ class Divided(NamedTuple):
 class Divider:
     """Divides tasks, remembers divisions, and keeps cuts until moving them pays."""
 
-    def __init__(self, platform: Platform, missing: Missing, cache: int = 1 << 62) -> None:
+    def __init__(
+        self,
+        platform: Platform,
+        missing: Missing,
+        cache: int = 1 << 62,
+        *,
+        objective: str = "time",
+        cap: float | None = None,
+    ) -> None:
         self._platform = platform
+        self._least = objective == "energy"  # joules, instead of seconds
+        self._cap = cap  # joules that one task may need
         self._cache = cache  # bytes of arrays that one piece of a blocked part may touch
         self._missing = missing
         self.offering = Offering(platform, missing)
@@ -72,7 +83,7 @@ class Divider:
         best: Divided | None = None
         for axis in self._preferred(task, axes):
             found = self._along(task, box, axis, group, waits)
-            if best is None or found.seconds < best.seconds * (1.0 - KEEP):
+            if best is None or self._cost(found) < self._cost(best) * (1.0 - KEEP):
                 best = found
         assert best is not None
         self._remember(task, best, group)
@@ -81,6 +92,14 @@ class Divider:
                 self._memo.clear()
             self._memo[key] = (versions, best)
         return best
+
+    @property
+    def for_energy(self) -> bool:
+        """Whether joules count: then a division that leaves all to one device is meant so."""
+        return (self._least or self._cap is not None) and any(device.watts for device in self._platform.devices)
+
+    def _cost(self, divided: Divided) -> float:
+        return joules(divided.offers, divided.division.times) if self._least and self.for_energy else divided.seconds
 
     def _memo_key(self, task: Task, box: Box, group: Sequence[Candidate]) -> tuple[object, ...] | None:
         """Return what a division depends on beside the models: shapes, devices, and where the data is."""
@@ -95,6 +114,9 @@ class Divider:
         site = Site.of(task, box, axis)
         offers = self.offering.offers(site, group, waits)
         rows = site.rows.rows
+        if self.for_energy:
+            found = least_energy(offers, rows) if self._cap is None else under_cap(offers, rows, self._cap)
+            return self._made(site, group, offers, found, measured=True)
         kept = self._kept(task, site, group)
         division = adapt(offers, rows, divide(offers, rows), sticky=kept, keep=KEEP)
         measured = all(self.offering.known(site, candidate) for candidate in group)

@@ -32,11 +32,10 @@ class Handout:
         self._rates = {s.device: max(s.rate, 1e-30) for s in stocks}
         self._granules = {s.device: max(1, s.granule) for s in stocks}
         self._owner = {s.device: i for i, s in enumerate(stocks)}
-        self._left: list[list[int]] = [[s.lo, s.hi] for s in stocks if s.hi > s.lo]
+        self._gone: set[str] = set()
+        self._left: list[list[int]] = [[s.lo, s.hi] for s in stocks]
         if policy == "dynamic":
             self._left = [[min(s.lo for s in stocks), max(s.hi for s in stocks)]]
-        else:
-            self._left = [[s.lo, s.hi] for s in stocks]
 
     @property
     def rows(self) -> int:
@@ -45,11 +44,17 @@ class Handout:
 
     def take(self, device: str) -> tuple[int, int] | None:
         """Return the next rows for `device`, or None if there is nothing left that it should have."""
+        if device in self._gone:
+            return None
         if self._policy == "dynamic":
-            return self._front(0, device, self._rates[device] / (2.0 * sum(self._rates.values())))
+            rates = sum(rate for name, rate in self._rates.items() if name not in self._gone)
+            return self._front(0, device, self._rates[device] / (2.0 * rates))
         own = self._owner[device]
         if self._left[own][1] > self._left[own][0]:
             return self._front(own, device, 0.5)
+        for gone in self._gone:
+            if (rows := self._front(self._owner[gone], device, 0.5)) is not None:
+                return rows
         return self._from_the_last(device)
 
     def _front(self, span: int, device: str, part: float) -> tuple[int, int] | None:
@@ -86,6 +91,11 @@ class Handout:
         """Correct what is known of a device's speed: rows per second, as it runs."""
         if rate > 0.0:
             self._rates[device] = rate
+
+    def leave(self, device: str) -> list[str]:
+        """Give a device nothing any more, and what it has not taken to the others; return who they are."""
+        self._gone.add(device)
+        return [name for name in self._owner if name not in self._gone]
 
     def rest(self) -> list[tuple[int, int]]:
         """Give away everything that is left."""

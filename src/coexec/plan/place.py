@@ -18,6 +18,7 @@ UNKNOWN_SECONDS = 50e-6  # what a kernel nobody measured is taken to cost, so th
 
 WIDE_GAIN = 0.75  # a wide device must be faster than the narrow one by this factor: it takes the cores of all
 TRY_AGAIN = 1e-3  # seconds: a kernel that took longer the first time is measured once more before it counts
+COLD = 0.25  # of a first run is left when the next ones find compiled code and warm memory, at best
 LOOKS = 4  # measurements that a narrow device gets before a wide one may win for good
 WORTH_ALL_CORES = 1e-3  # seconds: below, a kernel never takes all cores
 
@@ -147,7 +148,7 @@ class EarliestFinish:
                 untried = candidate
                 continue
             if seconds is None or (seconds > TRY_AGAIN and candidate.model.measured(work) < 2):
-                seconds = UNKNOWN_SECONDS  # a first run is cold: compilers, fresh memory
+                seconds = UNKNOWN_SECONDS if seconds is None else seconds * COLD
             free = loads[candidate.name]
             # A wide device takes every core from the others, so it must be clearly faster, not just lucky.
             finish = (max(ready, free)) + (seconds / WIDE_GAIN if candidate.wide else seconds)

@@ -45,6 +45,11 @@ def _planned(fields: tuple[Command, tuple[Share, ...], bool]) -> Planned:
     return planned
 
 
+def _looping(group: Sequence[Candidate]) -> set[str]:
+    """Return the devices that compute one piece after the other by themselves."""
+    return {c.name for c in group if c.device.kind == "cpu"}
+
+
 def _faster(a: Candidate, b: Candidate, work: Work) -> bool:
     first, second = a.model.seconds(work), b.model.seconds(work)
     return second is not None and (first is None or first < second)
@@ -66,6 +71,7 @@ class Planner:
         *,
         policy: str = "static",
         objective: str = "time",
+        plans: Sequence[Plan] = (),
         cache: int = 1 << 62,
         note: Note | None = None,
     ) -> None:
@@ -78,6 +84,7 @@ class Planner:
         self.loads = loads
         self._note = note  # where remarks are recorded; reasons are worked out only if there is such a place
         self._blocking = Blocking(cache)
+        self._plans = {(plan.name, plan.shapes): plan for plan in plans}  # to be followed to the letter
         self._warned: set[int] = set()
         self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
 
@@ -110,6 +117,8 @@ class Planner:
             if kernel.internal and len(candidates) > 1:
                 candidates = self._near(task, candidates)
         work = work_of(task)
+        if self._plans and (plan := self._plans.get((task.name, repr(task.key)))) is not None:
+            return self._followed(task, plan, candidates)
         if idle and candidates[0].runs_here:
             first = candidates[0]
             seconds = first.model.seconds(work)
@@ -122,6 +131,10 @@ class Planner:
             divided = self._divide(task, box, candidates, work, named=options.devices is not None)
             if divided is not None:
                 return divided
+        return self._placed(task, box, candidates, work)
+
+    def _placed(self, task: Task, box: Box, candidates: Sequence[Candidate], work: Work) -> Planned:
+        """Return the task as one chunk, on the device that the placement chooses."""
         if len(candidates) == 1:
             chosen, why = candidates[0], "the only device that can run it"
         else:
@@ -138,6 +151,23 @@ class Planner:
         # Made for every task: the tuples behind the two named tuples, without their constructors.
         command = _new(Command, (task.id, task, chosen.chunks(box), task.after, why))
         return _planned((command, chosen.shares(work, seconds), False))
+
+    def _followed(self, task: Task, plan: Plan, candidates: Sequence[Candidate]) -> Planned:
+        """Return the command that a saved plan says: the same shares, places and variants again."""
+        pairs = {(c.name, c.variant.name): c for c in candidates}
+        missing = [f"{p.device} ({p.variant})" for p in plan.parts if (p.device, p.variant) not in pairs]
+        if missing:
+            raise PlanError(
+                f"the plan for {task.name!r} wants {', '.join(missing)}, which this runtime does not have; open it with "
+                "the devices of the plan, or make the plan anew"
+            )
+        group = [pairs[part.device, part.variant] for part in plan.parts]
+        chunks = tuple(Chunk(p.device, Box(p.lo, p.hi), slot) for slot, p in enumerate(plan.parts))
+        if task.kernel is not None and task.kernel.reduces:
+            parts = blocks(task.box, plan.axis or 0)
+            cuts = [chunk.box.lo[plan.axis or 0] if chunk.box.lo else 0 for chunk in chunks]
+            chunks = in_runs(deal(parts, plan.axis or 0, [c.device for c in chunks], cuts), _looping(group))
+        return self._shared(task, chunks, group, "as the plan says")
 
     def _in_pieces(
         self, task: Task, box: Box, chosen: Candidate, work: Work, seconds: float | None, why: str
@@ -192,8 +222,7 @@ class Planner:
             divided = self.last = self.divider.divide(task, box, axes[:1], group, self._waits(group))
             cuts = [box.lo[axes[0]] + cut for cut in divided.division.cuts]
             chunks = deal(parts, axes[0], [c.name for c in group], cuts)
-        loops = {c.name for c in group if c.device.kind == "cpu"}
-        return self._shared(task, in_runs(chunks, loops), group, "fixed blocks")
+        return self._shared(task, in_runs(chunks, _looping(group)), group, "fixed blocks")
 
     def _waits(self, group: Sequence[Candidate]) -> list[float]:
         """Return how much longer each device is busy than the one that is free first."""

@@ -10,6 +10,7 @@ from math import inf, lcm
 
 from .offer import Offer, link_order, shared
 
+LOOKED_AT = 3  # of the devices that could take leftovers: those that would be done first
 SAME = 1 - 1e-12  # finish times this close count as equal
 
 
@@ -102,7 +103,7 @@ class Trial:
                     if offer.room > self.shares[i]
                 ]
             tried = []
-            for i, step in steps:
+            for i, step in sorted(steps, key=lambda some: self._soonest(None, *some))[:LOOKED_AT]:
                 changes = {i: self.shares[i] + step}
                 finish = self._after(changes)
                 tried.append((max(finish), finish[i], i, changes, finish))
@@ -193,15 +194,15 @@ class Trial:
                     if self._soonest(source, target, rows) < end and self._allowed(source, target, rows):
                         yield {source: self.shares[source] - rows, target: self.shares[target] + rows}
 
-    def _soonest(self, source: int, target: int, rows: int) -> float:
-        """Return a time before which `target` cannot be done with `rows` more from `source`."""
+    def _soonest(self, source: int | None, target: int, rows: int) -> float:
+        """Return a time before which `target` cannot be done with `rows` more, if any from `source`."""
         offer, share = self.offers[target], self.shares[target] + rows
         if self._placed:
             return done(offer, share, 0.0)
         copied = offer.fixed_in + offer.in_per_row * share
         if target in self.queued and copied:
             start = self._start[target]
-            if self.offers[source].link == offer.link:
+            if source is not None and self.offers[source].link == offer.link:
                 start -= self.offers[source].fixed_in + self.offers[source].in_per_row * rows
             copied += max(0.0, start)
         return done(offer, share, copied)

@@ -52,7 +52,7 @@ class Links:
     def measured(self) -> dict[tuple[str, str], tuple[float, float]]:
         """Return what was measured, by names of memories: seconds of latency and bytes per second."""
         self.update()
-        pairs = {pair for pair in (*self._small, *self._large)}
+        pairs = {*self._small, *self._large}
         return {
             self._names(pair): (link.latency, link.bandwidth)
             for pair in pairs

@@ -1,0 +1,107 @@
+"""What is lowered beside kernels: host reads, horizons, epochs, and the end of arrays.
+
+Before: graph/, lower/, execute/on_demand.py.  After: runtime.py.  Everything here happens under the program's lock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, Protocol
+
+from ..graph.instruction import Instruction
+from ..graph.task import Task
+from ..graph.task_graph import TaskGraph
+from ..lower.lowering import Lowering
+from ..program.array import Array
+from .executor import Executor
+from .on_demand import OnDemand
+
+
+class Record(Protocol):
+    """Where tasks and instructions are recorded."""
+
+    def task(self, task: Task) -> None:
+        """Record a task."""
+
+    def fence(self, task: Task, instructions: list[Instruction]) -> None:
+        """Record a command without chunks."""
+
+    def instructions(self, instructions: list[Instruction]) -> None:
+        """Record instructions of no command."""
+
+
+class Upkeep:
+    """Bounds what is remembered, and hands arrays to the host program."""
+
+    def __init__(
+        self, graph: TaskGraph, lowering: Lowering, executor: Executor, on_demand: OnDemand, record: Record
+    ) -> None:
+        self._graph = graph
+        self._lowering = lowering
+        self._executor = executor
+        self._on_demand = on_demand
+        self._record = record
+        self.last: Task | None = None  # the last horizon or epoch
+        self.dropped: deque[int] = deque()  # arrays whose last handle is gone; finalizers append
+
+    def read(self, task: Task, array: Array, deliver: Callable[[Any], None]) -> None:
+        """Hand the elements of `array`, as they are now, to `deliver`."""
+        task.submitted = time.perf_counter()
+        self._graph.add(task)
+        self._on_demand.then(lambda: self._issue(task, self._lowering.fence(task, array, deliver)))
+
+    def epoch(self, name: str) -> tuple[Task, list[Instruction]]:
+        """Emit an epoch, which comes after everything so far; return its task, and where its instruction will be."""
+        self.collect()
+        task = self._mark(name)
+        self._graph.passed(task.id)
+        emitted: list[Instruction] = []
+
+        def emit() -> None:
+            emitted.extend(self._lowering.epoch(task, at_once=False))
+            self._issue(task, emitted)
+
+        self._on_demand.then(emit)
+        return task, emitted
+
+    def horizon(self) -> None:
+        """Emit a horizon; the mark before it, which is over, stands for everything older."""
+        before, failed = self.last, self._executor.engine.failed
+        task = self._mark("horizon")
+        if before is not None:
+            self._graph.passed(before.id)
+        self._on_demand.then(lambda: self._issue(task, self._lowering.horizon(task, failed)))
+        self._executor.forget_failures(self._lowering.ids)
+
+    def collect(self) -> None:
+        """Free arrays whose last handle is gone."""
+        while self.dropped:
+            gone = self.dropped.popleft()
+            self._graph.forget(gone)
+            self._on_demand.then(partial(self._drop, gone))
+
+    def gather(self, arrays: Collection[int]) -> None:
+        """Bring arrays to the host, so that they outlive the devices. Nothing may be open."""
+        self._submit(self._lowering.gather(arrays, self._graph.mark("close")))
+
+    def _mark(self, name: str) -> Task:
+        task = self.last = self._graph.mark(name)
+        task.submitted = time.perf_counter()
+        return task
+
+    def _issue(self, task: Task, instructions: list[Instruction]) -> None:
+        task.arrays = ()
+        self._record.task(task)
+        self._record.fence(task, instructions)
+        self._executor.submit(instructions)
+
+    def _drop(self, gone: int) -> None:
+        self._submit(self._lowering.drop(gone))
+
+    def _submit(self, instructions: list[Instruction]) -> None:
+        if instructions:
+            self._record.instructions(instructions)
+            self._executor.submit(instructions)
