@@ -15,6 +15,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ..errors import ArgumentError, ShapeError
 from ..geometry import Box, Grid, whole
 from . import session
+from .methods import Methods
 from .view import Cut, grid_of, index, transpose, view_shape
 
 Shape = tuple[int, ...]
@@ -54,7 +55,7 @@ class Hooks:
 hooks = Hooks()
 
 
-class Array(NDArrayOperatorsMixin):
+class Array(NDArrayOperatorsMixin, Methods):
     """An array, or a view of one. Lives wherever it is needed, in pieces.
 
     Python's operators are NumPy's ufuncs, which __array_ufunc__ turns into elementwise kernels.

@@ -1,183 +1,31 @@
-"""NumPy's functions on coexec arrays: ufuncs as elementwise kernels, and a short list of others.
+"""NumPy's functions on coexec arrays: those that are views or elementwise are here, the others are found in ops/.
 
-Before: program/kernel.py.  After: program/array.py, which calls it late.  Knows no device, and gathers nothing silently:
+Before: program/ufunc.py.  After: program/array.py, which calls it late.  Knows no device, and gathers nothing silently:
 what is not listed raises and names np.asarray(array).
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..errors import ShapeError, UnsupportedError
-from ..geometry import Box
 from . import array as arrays
-from .access import Access, read, update, write
 from .array import Array
 from .assign import assign
-from .kernel import Kernel
-from .mapper import Mapper, Shape
-
-WEAK = (bool, int, float, complex)
-"""Python's numbers, whose types do not count beside an array's (NEP 50)."""
-OPTIONS = {"dtype": None, "casting": "same_kind", "order": "K", "subok": True, "signature": None, "sig": None}
-"""Keywords of a ufunc besides `out` and `where`, with NumPy's defaults."""
-
-
-class Broadcast(Mapper):
-    """The chunk on the trailing axes, as NumPy lines shapes up; an axis of length one serves every chunk."""
-
-    def box(self, chunk: Box, space: Shape, shape: Shape) -> Box:
-        first = len(space) - len(shape)
-        los, his = chunk.lo[first:], chunk.hi[first:]
-        lo = tuple(0 if n == 1 else v for n, v in zip(shape, los, strict=True))
-        return Box(lo, tuple(1 if n == 1 else v for n, v in zip(shape, his, strict=True)))
-
-
-broadcast = Broadcast()
-
-
-class Elementwise:
-    """A body: one NumPy function of some inputs, into some outputs."""
-
-    __slots__ = ("__name__", "__signature__", "_function", "_inputs", "_options", "_takes_out")
-
-    def __init__(self, function: Any, inputs: int, outputs: int, options: tuple[tuple[str, Any], ...]) -> None:
-        names = [f"x{i}" for i in range(inputs)] + [f"out{i}" for i in range(outputs)]
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
-        self.__name__ = str(function.__name__)
-        self._function = function
-        self._inputs = inputs
-        self._options = dict(options)
-        self._takes_out = isinstance(function, np.ufunc)
-
-    def __call__(self, *values: Any) -> None:
-        """Compute the function on one chunk."""
-        inputs, outputs = values[: self._inputs], values[self._inputs :]
-        if self._takes_out:
-            self._function(*inputs, out=outputs, **self._options)
-        else:
-            outputs[0][...] = self._function(*inputs, **self._options)
-
-
-@lru_cache(maxsize=1024)
-def _kernel(
-    function: Any, accesses: tuple[Access | None, ...], outputs: int, options: tuple[tuple[str, Any], ...], split: bool
-) -> Kernel:
-    """Return the kernel of a function for inputs and outputs of these accesses; None marks a scalar by value."""
-    body = Elementwise(function, len(accesses) - outputs, outputs, options)
-    declared = {name: access for name, access in zip(body.__signature__.parameters, accesses, strict=True) if access}
-    return Kernel(body, declared, split=0 if split else None, over="out0", name=body.__name__)
-
-
-_read_same, _read_broadcast = read, read(broadcast)
-
-
-def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Record `ufunc(*inputs)` as an elementwise kernel; return its new arrays, or `out`."""
-    name = f"np.{ufunc.__name__}"
-    if method != "__call__":
-        raise UnsupportedError(
-            f"{name}.{method} on a coexec array would gather it silently; use {name}.{method}(np.asarray(x)), or a "
-            "kernel (cx.reduce('sum') declares a reduction)"
-        )
-    if ufunc.signature is not None:
-        raise UnsupportedError(
-            f"{name} is not elementwise; write a kernel that calls it, or use {name}(np.asarray(x), np.asarray(y))"
-        )
-    out = tuple(kwargs.pop("out", None) or ())
-    if kwargs.pop("where", True) is not True:
-        raise UnsupportedError(f"{name}(where=...) on coexec arrays is not supported; use np.where(mask, x, y)")
-    options = {key: value for key, value in kwargs.items() if key not in OPTIONS or value != OPTIONS[key]}
-    taken = [_operand(value) for value in inputs]
-    if any(value is NotImplemented for value in taken):
-        return NotImplemented
-    results = _elementwise(ufunc, taken, _outputs(name, ufunc.nout, out), tuple(sorted(options.items())))
-    return results[0] if ufunc.nout == 1 else tuple(results)
-
-
-def _operand(value: Any) -> Any:
-    """Return an input as an array, or as a scalar to pass by value."""
-    if isinstance(value, Array | np.generic) or type(value) in WEAK:
-        return value
-    if isinstance(value, np.ndarray):
-        return arrays.array(value) if value.ndim else value[()]
-    if hasattr(type(value), "__array_ufunc__"):
-        return NotImplemented
-    return _operand(np.asarray(value))
-
-
-def _outputs(name: str, count: int, out: tuple[Any, ...]) -> list[Array | None]:
-    for entry in out:
-        if not isinstance(entry, Array | None):
-            raise UnsupportedError(
-                f"{name}(out={type(entry).__name__}) would be written some time later; pass a coexec array as out, or "
-                f"use {name}(np.asarray(x), out=...)"
-            )
-    return list(out) if out else [None] * count
-
-
-def _model(value: Any) -> Any:
-    """Return an empty stand-in with the value's type: NumPy's own rules then say what comes out."""
-    return np.empty(0, value.dtype) if isinstance(value, Array) else value
-
-
-def _elementwise(
-    function: Any, inputs: list[Any], given: list[Array | None], options: tuple[tuple[str, Any], ...]
-) -> list[Array]:
-    """Record one elementwise kernel and return its outputs."""
-    keywords: dict[str, Any] = dict(options)
-    if any(out is not None for out in given):
-        keywords["out"] = tuple(None if out is None else _model(out) for out in given)
-    models = [_model(value) for value in inputs]
-    if not any(isinstance(value, Array) for value in inputs):
-        models[0] = np.empty(0, np.result_type(models[0]))  # only `out` is a coexec array: nothing is computed here
-    answer = function(*models, **keywords)
-    dtypes = [a.dtype for a in (answer if isinstance(answer, tuple) else (answer,))]
-    shape = _space(function, inputs, given)
-    outputs = [arrays.empty(shape, dtype) if out is None else out for out, dtype in zip(given, dtypes, strict=True)]
-    storages = {id(value._storage) for value in inputs if isinstance(value, Array)}
-    accesses: list[Access | None] = [_access(value, shape) for value in inputs]
-    # An output that is also an input is not written blindly.
-    accesses += [update if id(out._storage) in storages else write for out in outputs]
-    kernel = _kernel(function, tuple(accesses), len(outputs), options, bool(shape))
-    kernel(*inputs, *outputs)
-    return outputs
-
-
-def _access(value: Any, shape: Shape) -> Access | None:
-    if not isinstance(value, Array) or not value.shape:
-        return None  # by value; a 0-d array stays on its device all the same
-    return _read_same if value.shape == shape else _read_broadcast
-
-
-def _space(function: Any, inputs: list[Any], given: list[Array | None]) -> Shape:
-    """Return the shape that the operands broadcast to."""
-    taken = [value.shape for value in [*inputs, *given] if isinstance(value, Array)]
-    try:
-        shape = np.broadcast_shapes(*taken)
-    except ValueError:
-        raise ShapeError(
-            f"np.{function.__name__}: shapes {', '.join(map(str, taken))} cannot be broadcast together"
-        ) from None
-    for out in given:
-        if out is not None and out.shape != shape:
-            raise ShapeError(f"np.{function.__name__}: out has shape {out.shape}, the result {shape}")
-    return shape
-
-
-# Other functions ----------------------------------------------------------------------------------------------------------
+from .late import late
+from .ufunc import WEAK, array_ufunc, elementwise, operand, outputs_of
+from .view import reshaped
 
 
 def array_function(function: Callable[..., Any], types: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Do what `function` does, if it is listed; otherwise raise."""
     del types
     known = FUNCTIONS.get(function)
+    if known is None and function in READY_MADE:
+        known = FUNCTIONS[function] = late(READY_MADE[function])
     if known is None:
         name = f"{function.__module__}.{function.__name__}".replace("numpy", "np", 1)
         raise UnsupportedError(
@@ -190,45 +38,134 @@ def array_function(function: Callable[..., Any], types: Any, args: Sequence[Any]
 def _where(condition: Any, *choices: Any) -> Array:
     if len(choices) != 2:
         raise UnsupportedError("np.where(condition) selects by value; use np.where(np.asarray(condition))")
-    return _elementwise(np.where, [_operand(v) for v in (condition, *choices)], [None], ())[0]
+    return elementwise(np.where, [operand(v) for v in (condition, *choices)], [None])[0]
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **bounds: Any) -> Array:
     low, high = bounds.pop("min", a_min), bounds.pop("max", a_max)
-    given = _outputs("np.clip", 1, () if out is None else (out,))
+    given = outputs_of("np.clip", 1, () if out is None else (out,))
+    mask = bounds.pop("where", True)
     for bound, ufunc in ((low, np.maximum), (high, np.minimum)):
         if bound is not None:
-            a = _elementwise(ufunc, [_operand(a), _operand(bound)], given, tuple(sorted(bounds.items())))[0]
-    return a if low is not None or high is not None else _elementwise(np.positive, [a], given, ())[0]
+            a = elementwise(ufunc, [operand(a), operand(bound)], given, tuple(sorted(bounds.items())), mask=mask)[0]
+    if low is None and high is None:
+        return elementwise(np.positive, [a], given, mask=mask)[0]
+    return a  # type: ignore[no-any-return]
 
 
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     if not isinstance(dst, Array):
         np.copyto(dst, np.asarray(src), casting=casting, where=where)  # type: ignore[arg-type]
         return
-    if where is not True:
-        raise UnsupportedError("np.copyto(where=...) into a coexec array is not supported; use np.where(mask, x, y)")
-    source = _operand(src)
+    source = operand(src)
     held = source if type(source) in WEAK else source.dtype
     if not np.can_cast(np.result_type(held), dst.dtype, casting) and type(source) not in WEAK:  # type: ignore[arg-type]
         raise TypeError(f"np.copyto: cannot cast {held} to {dst.dtype} according to the rule {casting!r}")
-    assign(dst, source)
+    if where is True:
+        assign(dst, source)
+    else:
+        same = (
+            arrays.array(source, dst.dtype) if isinstance(source, Array) else np.asarray(source).astype(dst.dtype)[()]
+        )
+        elementwise(np.where, [operand(where), same, dst], [dst])
 
 
-def _moved(a: Array, source: int, destination: int) -> Array:
-    order = [axis for axis in range(a.ndim) if axis != source % a.ndim]
-    order.insert(destination % a.ndim, source % a.ndim)
+def _moved(a: Array, source: Any, destination: Any) -> Array:
+    sources = _axes(source, a.ndim, "source")
+    targets = _axes(destination, a.ndim, "destination")
+    if len(sources) != len(targets):
+        raise ValueError("`source` and `destination` arguments must have the same number of elements")
+    order = [axis for axis in range(a.ndim) if axis not in sources]
+    for target, axis in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, axis)
     return a.transpose(order)
 
 
 def _swapped(a: Array, axis1: int, axis2: int) -> Array:
     order = list(range(a.ndim))
-    order[axis1], order[axis2] = order[axis2], order[axis1]
+    first, second = _axes(axis1, a.ndim)[0], _axes(axis2, a.ndim)[0]
+    order[first], order[second] = order[second], order[first]
     return a.transpose(order)
+
+
+def _axes(axis: Any, ndim: int, name: str | None = None) -> tuple[int, ...]:
+    """Return axes as non-negative numbers; raise NumPy's own error for one that does not exist or comes twice."""
+    return np.lib.array_utils.normalize_axis_tuple(axis, ndim, name)
+
+
+def _expand_dims(a: Array, axis: Any) -> Array:
+    count = len(axis) if isinstance(axis, tuple | list) else 1
+    new = _axes(tuple(axis) if isinstance(axis, tuple | list) else axis, a.ndim + count)
+    return a[tuple(None if axis in new else slice(None) for axis in range(a.ndim + count))]
+
+
+def _squeeze(a: Array, axis: Any = None) -> Array:
+    ones = tuple(axis for axis, n in enumerate(a.shape) if n == 1)
+    dropped = ones if axis is None else _axes(axis, a.ndim)
+    if any(a.shape[axis] != 1 for axis in dropped):
+        raise ShapeError("cannot select an axis to squeeze out which has size not equal to one")
+    return a[tuple(0 if axis in dropped else slice(None) for axis in range(a.ndim))]
+
+
+def reshape(a: Array, /, shape: Any = None, order: str = "C", *, copy: bool | None = None, **old: Any) -> Array:
+    """Return np.reshape where it is a view: axes of length one come and go."""
+    shape = old.pop("newshape", shape)
+    wanted = _known_shape(np.atleast_1d(shape).astype(int).tolist(), a)
+    key = reshaped(a.shape, wanted) if order == "C" else None
+    if key is None:
+        raise UnsupportedError(
+            f"np.reshape from {a.shape} to {wanted} is no view of a coexec array (only axes of length one come and go); "
+            "use np.asarray(array).reshape(...), or a kernel"
+        )
+    return a[key].copy() if copy else a[key]
+
+
+def _known_shape(extents: list[int], a: Array) -> tuple[int, ...]:
+    """Return the shape with its one -1 worked out; raise if the sizes differ."""
+    shape = tuple(extents)
+    rest = int(np.prod([n for n in shape if n != -1], dtype=np.int64))
+    if shape.count(-1) == 1 and rest and a.size % rest == 0:
+        shape = tuple(a.size // rest if n == -1 else n for n in shape)
+    if -1 in shape or int(np.prod(shape, dtype=np.int64)) != a.size:
+        raise ShapeError(f"cannot reshape array of size {a.size} into shape {shape}")
+    return shape
+
+
+def _ravel(a: Array, order: str = "C") -> Array:
+    return reshape(a, (a.size,), order)
+
+
+def _atleast(ndim: int) -> Callable[..., Any]:
+    def call(*values: Any) -> Any:
+        made = []
+        for value in values:
+            a = value if isinstance(value, Array) else arrays.array(value)
+            if ndim == 3 and a.ndim in (1, 2):
+                made.append(a[None, :, None] if a.ndim == 1 else a[:, :, None])
+            else:
+                made.append(a[(None,) * max(0, ndim - a.ndim)] if a.ndim < ndim else a)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return call
+
+
+def _flip(m: Array, axis: Any = None) -> Array:
+    flipped = range(m.ndim) if axis is None else _axes(axis, m.ndim)
+    return m[tuple(slice(None, None, -1) if axis in flipped else slice(None) for axis in range(m.ndim))]
+
+
+def _astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
+    del device
+    return x if not copy and np.dtype(dtype) == x.dtype else arrays.array(x, dtype)
 
 
 def _result_type(*values: Any) -> np.dtype[Any]:
     return np.result_type(*[value.dtype if isinstance(value, Array) else value for value in values])
+
+
+def _can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+    types = [value.dtype if isinstance(value, Array) else value for value in (from_, to)]
+    return np.can_cast(types[0], types[1], casting=casting)  # type: ignore[arg-type]
 
 
 def _plain(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -250,18 +187,67 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.iscomplexobj: lambda x: x.dtype.kind == "c",
     np.isrealobj: lambda x: x.dtype.kind != "c",
     np.result_type: _result_type,
+    np.can_cast: _can_cast,
     np.empty_like: _plain(arrays.empty_like),
     np.zeros_like: _plain(arrays.zeros_like),
     np.ones_like: _plain(arrays.ones_like),
     np.full_like: _plain(arrays.full_like),
     np.copy: lambda a, **_: a.copy(),
+    np.astype: _astype,
     np.copyto: _copyto,
     np.transpose: lambda a, axes=None: a.transpose(*(() if axes is None else (tuple(axes),))),
+    np.matrix_transpose: lambda x: _swapped(x, -1, -2),
     np.moveaxis: _moved,
     np.swapaxes: _swapped,
+    np.expand_dims: _expand_dims,
+    np.squeeze: _squeeze,
+    np.reshape: reshape,
+    np.ravel: _ravel,
+    np.atleast_1d: _atleast(1),
+    np.atleast_2d: _atleast(2),
+    np.atleast_3d: _atleast(3),
+    np.flip: _flip,
+    np.flipud: lambda m: _flip(m, 0),
+    np.fliplr: lambda m: _flip(m, 1),
     np.where: _where,
     np.clip: _clip,
 }
 """NumPy functions that coexec arrays have, all without waiting (but for np.copyto into a NumPy array)."""
 
-__all__ = ["FUNCTIONS", "array_function", "array_ufunc"]
+READY_MADE: dict[Any, str] = {
+    np.sum: "ops.reductions:sum",
+    np.prod: "ops.reductions:prod",
+    np.max: "ops.reductions:max",
+    np.min: "ops.reductions:min",
+    np.any: "ops.reductions:any",
+    np.all: "ops.reductions:all",
+    np.count_nonzero: "ops.reductions:count_nonzero",
+    np.argmax: "ops.extremes:argmax",
+    np.argmin: "ops.extremes:argmin",
+    np.mean: "ops.statistics:mean",
+    np.var: "ops.statistics:var",
+    np.std: "ops.statistics:std",
+    np.average: "ops.statistics:average",
+    np.linalg.norm: "ops.statistics:norm",
+    np.dot: "ops.products:dot",
+    np.vdot: "ops.products:vdot",
+    np.inner: "ops.products:inner",
+    np.outer: "ops.products:outer",
+    np.tensordot: "ops.products:tensordot",
+    np.einsum: "ops.products:einsum",
+    np.concatenate: "ops.joining:concatenate",
+    np.stack: "ops.joining:stack",
+    np.vstack: "ops.joining:vstack",
+    np.hstack: "ops.joining:hstack",
+    np.dstack: "ops.joining:dstack",
+    np.column_stack: "ops.joining:column_stack",
+    np.roll: "ops.joining:roll",
+    np.broadcast_to: "ops.joining:broadcast_to",
+    np.tile: "ops.joining:tile",
+    np.array_equal: "ops.comparing:array_equal",
+    np.allclose: "ops.comparing:allclose",
+    np.isclose: "ops.comparing:isclose",
+}
+"""NumPy functions that are ready-made kernels, and where: their modules load when asked for."""
+
+__all__ = ["FUNCTIONS", "READY_MADE", "array_function", "array_ufunc"]

@@ -164,3 +164,21 @@ def extract(data: Any, origin: tuple[int, ...], box: Box, cut: Cut | None) -> An
     if len(base_axes) != len(cut.axes):
         data = data[tuple(None if axis == NEW else slice(None) for axis in cut.axes)]
     return data
+
+
+def reshaped(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[Any, ...] | None:
+    """Return the index that turns one shape into another of the same size by axes of length one, or None."""
+    if [n for n in shape if n != 1] != [n for n in wanted if n != 1]:
+        return None
+    key: list[Any] = []
+    axis = 0
+    for extent in wanted:
+        if extent == 1:
+            key.append(None)
+            continue
+        while shape[axis] == 1:
+            key.append(0)
+            axis += 1
+        key.append(slice(None))
+        axis += 1
+    return (*key, *(0 for _ in shape[axis:]))
