@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from coexec.errors import PlanError
+from coexec.plan.adapt import adapt
 from coexec.plan.curve import Curve
 from coexec.plan.divide import divide, ordered
 from coexec.plan.milp import divide_under_cap
@@ -81,6 +82,7 @@ def test_a_slow_device_on_the_link_of_a_fast_one_is_left_out_and_the_reason_name
     found = divide([slow, fast], 100)
     assert found.shares == (0.0, 100.0)
     assert found.left_out == {"slow": "its copies would hold up the others on link bus"}
+    assert adapt([slow, fast], 100, found).left_out == found.left_out
 
 
 def test_the_order_on_a_link_is_chosen_where_it_may_be() -> None:
