@@ -63,8 +63,10 @@ class Divider:
         cap: float | None = None,
     ) -> None:
         self._platform = platform
-        self._least = objective == "energy"  # joules, instead of seconds
-        self._cap = cap  # joules that one task may need
+        powered = any(device.watts for device in platform.devices)
+        self._least = objective == "energy" and powered  # joules, instead of seconds
+        self._cap = cap if powered else None  # joules that one task may need
+        self.for_energy = self._least or self._cap is not None  # then a division that leaves all to one device stays
         self._cache = cache  # bytes of arrays that one piece of a blocked part may touch
         self._missing = missing
         self.offering = Offering(platform, missing)
@@ -93,13 +95,13 @@ class Divider:
             self._memo[key] = (versions, best)
         return best
 
-    @property
-    def for_energy(self) -> bool:
-        """Whether joules count: then a division that leaves all to one device is meant so."""
-        return (self._least or self._cap is not None) and any(device.watts for device in self._platform.devices)
-
     def _cost(self, divided: Divided) -> float:
-        return joules(divided.offers, divided.division.times) if self._least and self.for_energy else divided.seconds
+        return joules(divided.offers, divided.division.times) if self._least else divided.seconds
+
+    def _how(self, division: Division, *, measured: bool) -> str:
+        if self.for_energy:
+            return "the least energy" if self._cap is None else f"the fastest within {self._cap:g} J"
+        return "kept cuts" if division.sticky else "all finish together" if measured else "a first guess"
 
     def _memo_key(self, task: Task, box: Box, group: Sequence[Candidate]) -> tuple[object, ...] | None:
         """Return what a division depends on beside the models: shapes, devices, and where the data is."""
@@ -139,7 +141,7 @@ class Divider:
                 share = Share(candidate.variant, candidate.model, work, seconds, used > 1, candidate.blocked)
                 chunks.append(site.chunk(candidate.name, low, high, len(chunks), share, self._cache))
                 shares.append(share)
-        why = _reason(site, cuts, group, division, measured=measured)
+        why = _reason(site, cuts, group, division, self._how(division, measured=measured))
         return Divided(
             tuple(chunks), tuple(shares), division.seconds, why, site, tuple(offers), division, measured=measured
         )
@@ -189,10 +191,9 @@ class Divider:
                 array._storage.cuts = made
 
 
-def _reason(site: Site, cuts: Sequence[int], group: Sequence[Candidate], division: Division, *, measured: bool) -> str:
+def _reason(site: Site, cuts: Sequence[int], group: Sequence[Candidate], division: Division, how: str) -> str:
     rows = site.rows.rows or 1
     parts = [
         f"{c.name} {(high - low) / rows:.1%}" for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low
     ]
-    how = "kept cuts" if division.sticky else "all finish together" if measured else "a first guess"
     return f"divided along axis {site.axis}, {how}: {', '.join(parts)}; {division.seconds * 1e3:.3g} ms"
