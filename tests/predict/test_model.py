@@ -82,6 +82,11 @@ def test_exact_shapes_count_before_features() -> None:
     assert model.seconds(product(CALIBRATED[0])) == pytest.approx(steady(narrow), rel=0.1)
 
 
+def test_a_first_run_is_an_answer_but_a_doubtful_one() -> None:
+    estimate = trained(3e-3, work=line(1000, "k")).estimate(line(1000, "k"))
+    assert estimate == Estimate(3e-3, 0.5, "history")
+
+
 def test_calls_without_a_key_are_known_by_their_features() -> None:
     model = trained(1e-3, 1e-3, work=line(1000))
     assert model.seconds(line(1000)) == 1e-3 and model.measured(line(1000)) == 2
@@ -325,6 +330,15 @@ def test_loading_beside_what_was_measured_already_joins_both() -> None:
     model = trained(9.0, 1.0, work=line(1000, "a"))
     model.load([Sample("f8", "'a'", (1000.0,), (3.0, 2.0), False)])
     assert [s.seconds for s in model.samples()] == [(1.0, 3.0, 2.0)]
+
+
+def test_a_call_with_other_features_than_were_measured_is_unknown() -> None:
+    model = calibrated(steady, CALIBRATED)
+    assert model.seconds(product(UNSEEN[0])) is not None
+    wider = product(UNSEEN[0])._replace(features=(*product(UNSEEN[0]).features, 1.0))
+    assert model.seconds(wider) is None
+    model.learn(wider, 3.0)
+    assert model.seconds(wider) == 3.0 and model.seconds(product(UNSEEN[1])) is None
 
 
 def test_samples_with_other_features_than_the_kernel_declares_now_are_forgotten() -> None:

@@ -41,7 +41,7 @@ class Conditions:
             entry = table.entry(work)
             if entry is not None:
                 ratio = Ratio() if table is own else _ratio(own, other, work, scales_with)
-                return Estimate(entry.middle * ratio.factor, entry.spread + ratio.spread, "history")
+                return Estimate(entry.middle * ratio.factor, entry.doubt + ratio.spread, "history")
         for table, least in ((own, SHAPES), (other, SHAPES), (own, 1), (other, 1)):
             if table.shapes < least:
                 continue
@@ -54,18 +54,19 @@ class Conditions:
 
 def _ratio(own: Table, other: Table, work: Work, scales_with: int) -> Ratio:
     """Return how much longer calls of about this size take in `own` than in `other`, if any is known in both."""
-    found = []
+    size = log(max(work.size, TINY))
     keys = {(e.key, e.features): e.middle for e in other.all()}
-    for entry in own.all():
+    found: list[float] = []
+    for entry in sorted(own.all(), key=lambda e: abs(log(max(e.features[0], TINY)) - size)):
         reference = keys.get((entry.key, entry.features))
         if reference is None and other.shapes >= SHAPES:
             guess = other.guess(entry.features, scales_with)
             reference = guess.seconds if guess is not None else None
         if reference is not None and reference > 0.0:
-            away = abs(log(max(entry.features[0], TINY) / max(work.size, TINY)))
-            found.append((away, entry.middle / reference))
+            found.append(entry.middle / reference)
+            if len(found) == NEAREST:
+                break
     if not found:
         return Ratio()
-    near = [factor for _, factor in sorted(found)[:NEAREST]]
-    factor = median(near)
-    return Ratio(factor, median(abs(f - factor) for f in near) / factor if factor else 0.0)
+    factor = median(found)
+    return Ratio(factor, median(abs(f - factor) for f in found) / factor if factor else 0.0)

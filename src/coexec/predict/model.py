@@ -96,7 +96,7 @@ class Model:
             own = known.together if together else known.alone
             entry = own.entry(work)
             if entry is not None:  # not remembered: it changes with every measurement
-                return Estimate(entry.middle, entry.spread, "history")
+                return Estimate(entry.middle, entry.doubt, "history")
             question = (work.kind, work.key, work.features, together)
             if question not in self._answers:
                 if len(self._answers) >= ANSWERS:
@@ -153,8 +153,9 @@ class Model:
                 for sample in group:
                     size = (kind, size_class(sample.features[0]))
                     self._sizes[size] = self._sizes.get(size, 0) + len(sample.seconds)
-            self._changed()
-            self._last = (None, False, None)
+            if groups:
+                self._changed()
+                self._last = (None, False, None)
 
     def _changed(self) -> None:
         self.version += 1

@@ -21,6 +21,7 @@ from .work import Work
 KEYS = 256  # unlike calls remembered
 SHAPES = 4  # unlike features that a fit needs
 CHANGED = 0.03  # an answer that moved by more is another answer
+FIRST_RUN = 0.5  # the spread of a first run
 STEP = 0.05  # of an answer that moved; so many steps, and the fit is made again
 FAR = 20  # steps; no answer moves further
 ROWS = 96  # of these many samples a fit is made, evenly over the sizes
@@ -40,6 +41,11 @@ class Entry(Window):
         self.announced = -1.0  # the median that fits and plans were made with
         self.changed = False  # since the store was last written
         self.last = 0  # when it was last measured, in measurements
+
+    @property
+    def doubt(self) -> float:
+        """The spread; of a single first run nobody knows it."""
+        return self.spread if not self.cold else FIRST_RUN
 
     def moved(self, noise: float = 0.0) -> int:
         """Say how far the median left what was announced, in steps beyond noise; it is announced then."""
@@ -75,6 +81,7 @@ class Table:
         self.together = together
         self.entries: dict[Hashable, Entry] = {}
         self.shapes = 0  # unlike features, at least
+        self._width = 0  # how many features the kernel declares
         self._stored: dict[str, Entry] = {}  # loaded, and not asked for yet: by their text
         self._clock = 0
         self._changes = 0
@@ -112,17 +119,17 @@ class Table:
         return moved > 0 or drifting
 
     def _added(self, work: Work) -> Entry:
-        entries = self.all()
-        if entries and len(entries[0].features) != len(work.features):
-            self._forget()  # the kernel declares other features now
-        if len(entries) >= KEYS:
-            self._remove(min(entries, key=lambda e: e.last))
+        if len(work.features) != self._width:
+            self._forget(len(work.features))  # the kernel declares other features now
+        if len(self.entries) + len(self._stored) >= KEYS:
+            self._remove(min(self.all(), key=lambda e: e.last))
         entry = self.entries[key_of(work)] = Entry(key_text(work), work.features)
         entry.announced = self._expected(work.features) or -1.0  # that is what plans were made with
         self._count_shapes()
         return entry
 
-    def _forget(self) -> None:
+    def _forget(self, width: int) -> None:
+        self._width = width
         self.entries, self._stored, self._streak = {}, {}, []
         self._fit = self._local = None
         self.shapes = 0
@@ -140,7 +147,8 @@ class Table:
         """Take what a store kept, the newest sample first; what does not fit in is left out."""
         known = {(e.key, e.features): e for e in self.all()}
         for age, sample in enumerate(samples):
-            if not sample.seconds or self._foreign(sample):
+            self._width = self._width or len(sample.features)
+            if not sample.seconds or len(sample.features) != self._width:
                 continue
             entry = known.get((sample.key, sample.features))
             if entry is None:
@@ -159,9 +167,6 @@ class Table:
         else:
             self.entries["", sample.features] = entry
         return entry
-
-    def _foreign(self, sample: Sample) -> bool:
-        return any(len(e.features) != len(sample.features) for e in self.all()[:1])
 
     def sample(self, entry: Entry) -> Sample:
         """Return `entry` as a store keeps it."""
@@ -210,44 +215,36 @@ class Table:
 
         With a single shape that is feature `scales_with`.
         """
-        if self.shapes < SHAPES:
-            return _proportional(self._fitting(len(features)), features, scales_with)
-        self._refresh(len(features))
-        if self._fit is None or self._local is None:
+        if len(features) != self._width:
             return None
-        factor, distance = self._local.at(features)
-        spread = self._local.spread * (1.0 + distance)
-        return Guess(self._fit.seconds(features) * factor, min(spread, 1.0))
+        if self.shapes < SHAPES:
+            return _proportional(self.all(), features, scales_with)
+        base, local = self._refreshed()
+        factor, distance = local.at(features)
+        return Guess(base.seconds(features) * factor, min(local.spread * (1.0 + distance), 1.0))
 
-    def _fitting(self, width: int) -> list[Entry]:
-        return [e for e in self.all() if len(e.features) == width]
-
-    def _refresh(self, width: int) -> None:
-        """Make the correction, and the fit, again if the measurements left them by enough steps."""
+    def _refreshed(self) -> tuple[Fit, Local]:
+        """Return the fit and the correction, made again if the measurements left them by enough steps."""
         changes, count = self._changes, len(self.entries) + len(self._stored)
-        if self._local is not None and changes - self._corrected < max(1, count // 20):
-            return
-        entries = self._fitting(width)
-        if not entries:
-            return
-        rows = np.array([e.features for e in entries])
-        times = np.maximum([e.middle for e in entries], TINY)
-        if self._fit is None or changes - self._fitted >= max(1, count // 5):
-            some = _spread_out(rows[:, 0])
-            self._fit, self._fitted = fit(rows[some], times[some]), changes
-        self._local, self._corrected = _correction(self._fit, rows, times), changes
+        if self._local is None or changes - self._corrected >= max(1, count // 20):
+            rows, times = self._measurements()
+            if self._fit is None or changes - self._fitted >= max(1, count // 5):
+                some = _spread_out(rows[:, 0])
+                self._fit, self._fitted = fit(rows[some], times[some]), changes
+            self._local, self._corrected = _correction(self._fit, rows, times), changes
+        assert self._fit is not None
+        return self._fit, self._local
+
+    def _measurements(self) -> tuple[Matrix, Matrix]:
+        entries = self.all()
+        return np.array([e.features for e in entries]), np.maximum([e.middle for e in entries], TINY)
 
     def errors(self) -> list[tuple[float, float]]:
         """Return (predicted, measured) seconds of each sample, its prediction corrected by the others only."""
-        entries = self.all()
-        if self.shapes < SHAPES or not entries:
+        if self.shapes < SHAPES:
             return []
-        rows = np.array([e.features for e in entries])
-        times = np.maximum([e.middle for e in entries], TINY)
-        self._refresh(rows.shape[1])
-        if self._fit is None:
-            return []
-        predicted = times / np.exp(_correction(self._fit, rows, times).left_out)
+        rows, times = self._measurements()
+        predicted = times / np.exp(_correction(self._refreshed()[0], rows, times).left_out)
         return list(zip(predicted.tolist(), times.tolist(), strict=True))
 
 
