@@ -1,0 +1,217 @@
+"""What calibration measures: for each ready-made operation, calls over a designed range of sizes and proportions.
+
+Before: ops/.  After: calibrate/measuring.py.  Knows no device and no clock.
+
+Sizes are spread evenly on a logarithmic scale, so that small and large ones count alike, and not all in one proportion,
+or the features of a product (its operands, its result, its operations) could not be told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import unknown_name
+from ..ops import conv2d as convolution, matmul as product
+from ..ops.reductions import max as maximum, sum as total
+from ..program import array as arrays
+from ..program.array import Array
+
+Shape = tuple[int, ...]
+LARGEST = 1 << 26
+"""Bytes of the largest operand: more than most caches hold."""
+
+
+class Case(NamedTuple):
+    """One designed call: the same numbers each time, in arrays that begin on the host."""
+
+    op: str
+    label: str
+    cost: float  # operations or bytes: tells how much longer than another case of its op it takes
+    inputs: tuple[Any, ...]
+    call: Callable[..., Any]
+    together_only: bool = False  # too large to be worth running on each device by itself
+    copied: bool = False  # may be written: every run gets arrays of its own
+
+
+class Design(NamedTuple):
+    """The cases of one operation, the cheapest first, and its part of the time."""
+
+    name: str
+    weight: float
+    cases: Callable[[], list[Case]]
+    about: str
+
+
+@cache
+def numbers(dtype: str) -> np.ndarray[Any, Any]:
+    """Return the elements that every operand is a view of: no case has to fill its own."""
+    block = np.random.default_rng(0).random(1 << 16).astype(dtype) + np.dtype(dtype).type(0.5)
+    return np.tile(block, LARGEST // block.nbytes)
+
+
+def operand(shape: Shape, dtype: str = "float32") -> np.ndarray[Any, Any]:
+    """Return an operand of some shape."""
+    return numbers(dtype)[: prod(shape)].reshape(shape)
+
+
+# Products -----------------------------------------------------------------------------------------------------------------
+
+SQUARES = (64, 96, 144, 216, 324, 512, 720, 1024, 1448, 2048)
+PROPORTIONS = {
+    "tall": (4, 1, 1),
+    "wide": (1, 4, 1),
+    "deep": (1, 1, 4),
+    "flat": (4, 4, 1),  # a large result of a short sum
+    "thin": (1, 8, 8),  # few rows: what a small share of a product is
+}
+SIDES = (48, 160, 448)
+FAR = ((4096, 1024, 1024), (1024, 4096, 1024), (3072, 3072, 3072), (4096, 4096, 4096))
+"""Rows, columns, sum: measured as divided tasks only."""
+
+
+def products(dtype: str, squares: Sequence[int] = SQUARES, far: Sequence[Shape] = FAR) -> list[Case]:
+    """Return matrix products: square, tall, wide, deep, flat and thin ones."""
+    shapes = [(side, side, side) for side in squares]
+    shapes += [(side * p[0], side * p[1], side * p[2]) for side in SIDES for p in PROPORTIONS.values()]
+    cases = [_product(shape, dtype) for shape in shapes if max(shape) <= 2 * max(squares)]
+    return sorted(cases, key=_cost) + [_product(shape, dtype)._replace(together_only=True) for shape in far]
+
+
+def _product(shape: Shape, dtype: str) -> Case:
+    rows, columns, inner = shape
+    inputs = (operand((rows, inner), dtype), operand((inner, columns), dtype))
+    return Case(f"matmul {dtype}", f"{rows}x{columns}x{inner}", 2.0 * rows * columns * inner, inputs, product)
+
+
+# Convolutions -------------------------------------------------------------------------------------------------------------
+
+
+class Layer(NamedTuple):
+    """A convolution: images, channels, their side, filters, the filters' side, stride."""
+
+    images: int
+    channels: int
+    side: int
+    filters: int
+    taps: int
+    stride: int = 1
+
+
+LAYERS = (
+    Layer(1, 8, 16, 8, 3),
+    Layer(1, 3, 64, 16, 3),
+    Layer(2, 32, 28, 32, 1),
+    Layer(1, 64, 14, 128, 3),
+    Layer(4, 16, 32, 64, 3),
+    Layer(1, 3, 160, 32, 7, 2),
+    Layer(2, 48, 28, 96, 5),
+    Layer(1, 128, 28, 256, 1),
+    Layer(4, 64, 28, 64, 3),
+    Layer(8, 96, 14, 192, 3, 2),
+    Layer(2, 64, 56, 96, 3),
+    Layer(4, 256, 14, 256, 3),
+    Layer(1, 384, 20, 512, 3),
+    Layer(4, 3, 224, 64, 7, 2),
+    Layer(2, 128, 56, 160, 3),
+    Layer(1, 64, 192, 64, 3),
+    Layer(8, 192, 28, 256, 3),
+)
+
+
+def convolutions(layers: Sequence[Layer] = LAYERS) -> list[Case]:
+    """Return convolutions like the layers of image networks."""
+    return sorted(map(_convolution, layers), key=_cost)
+
+
+def _convolution(layer: Layer) -> Case:
+    images = operand((layer.images, layer.channels, layer.side, layer.side))
+    filters = operand((layer.filters, layer.channels, layer.taps, layer.taps))
+    points = layer.images * layer.filters * (layer.side // layer.stride) ** 2
+    call = partial(convolution, stride=layer.stride, padding=layer.taps // 2)
+    label = f"{'x'.join(map(str, images.shape))} * {'x'.join(map(str, filters.shape))}"
+    return Case("conv2d float32", label, 2.0 * points * layer.channels * layer.taps**2, (images, filters), call)
+
+
+# One element at a time, and all in one ------------------------------------------------------------------------------------
+
+SIZES = (1 << 11, 1 << 14, 1 << 17, 1 << 19, 1 << 21, 1 << 23, 1 << 24)
+UFUNCS = (np.add, np.multiply, np.exp, np.sqrt)
+
+
+def elementwise(sizes: Sequence[int] = SIZES) -> list[Case]:
+    """Return NumPy functions on long vectors of both float types."""
+    return sorted(_each(sizes, {ufunc.__name__: (ufunc, ufunc.nin) for ufunc in UFUNCS}), key=_cost)
+
+
+def reductions(sizes: Sequence[int] = SIZES) -> list[Case]:
+    """Return sums and maxima of long vectors of both float types."""
+    return sorted(_each(sizes, {"sum": (total, 1), "max": (maximum, 1)}), key=_cost)
+
+
+def _each(sizes: Sequence[int], functions: dict[str, tuple[Callable[..., Any], int]]) -> Iterator[Case]:
+    for dtype in ("float32", "float64"):
+        for name, (function, operands) in functions.items():
+            for size in (n for n in sizes if n * np.dtype(dtype).itemsize <= LARGEST):
+                inputs = tuple(operand((size,), dtype) for _ in range(operands))
+                yield Case(
+                    f"{name} {dtype}", f"{size} elements", float(sum(x.nbytes for x in inputs)), inputs, function
+                )
+
+
+def _cost(case: Case) -> float:
+    return case.cost
+
+
+DESIGNS = {
+    design.name: design
+    for design in (
+        Design("matmul", 0.4, lambda: products("float32"), "cx.matmul of float32"),
+        Design("conv2d", 0.2, convolutions, "cx.conv2d of float32"),
+        Design("elementwise", 0.17, elementwise, "add, multiply, exp and sqrt of both float types"),
+        Design("reduce", 0.08, reductions, "sum and max of both float types"),
+        Design("matmul64", 0.15, lambda: products("float64", SQUARES[:-1], FAR[:2]), "cx.matmul of float64"),
+    )
+}
+"""Every designed operation by its name, in the order of measuring."""
+
+
+def designs(names: Sequence[str] | None = None) -> list[Design]:
+    """Return the named designs, or all."""
+    for name in names or ():
+        if name not in DESIGNS:
+            raise unknown_name("operation", name, list(DESIGNS))
+    return [design for name, design in DESIGNS.items() if names is None or name in names]
+
+
+# Calls of the user's own ----------------------------------------------------------------------------------------------------
+
+
+def own(kernels: Sequence[tuple[Any, Sequence[Sequence[Any]]]]) -> list[Design]:
+    """Return designs for a user's kernels: each with its calls, whose arrays are NumPy's or coexec's."""
+    made = []
+    for kernel, calls in kernels:
+        name = str(getattr(kernel, "name", None) or getattr(kernel, "__name__", repr(kernel)))
+        cases = [_own(name, kernel, tuple(call)) for call in calls]
+        made.append(Design(name, 1.0, partial(sorted, cases, key=_cost), f"{len(cases)} calls"))
+    return made
+
+
+def _own(name: str, kernel: Callable[..., Any], call: tuple[Any, ...]) -> Case:
+    values = tuple(np.asarray(v) if isinstance(v, Array) else v for v in call)
+    sizes = [v for v in values if isinstance(v, np.ndarray)]
+    label = ", ".join("x".join(map(str, v.shape)) or "0-d" for v in sizes)
+    return Case(name, label, float(sum(v.nbytes for v in sizes)) + 1.0, values, kernel, copied=True)
+
+
+def begin(case: Case) -> tuple[Any, ...]:
+    """Return a case's arguments as arrays of the current runtime, all on the host."""
+    make = arrays.array if case.copied else arrays.asarray
+    return tuple(make(value) if isinstance(value, np.ndarray) else value for value in case.inputs)
+
+
+__all__ = ["DESIGNS", "Case", "Design", "begin", "designs", "numbers", "operand", "own"]
