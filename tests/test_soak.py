@@ -37,7 +37,7 @@ def state_of(runtime) -> tuple[int, ...]:
         len(runtime._engine),
         len(runtime._engine.failed),
         len(runtime._live),
-        len(runtime._dropped),
+        len(runtime._upkeep.dropped),
         len(runtime._executor.records),
         len(runtime._executor.failures),
     )

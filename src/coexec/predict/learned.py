@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ..program.variant import Variant
 
 
-def model_key(kernel: Kernel, variant: Variant, device: Device, how: str = "") -> str:
+def model_key(kernel: Kernel, code: str, variant: Variant, device: Device, how: str = "") -> str:
     """Return the text under which measurements are kept: they hold for this code on this device and software."""
     libraries = device.software or f"numpy {np.__version__}"
-    parts = (kernel.name, fingerprint(kernel, variant), f"{variant.name} {how}".rstrip(), device.speed, libraries)
+    parts = (kernel.name, code, f"{variant.name} {how}".rstrip(), device.speed, libraries)
     return " | ".join((*parts, f"python {platform.python_version()}"))
 
 
@@ -36,11 +36,15 @@ class Learned:
     def __init__(self, store: Store | None = None) -> None:
         self.store = store if store is not None else Store(None)
         self._models: dict[str, Model] = {}
+        self._codes: dict[tuple[int, str], str] = {}  # fingerprints: a millisecond each
         self._rates: Mapping[tuple[str, str], tuple[float, float]] | None = None  # measured peaks, by device
 
     def model(self, kernel: Kernel, variant: Variant, device: Device, how: str = "") -> Model:
         """Return the model, with what the store knows; an empty one if nothing was measured yet."""
-        key = model_key(kernel, variant, device, how)
+        code = self._codes.get((kernel.serial, variant.name))
+        if code is None:
+            code = self._codes[kernel.serial, variant.name] = fingerprint(kernel, variant)
+        key = model_key(kernel, code, variant, device, how)
         known = self._models.get(key)
         if known is None:
             known = self._models[key] = Model(self._roofline(device), flops_at(kernel))
