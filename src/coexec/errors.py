@@ -82,9 +82,11 @@ class DoesNotFit(PlanError):
 class BackendError(CoexecError):
     """A device failed; the original error is the cause."""
 
+    begun: bool = False  # some of the work may have been done, so what it wrote is not as it was
+
 
 class VariantRefused(BackendError):
-    """A kernel's body gives other values on a device than on NumPy. Nothing was written; it stays on NumPy."""
+    """A variant does not compile, or gives other values on a device than on NumPy. Nothing was written; NumPy does it."""
 
 
 class ConfigError(CoexecError, ValueError):

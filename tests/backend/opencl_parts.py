@@ -121,7 +121,7 @@ class Rig:
         body = source if isinstance(source, Variant) else Source(source)
         task: Any = Call((*arrays, *scalars), scalars)
         return Kernel(
-            self.id(), "opencl:0", task, Chunk("opencl:0", chunk), Share(body, None, 0, None), bindings, (), ()
+            self.id(), "opencl:0", task, Chunk("opencl:0", chunk), Share(body, None, None, None), bindings, (), ()
         )
 
 

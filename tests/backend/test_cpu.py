@@ -43,7 +43,7 @@ def cpu_kernel(id, device, x, y, a):
     task = Task(id, "scale", DEFINITION, None)
     task.scalars, task.body, task.open = {"a": a}, scale_and_add, 1
     bindings = (Binding("x", x, x.box, None, writes=False), Binding("y", y, y.box, None, writes=True))
-    share = Share(Variant("python", "python"), None, 0, None)
+    share = Share(Variant("python", "python"), None, None, None)
     return Kernel(id, device.name, task, Chunk(device.name, y.box), share, bindings, (), ())
 
 

@@ -10,8 +10,9 @@ import pytest
 from coexec.errors import UnknownName
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
 from coexec.plan.candidate import Candidate
-from coexec.plan.place import LOOKS, PLACEMENTS, Loads, Work, load_placement
-from coexec.predict.history import Model
+from coexec.plan.place import LOOKS, PLACEMENTS, Asked, Loads, load_placement
+from coexec.predict.model import Model
+from coexec.predict.work import Work
 from coexec.program.array import Array
 from coexec.program.variant import Variant
 from coexec.testing.graphs import GraphBuilder, invented_platform
@@ -36,8 +37,17 @@ class Choosing:
     ) -> int:
         """Return the number of the chosen device."""
         candidates = [self.candidates[i] for i in (range(len(self.candidates)) if among is None else among)]
-        chosen, _ = self.policy.choose(candidates, Work(size), lambda: where)
+        chosen, _ = self.policy.choose(candidates, asked(size), lambda: where)
         return self.candidates.index(chosen)
+
+
+def work(size: int) -> Work:
+    """Return so many bytes of work."""
+    return Work((float(size),), "", size)
+
+
+def asked(size: int) -> Asked:
+    return Asked(work(size))
 
 
 def on(*memories: int) -> int:
@@ -236,7 +246,7 @@ def measured(choose: Choosing, *seconds: float | None, size: int = 1000) -> None
     for candidate, value in zip(choose.candidates, seconds, strict=True):
         for _ in range(LOOKS):
             if value is not None:
-                candidate.model.learn(size, value)
+                candidate.model.learn(work(size), value)
 
 
 def test_the_faster_device_is_taken_until_its_queue_is_longer() -> None:
@@ -312,7 +322,7 @@ def test_an_unknown_policy_is_an_error_with_the_nearest_name() -> None:
 @pytest.mark.parametrize("policy", PLACEMENTS)
 def test_a_policy_says_why_or_leaves_it_to_the_planner(policy: str) -> None:
     choose = Choosing(policy, 2)
-    _, why = choose.policy.choose(choose.candidates, Work(1000), lambda: [(MB, on(3))])
+    _, why = choose.policy.choose(choose.candidates, asked(1000), lambda: [(MB, on(3))])
     assert bool(why) == (policy != "earliest-finish")
 
 
@@ -330,12 +340,12 @@ def rounds(choose: Choosing, seconds: dict[str, float], count: int) -> list[list
         pair = []
         for _ in range(2):
             candidate = choose.candidates[choose()]
-            choose.loads.add(candidate.name, candidate.model.seconds(1000) or 0.0)
+            choose.loads.add(candidate.name, candidate.model.seconds(work(1000)) or 0.0)
             pair.append(candidate)
         for candidate in pair:
-            cold = 3.0 if not candidate.wide and candidate.model.measured(1000) < 2 else 1.0
+            cold = 3.0 if not candidate.wide and candidate.model.measured(work(1000)) < 2 else 1.0
             choose.loads.remove(candidate.name, choose.loads.seconds[candidate.name])
-            candidate.model.learn(1000, cold * seconds[candidate.device.speed])
+            candidate.model.learn(work(1000), cold * seconds[candidate.device.speed])
         choose.loads.seconds.update(dict.fromkeys(choose.loads.seconds, 0.0))
         chosen.append([candidate.name for candidate in pair])
     return chosen

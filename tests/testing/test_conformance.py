@@ -27,7 +27,7 @@ def opencl_kernel(id, device, x, y, a):
         device.name,
         task,
         Chunk(device.name, y.box),
-        Share(Source("y(i) = a * y(i) + x(i)"), None, 0, None),
+        Share(Source("y(i) = a * y(i) + x(i)"), None, None, None),
         bindings,
         (),
         (),
@@ -164,7 +164,7 @@ def small():
 def small_kernel(id, device, x, y, a):
     task: Any = None
     bindings = (Binding("x", x, x.box, None, writes=False), Binding("y", y, y.box, None, writes=True))
-    return Kernel(id, device.name, task, Chunk(device.name, y.box), Share(a, None, 0, None), bindings, (), ())
+    return Kernel(id, device.name, task, Chunk(device.name, y.box), Share(a, None, None, None), bindings, (), ())
 
 
 def test_the_smallest_executing_backend_keeps_the_contract():

@@ -30,6 +30,10 @@ class Ran(NamedTuple):
     error: BaseException | None = None
 
 
+class Postponed(Exception):
+    """An instruction did nothing, because one that it comes after has failed: the executor issues it again, or not."""
+
+
 Finished = Callable[[Ran], None]
 CallHelper = Callable[[], bool]
 """Wakes a user thread that waits, so that it calls `help`; False if none waits."""

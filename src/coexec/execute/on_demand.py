@@ -15,6 +15,7 @@ from ..backend.base import Ran
 from ..graph.command import Command
 from ..graph.instruction import Instruction, Kernel
 from ..graph.task import Task
+from ..machine.platform import Platform
 from ..plan.candidate import Share
 from ..plan.handout import Handout, Stock
 from ..plan.offering import Site
@@ -31,7 +32,7 @@ Submit = Callable[[Command, list[Instruction]], None]
 class OpenTask:
     """The task that is being handed out."""
 
-    def __init__(self, planned: Planned, site: Site, policy: str, cache: int) -> None:
+    def __init__(self, planned: Planned, site: Site, policy: str, cache: int, platform: Platform) -> None:
         self._cache = cache
         command, shares = planned.command, planned.shares
         self.task: Task = command.task
@@ -42,7 +43,8 @@ class OpenTask:
         stocks = []
         for chunk, share in zip(command.chunks, shares, strict=True):
             lo, hi = chunk.box.lo[site.axis] - first, chunk.box.hi[site.axis] - first
-            stocks.append(Stock(chunk.device, lo, hi, (hi - lo) / (share.seconds or 1.0)))
+            rate, granule = (hi - lo) / (share.seconds or 1.0), platform.device(chunk.device).granule
+            stocks.append(Stock(chunk.device, lo, hi, rate, granule))
         least = max(1, site.rows.rows // (PIECES * len(stocks)))
         self.handout = Handout(stocks, policy=policy, least=least)
         self.slots = 0
@@ -70,6 +72,7 @@ class OnDemand:
         self._loads = loads
         self._release = release
         self._open: OpenTask | None = None
+        self._catching_up = False
         self._later: deque[Callable[[], None]] = deque()
 
     @property
@@ -87,11 +90,11 @@ class OnDemand:
     def begin(self, planned: Planned, site: Site, policy: str) -> None:
         """Open a task and give each device its first parts."""
         task = planned.command.task
-        self._open = OpenTask(planned, site, policy, self._cache)
+        opened = self._open = OpenTask(planned, site, policy, self._cache, self._loads.platform)
         task.open += 1  # it is not over before its last part is handed out
         for _ in range(DEPTH):
             for chunk in planned.command.chunks:
-                self._next(chunk.device)
+                self._next(opened, chunk.device)
 
     def finished(self, ran: Ran) -> None:
         """Give the device that finished a part of the open task another one."""
@@ -100,15 +103,25 @@ class OnDemand:
             return
         if instruction.device not in opened.shares:  # it stood in for another
             return
+        if instruction.redone:
+            self._without(opened, instruction.device)
+            return
         seconds, axis = ran.stop - ran.start, opened.site.axis
         rows = instruction.chunk.box.hi[axis] - instruction.chunk.box.lo[axis]
         if seconds > 0.0:
             opened.handout.measured(instruction.device, rows / seconds)
-        self._next(instruction.device)
+        self._next(opened, instruction.device)
 
-    def _next(self, device: str) -> None:
-        opened = self._open
-        if opened is None:
+    def _without(self, opened: OpenTask, device: str) -> None:
+        """Let the others do what a device that failed has not taken yet."""
+        others = opened.handout.leave(device)
+        for other in others:
+            self._next(opened, other)
+        if not others:
+            self._hand_out_the_rest(opened)
+
+    def _next(self, opened: OpenTask, device: str) -> None:
+        if opened is not self._open:
             return
         rows = opened.handout.take(device)
         if rows is not None:
@@ -124,16 +137,28 @@ class OnDemand:
     def flush(self) -> None:
         """Hand out everything that is left, at once, to whoever has it: the program is about to end or to cancel."""
         while self._open is not None:
-            opened = self._open
-            devices = list(opened.shares)
-            for i, rows in enumerate(opened.handout.rest()):
-                self._give(opened, devices[i % len(devices)], rows)
-            self._close(opened)
+            self._hand_out_the_rest(self._open)
+
+    def _hand_out_the_rest(self, opened: OpenTask) -> None:
+        devices = list(opened.shares)
+        for i, rows in enumerate(opened.handout.rest()):
+            self._give(opened, devices[i % len(devices)], rows)
+        self._close(opened)
 
     def _close(self, opened: OpenTask) -> None:
         if self._open is opened:
             self._open = None
             opened.task.arrays = ()
             self._release(opened.task)
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Do what waited, until a task is open again; not within itself, however many tasks open and close."""
+        if self._catching_up:
+            return
+        self._catching_up = True
+        try:
             while self._later and self._open is None:
                 self._later.popleft()()
+        finally:
+            self._catching_up = False

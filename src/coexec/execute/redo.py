@@ -50,11 +50,11 @@ class Redo:
             or not (refused or failed.together)
         ):
             return []
-        if refused:
-            failed.body.off = failed.body.off or str(error)
+        if refused and not failed.body.off:
+            failed.body.off = str(error)
             self._candidates.forget()
             self._say(f"kernel {kernel.name!r}: variant {failed.body.name!r} is off: {error}")
-        elif failed.device not in self._candidates.lost:
+        elif not refused and failed.device not in self._candidates.lost:
             self._candidates.lose(failed.device, str(error))
             self._say(
                 f"device {failed.device} failed in kernel {kernel.name!r} and is not used any more; its part is redone "

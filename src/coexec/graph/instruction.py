@@ -173,6 +173,7 @@ class Kernel(Instruction):
     work: Any  # predict/work.py's Work: what predictions are made from
     predicted: float | None  # seconds, where the planner knows
     together: bool  # other devices compute other parts of the task at the same time
+    redone = False  # its device could not run it, and the host did
 
     def __init__(
         self,

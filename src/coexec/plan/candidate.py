@@ -119,10 +119,13 @@ class Candidates:
             if not variant.off and device.name not in self.lost and self._fits(device, variant)
         ]
         if not found:
+            off = [f"variant {v.name!r} is off ({v.off})" for v in kernel.variants if v.off]
+            off += [f"{name} failed ({why})" for name, why in self.lost.items()]
             raise PlanError(
                 f"kernel {kernel.name!r} has variants for {', '.join(sorted({v.kind for v in kernel.variants}))}, none "
                 f"of which runs on {devices or ', '.join(d.name for d in self._platform.devices)}; "
                 f"add one (kernel.opencl(source), kernel.variant(function)) or allow another device"
+                f"{'; ' if off else ''}{'; '.join(off)}"
             )
         return Choice(found, self._blocked(kernel, found), all(c.device.kind == "cpu" for c in found))
 

@@ -101,6 +101,8 @@ class Loads:
 
     def remove(self, device: str, seconds: float | None) -> None:
         """Note work finished."""
+        if device not in self.tasks:  # the host itself, which stood in for a device
+            return
         seconds = UNKNOWN_SECONDS if seconds is None else seconds
         self.tasks[device] -= 1
         self._passed[device] += seconds

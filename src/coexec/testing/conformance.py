@@ -34,7 +34,7 @@ MakeKernel = Callable[[int, Device, Allocation, Allocation, int], Instruction]
 SIZE = 1000
 """Elements of the suite's arrays: more than a work-group, and no power of two."""
 
-NO_SHARE = Share(Variant("nothing", "none"), None, 0, None)
+NO_SHARE = Share(Variant("nothing", "none"), None, None, None)
 
 
 def check_backend(

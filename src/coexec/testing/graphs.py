@@ -28,6 +28,7 @@ from ..graph.task_graph import TaskGraph
 from ..lower.lowering import Lowering
 from ..machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
 from ..plan.candidate import Share
+from ..plan.plan import Part, Plan
 from ..program import session
 from ..program.access import Access, read, reduce, update, write
 from ..program.array import Array, Storage
@@ -190,6 +191,19 @@ class GraphBuilder:
             return task
         return returned[0] if kernel.returns.single else returned
 
+    def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
+        """Return what `submit` would do, as data; nothing is known of any time."""
+        arrays, scalars = kernel.bind(args, kwargs)
+        returned = make_returned(kernel, arrays, scalars, self)
+        task = describe(kernel, [*arrays, *returned], scalars, options, self)
+        chosen = "host" if kernel.host else options.devices or self.devices[0]
+        total = task.box.volume or 1
+        parts = tuple(
+            Part(chunk.device, kernel.variants[0].name, chunk.box.lo, chunk.box.hi, chunk.box.volume / total)
+            for chunk in self._chunks(task, kernel, chosen, None)
+        )
+        return Plan("kernel", task.name, repr(task.key), task.space, parts, None, why="as the test says")
+
     def _named(self, on: str | Sequence[str]) -> str:
         names = self.devices if on == "all" else [on] if isinstance(on, str) else on
         return ",".join(names)
@@ -211,7 +225,7 @@ class GraphBuilder:
             task.visited = task.box
         command = Command(task.id, task, parts, task.after, "as the test says")
         self.commands.append(command)
-        shares = [Share(kernel.variants[0], None, chunk.box.volume, None) for chunk in parts]
+        shares = [Share(kernel.variants[0], None, None, None) for chunk in parts]
         self._emit(self.lowering.lower(command, shares))
         return task
 

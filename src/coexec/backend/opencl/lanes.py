@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BackendError, CoexecError, RuntimeClosed
-from ..base import Finished, Ran, describe_failure
+from ..base import Finished, Postponed, Ran, describe_failure
 
 if TYPE_CHECKING:
     from ...graph.instruction import Instruction
@@ -161,11 +161,15 @@ class Lanes:
         if pending:  # a queue that others wait for must be on its way
             self._flush(touched)
         behind = next((self._failed[id] for id in instruction.needs if id in self._failed), None)
+        unsure = None  # what it only comes after may be redone elsewhere: it must not run before that
+        if behind is None and self._failed:
+            behind = next((self._failed[id] for id in instruction.after if id in self._failed), None)
+            unsure = Postponed() if behind is not None else None
         events, keep, failure = self._try(lane, instruction, pending, skip=behind is not None)
         touched[lane.index] = lane
         if events:
             self._events[instruction.id] = events[-1]
-        failure = failure or instruction.failure or (behind.error if behind is not None else None)
+        failure = failure or instruction.failure or unsure or (behind.error if behind is not None else None)
         if failure is not None:
             self._failed[instruction.id] = Failed(failure, threading.Event())
         lane.inbox.put(Running(instruction, index, issued, events, keep, failure, behind))
@@ -220,6 +224,8 @@ class Lanes:
                 self._complete(running.instruction)
         except Exception as error:  # noqa: BLE001  reported
             failure = failure or self._failure(running.instruction, error)
+            if isinstance(failure, BackendError):
+                failure.begun = True
         return failure
 
     def _report(self, lane: Lane, running: Running, failure: BaseException | None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...errors import BackendError
+from ...errors import BackendError, VariantRefused
 from .driver import Traits
 from .layout import Launch, Layout, Shape, binding_layout, dividing_group, folded, launches, rounded
 from .source import Argument, Written, is_long, scalar, signature, singles, write
@@ -45,7 +45,7 @@ class Programs:
     def __init__(self, context: Any, device: Traits) -> None:
         self._context = context
         self._device = device
-        self._built: dict[object, Built | BackendError] = {}
+        self._built: dict[object, Built | VariantRefused] = {}
         self._lock = threading.Lock()
 
     def get(
@@ -58,7 +58,7 @@ class Programs:
         checked: bool,
         contract: bool = False,
     ) -> Built:
-        """Return the kernel for these arguments; raise BackendError with the compiler's words if it does not build."""
+        """Return the kernel for these arguments; raise VariantRefused with the compiler's words if it does not build."""
         key = (source, entry, arguments, ndim, checked, contract)
         with self._lock:
             built = self._built.get(key)
@@ -67,10 +67,10 @@ class Programs:
                     written = write(source, entry, arguments, ndim, checked=checked, contract=contract)
                     built = self._build(written, arguments, ndim)
                 except BackendError as error:
-                    built = error
+                    built = error if isinstance(error, VariantRefused) else VariantRefused(*error.args)
                 self._built[key] = built
-        if isinstance(built, BackendError):
-            raise BackendError(*built.args) from built.__cause__
+        if isinstance(built, VariantRefused):
+            raise VariantRefused(*built.args) from built.__cause__
         return built
 
     def _build(self, written: Written, arguments: tuple[Argument, ...], ndim: int) -> Built:
@@ -80,13 +80,13 @@ class Programs:
             program = cl.Program(self._context, written.text).build(list(written.options))
             kernel = cl.Kernel(program, written.entry)
         except cl.Error as error:
-            raise BackendError(
+            raise VariantRefused(
                 f"the OpenCL source does not compile for {self._device.name}:\n{_said(error)}"
             ) from error
         parameters = signature(arguments, ndim, written.extents, origin=written.origin)
         dtypes = _scalar_dtypes(arguments) + [np.int64] * (ndim + len(written.extents) + ndim * written.origin)
         if kernel.num_args != len(dtypes):
-            raise BackendError(
+            raise VariantRefused(
                 f"kernel {written.entry!r} takes {kernel.num_args} arguments, coexec passes {len(dtypes)}: "
                 f"void {written.entry}({', '.join(parameters)})"
             )
@@ -161,10 +161,16 @@ class Launcher:
         import pyopencl as cl
 
         events: list[Any] = []
-        for launch in self._launches(source, shape, *groups):
-            built = self._programs.get(
-                source, entry, call.arguments, len(shape), checked=launch.checked, contract=contract
+        planned = [
+            (
+                launch,
+                self._programs.get(
+                    source, entry, call.arguments, len(shape), checked=launch.checked, contract=contract
+                ),
             )
+            for launch in self._launches(source, shape, *groups)
+        ]  # built before anything runs: a source that does not compile has written nothing
+        for launch, built in planned:
             extents = [call.shapes[name][axis] for name, axis in built.written.extents]
             built.kernel.set_args(*call.values, *shape, *extents, *(lo if built.written.origin else ()))
             offset = launch.offset if any(launch.offset) else None
@@ -204,7 +210,7 @@ class Launcher:
                 described.append(Argument(name, dtype))
                 call.values.append(value)
             elif name not in INJECTED:
-                raise BackendError(f"parameter {name!r} has no value for the OpenCL variant")
+                raise VariantRefused(f"parameter {name!r} has no value for the OpenCL variant")
         return call._replace(arguments=tuple(described))
 
     def _array(self, binding: Binding, call: Call) -> Argument:
@@ -212,7 +218,7 @@ class Launcher:
         name, allocation, box, cut = binding[:4]
         dtype = self._name(binding)
         if binding.pad is not None:
-            raise BackendError(
+            raise VariantRefused(
                 f"array {name!r} has a padded border, which OpenCL variants do not get; use border='clip'"
             )
         if allocation is None:  # nothing to see: any type will do
@@ -229,13 +235,15 @@ class Launcher:
         return Argument(name, dtype, len(layout.strides), binding.writes, unit)
 
     def _name(self, binding: Binding) -> str:
-        """Return the name of an array's dtype; raise BackendError if kernels cannot compute with it."""
+        """Return the name of an array's dtype; raise VariantRefused if kernels cannot compute with it."""
         dtype = binding.dtype if binding.allocation is None else binding.allocation.dtype
         if dtype is None:  # of an array that has no element
             return "float32"
         name = self._names.get(dtype)
         if name is None:
             if not self._device.supports(dtype):
-                raise BackendError(f"array {binding.name!r} is {dtype}, which {self._device.name} cannot compute with")
+                raise VariantRefused(
+                    f"array {binding.name!r} is {dtype}, which {self._device.name} cannot compute with"
+                )
             name = self._names[dtype] = dtype.name
         return name
