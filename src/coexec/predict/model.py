@@ -16,6 +16,7 @@ from .regression import solver
 from .roofline import Roofline
 from .sample import Sample
 from .table import SHAPES, size_class
+from .window import SETTLED
 from .work import Estimate, Work
 
 ANSWERS = 512  # predictions remembered until something changes
@@ -31,6 +32,10 @@ class Errors(NamedTuple):
     count: int  # type: ignore[assignment]  # tuples count their items; nobody asks errors to
 
 
+SHORT = 50e-6  # seconds
+SHORT_NOISE = 4.0
+
+
 class Model:
     """One kernel variant on one speed class of devices. Any thread may learn or ask."""
 
@@ -42,10 +47,17 @@ class Model:
         self._sizes: dict[tuple[str, int], int] = {}  # measurements by size class
         self._answers: dict[_Question, Estimate | None] = {}
         self._last: tuple[Work | None, bool, float | None] = (None, False, None)  # programs repeat themselves
-        self._lock = Lock()  # of everything but `_last`
+        self._quiet: tuple[Work | None, bool, float, float] = (None, False, 0.0, 0.0)  # settled, within these seconds
+        self._skipped = 0
+        self._lock = Lock()  # of everything but `_last`, `_quiet` and `_skipped`
 
     def learn(self, work: Work, seconds: float, *, together: bool = False) -> None:
         """Take one measurement of `work`, made while other devices ran (`together`) or alone."""
+        quiet = self._quiet
+        if quiet[0] is work and quiet[1] is together and quiet[2] <= seconds <= quiet[3]:
+            self._skipped += 1
+            if self._skipped & 15:
+                return  # one more of the same
         if not 0.0 <= seconds < inf:
             return
         with self._lock:
@@ -54,9 +66,15 @@ class Model:
                 known = self._kinds[work.kind] = Conditions(work.kind)
             group = (work.kind, size_class(work.features[0]))
             self._sizes[group] = self._sizes.get(group, 0) + 1
-            if (known.together if together else known.alone).learn(work, seconds):
+            table = known.together if together else known.alone
+            if table.learn(work, seconds):
                 self._changed()
-            self._last = (None, False, None)
+                self._last = (None, False, None)
+            entry = table.entry(work)
+            if entry is not None and entry.count > SETTLED:
+                # Of kernels shorter than their own scheduling only a lasting change matters.
+                wide = SHORT_NOISE if entry.middle < SHORT else 1.0
+                self._quiet = (work, together, entry.low / wide, entry.high * wide)
 
     def seconds(self, work: Work, *, together: bool = False) -> float | None:
         """Return the predicted seconds, or None (Unknown) if nothing comparable was measured."""
