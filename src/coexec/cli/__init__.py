@@ -1,4 +1,4 @@
-"""The command line: `coexec devices`, `demo`, `run`, `trace`, `bench` and `doctor`.
+"""The command line: `coexec devices`, `demo`, `run`, `trace`, `calibrate`, `plan`, `bench` and `doctor`.
 
 Before: everything.  After: nothing.  The one place that prints, and the only one that imports typer and rich.
 """

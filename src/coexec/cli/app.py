@@ -189,6 +189,94 @@ def trace(
 
 @app.command()
 @friendly
+def calibrate(
+    *,
+    devices: Devices = None,
+    seconds: Annotated[float, typer.Option(min=0.1, max=3600.0, help="About how long to measure.")] = 45.0,
+    ops: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Only these: matmul, conv2d, elementwise, reduce, matmul64."),
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Say what was measured so far, and measure nothing.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Forget what was measured so far.")] = False,
+    json: Json = False,
+) -> None:
+    """Measure devices and links, so that what was never run can be predicted.
+
+    Each operation runs on every device alone and on all at once, over a range of sizes; the largest only while there
+    is time. Ctrl-C ends it and keeps what was measured. Measurements are kept between runs.
+
+    [bold]Examples[/bold]
+
+    coexec calibrate
+
+    coexec calibrate --devices cpu:0,opencl:0@1 --ops matmul --seconds 15
+
+    coexec calibrate --list
+    """
+    from .calibrate import show
+
+    show(devices=devices, seconds=seconds, ops=ops, json=json, listing=listing, clear=clear)
+
+
+@app.command()
+@friendly
+def plan(
+    op: Annotated[str, typer.Argument(metavar="OP", help="matmul, conv2d, sum, max, add, multiply, exp or sqrt.")],
+    *,
+    m: Annotated[int | None, typer.Option(min=1, metavar="N", help="matmul: rows of the result.")] = None,
+    n: Annotated[int | None, typer.Option(min=1, metavar="N", help="matmul: columns of the result.")] = None,
+    k: Annotated[int | None, typer.Option(min=1, metavar="N", help="matmul: length of the sums.")] = None,
+    size: Annotated[int | None, typer.Option(min=1, metavar="N", help="sum and others: number of elements.")] = None,
+    shape: Annotated[
+        str | None, typer.Option(metavar="N,C,H,W", help="conv2d: images, channels, rows, columns.")
+    ] = None,
+    filters: Annotated[int | None, typer.Option(min=1, metavar="N", help="conv2d: output channels.")] = None,
+    kernel: Annotated[str | None, typer.Option(metavar="R[,S]", help="conv2d: rows and columns of a filter.")] = None,
+    stride: Annotated[int | None, typer.Option(min=1, metavar="N", help="conv2d: stride, default 1.")] = None,
+    padding: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="conv2d: zeros on each side, default 0.")
+    ] = None,
+    groups: Annotated[int | None, typer.Option(min=1, metavar="N", help="conv2d: groups, default 1.")] = None,
+    dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Type of the elements, default float32.")] = None,
+    devices: Devices = None,
+    objective: Annotated[str, typer.Option(metavar="NAME", help="What to minimise: time or energy.")] = "time",
+    energy_cap: Annotated[
+        float | None, typer.Option(min=0.0, metavar="J", help="The fastest plan within so many joules.")
+    ] = None,
+    watts: Annotated[
+        str | None, typer.Option(metavar="LIST", help="What devices draw, busy/idle, e.g. cpu:0=15/3,opencl:0=20/5.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="How to divide: static, dynamic, auto or even.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Add the plan in sentences.")] = False,
+    json: Json = False,
+    plot: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the plan (.svg).")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="OUT", help="Write the plan for Runtime(plan=...).")] = None,
+) -> None:
+    """How one call would be divided over the devices, how long it would take, and why. Nothing is computed.
+
+    The data begins on the host. Predictions come from what was measured: run `coexec calibrate` once before.
+
+    [bold]Examples[/bold]
+
+    coexec plan matmul --m 4096 --n 4096 --k 4096
+
+    coexec plan conv2d --shape 8,64,56,56 --filters 128 --kernel 3 --padding 1 --plot plan.svg
+
+    coexec plan sum --size 20000000 --devices cpu:0,cpu:1 --json
+
+    coexec plan matmul --m 4096 --n 4096 --k 4096 --objective energy --watts cpu:0=15/3,cpu:1=15/3
+    """
+    from .plan import Request, Sizes, show
+
+    sizes = Sizes(m, n, k, size, shape, filters, kernel, stride, padding, groups, dtype)
+    show(op, sizes, Request(devices, objective, energy_cap, watts, policy, explain, json, plot, save))
+
+
+@app.command()
+@friendly
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME|all|list", help="Which benchmark.", show_default=False)],
     *,
