@@ -243,3 +243,21 @@ def test_shared_memory_is_written_in_place_and_forgotten_when_dropped():
         assert len(wrapped) == 1
         rig.backend.release(z)
         assert not wrapped
+
+
+def test_a_variant_may_ask_for_fused_multiplication_and_addition(rig):
+    a, c = np.float32(1 + 2**-12), np.float32(-(1 + 2**-11))
+    for contract, expected in ((False, 0.0), (True, 2.0**-24)):
+        y = rig.put(np.full(64, c))
+        rig.run(rig.kernel(Source("y(i) = a * a + y(i)", contract=contract), whole((64,)), {"y": y}, a=a))
+        assert (rig.get(y) == expected).all()
+
+
+def test_a_device_that_is_no_cpu_runs_what_is_meant_for_elsewhere():
+    with Rig() as rig:
+        launcher, y = rig.backend._launcher, rig.put(np.zeros(5, np.float32))
+        both = Source("y(i) += 1", elsewhere=Source("y(i) += 10"))
+        rig.run(rig.kernel(both, whole((5,)), {"y": y}))
+        launcher._device = launcher._device._replace(cpu=False)
+        rig.run(rig.kernel(both, whole((5,)), {"y": y}))
+        assert (rig.get(y) == 11).all()

@@ -57,10 +57,11 @@ def test_more_than_three_axes_share_one_id():
 
 
 def test_the_long_form_is_kept_and_given_its_macros():
-    source = "// kernel void fake(\n__kernel void one(int q) {}\nkernel void two(int q) {}"
+    source = "// kernel void fake(\n__kernel void one(int q) {}\nkernel void two(int q) { s () += q; }"
     written = write(source, None, (X, Argument("s", "int32", 0)), 2, checked=True)
     assert written.entry == "one" and source in written.text and written.options == ()
     assert "#define s() (s_data[s_start])" in written.text
+    assert "#define x" not in written.text  # unused: one text, and so one compilation, for every layout of x
     assert "#define id0 ((long)get_global_id(1))" in written.text
     assert write(source, "two", (), 1, checked=False).entry == "two"
     with pytest.raises(BackendError, match=r"no kernel 'three' \(it has: one, two\)"):
@@ -112,3 +113,16 @@ def test_a_python_float_is_as_wide_as_the_arrays():
 def test_what_opencl_cannot_take_is_refused_by_name(value):
     with pytest.raises(BackendError, match="a"):
         scalar("a", value, single=True)
+
+
+def test_the_long_form_gets_the_extents_and_the_place_that_it_names():
+    source = "kernel void f(PARAMETERS) { const long q = x_n0 + lo0; } // y_n0"
+    written = write(source, None, (X, Y), 1, checked=False)
+    assert written.extents == (("x", 0),) and written.origin
+    assert signature((X, Y), 1, written.extents, origin=True)[-3:] == [f"const long {n}" for n in ("n0", "x_n0", "lo0")]
+
+
+@pytest.mark.parametrize("source", ["y(i) = x(i)", "kernel void f(int q) {}"])
+def test_contraction_is_off_unless_the_variant_asks_for_it(source):
+    assert "FP_CONTRACT OFF" in write(source, None, (X, Y), 1, checked=False).text
+    assert "FP_CONTRACT ON" in write(source, None, (X, Y), 1, checked=False, contract=True).text

@@ -82,7 +82,7 @@ def flops(w: Any, out: Any) -> float:
 @lru_cache(maxsize=256)
 def conv2d_kernel(dtype: str, window: Window, *, biased: bool) -> Kernel:
     """Return the kernel for one type and window; kernels of one type share body and sources, and so predictions."""
-    accesses = {"x": read(Seen(window)), "w": read(Channels()), "out": write}
+    accesses: dict[str, Any] = {"x": read(Seen(window)), "w": read(Channels()), "out": write}
     if biased:
         accesses["bias"] = read(Channels())
     body = convolve_and_add if biased else convolve

@@ -76,6 +76,48 @@ inline void pack_weights(__local T *pa, const __global T *w, const long s0, cons
     }
 }
 
+/* One filter of a group that has few: pixels one after the other, or W at a time where all taps lie inside the row. */
+inline void filter(const __global T *x, const __global T *w, const long s1, const long s2, const long s3, const T start,
+                   __global T *out, const long o0, const long o2, const long o3, const Geometry g, const long pixel0,
+                   const int count, const int taps_down)
+{
+    const int across = (g.taps_across - 1) * g.dw, by_vector = g.sw == 1 && g.s3 == 1 && o3 == 1;
+    int j = 0;
+    while (j < count) { /* line by line */
+        const long line = (pixel0 + j) / g.columns, n = line / g.rows, row = line % g.rows;
+        const int q0 = (pixel0 + j) % g.columns, end = min(count - j, g.columns - q0) + q0;
+        const int y0 = row * g.sh + g.top, safe = g.width - across - g.left - W; /* the last q whose taps are all there */
+        int q = q0;
+        while (q < end) {
+            /* The last vector may overlap the one before: its sums are the same. */
+            const int back = min(min(q, end - W), safe), whole = by_vector && back >= q0 && back + g.left >= 0 && back + W > q;
+            const int many = whole ? W : 1, at = whole ? back : q, z = at * g.sw + g.left;
+            V sums = (V)(start);
+            for (int c = 0; c < g.channels; c++)
+                for (int r = 0; r < taps_down; r++) {
+                    const int y = y0 + r * g.dh;
+                    if (y < 0 || y >= g.height)
+                        continue;
+                    const __global T *const from = x + n * g.s0 + c * g.s1 + y * g.s2, *const weights = w + c * s1 + r * s2;
+                    if (whole)
+                        for (int s = 0; s < g.taps_across; s++)
+                            sums += VLOAD(0, from + z + s * g.dw) * (V)(weights[s * s3]);
+                    else
+                        for (int s = 0; s < g.taps_across; s++)
+                            if (z + s * g.dw >= 0 && z + s * g.dw < g.width)
+                                sums.s0 += from[(z + s * g.dw) * g.s3] * weights[s * s3];
+                }
+            __global T *const p = out + n * o0 + row * o2 + at * o3;
+            if (whole)
+                VSTORE(sums, 0, p);
+            else
+                *p = sums.s0;
+            q = at + many;
+        }
+        j += end - q0;
+    }
+}
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv2d(PARAMETERS)
 {
     __local T pb[DEPTH * COLUMNS] __attribute__((aligned(128)));
@@ -90,6 +132,19 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv2d(PARAMETERS)
     while (o < last) { /* one group of channels after the other */
         const long group = (lo1 + o) / per_group, end = min(last, (group + 1) * per_group - lo1);
         const __global T *const x = x_data + x_start + (group - lo1 / per_group) * w_n1 * x_stride1;
+        if (end - o <= 2) {
+            for (; o < end; o++) {
+#ifdef BIAS
+                const T first = bias_data[bias_start + o * bias_stride0];
+#else
+                const T first = 0;
+#endif
+                filter(x, w_data + w_start + o * w_stride0, w_stride1, w_stride2, w_stride3, first,
+                       out_data + out_start + o * out_stride1, out_stride0, out_stride2, out_stride3, g, pixel0, columns,
+                       w_n2);
+            }
+            continue;
+        }
         long k0 = 0;
         do { /* once at least: an empty sum is zero */
             const int depth = min((long)DEPTH, inner - k0);

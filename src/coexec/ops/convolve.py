@@ -123,15 +123,17 @@ def _span(offset: int, step: int, size: int, count: int) -> tuple[slice, slice]:
 def _convolve_alone(x: Any, w: Any, out: Any, steps: Steps, source: list[int]) -> None:
     """Convolve where each group has one input channel: `source` names it for each output channel."""
     rows, columns = out.shape[2:]
+    some = max(1, GATHERED // 8 // max(1, rows * columns))  # channels whose sums stay in a core's own cache
     for n in range(out.shape[0]):
-        for o, channel in enumerate(source):
-            image, target = x[n, channel], out[n, o]
+        for o in range(0, len(source), some):
+            target, weights = out[n, o : o + some], w[o : o + some, 0, :, :, None, None]
+            images = x[n, o : o + some] if source[-1] == len(source) - 1 else x[n, source[o : o + some]]
             target[...] = 0
             for r in range(w.shape[2]):
-                ys, from_y = _span(steps.first[0] + r * steps.dilation[0], steps.stride[0], image.shape[0], rows)
+                ys, from_y = _span(steps.first[0] + r * steps.dilation[0], steps.stride[0], x.shape[2], rows)
                 for s in range(w.shape[3]):
-                    xs, from_x = _span(steps.first[1] + s * steps.dilation[1], steps.stride[1], image.shape[1], columns)
-                    target[ys, xs] += image[from_y, from_x] * w[o, 0, r, s]
+                    xs, from_x = _span(steps.first[1] + s * steps.dilation[1], steps.stride[1], x.shape[3], columns)
+                    target[:, ys, xs] += images[:, from_y, from_x] * weights[:, r, s]
 
 
 __all__ = ["convolve", "convolve_and_add"]

@@ -123,15 +123,17 @@ def _around(tile: Tile, ndim: int) -> list[str]:
     names = ("a", "b", "out")
     arguments = [Argument(name, tile.dtype, ndim, name == "out") for name in names]
     row, column = ndim - 2, ndim - 1
-    inner = (("a", column),)
+    extents = [(name, at) for name in ("a", "b") for at in range(row)]
+    extents.insert(row, ("a", column))
     defined = {"INNER": f"a_n{column}", "OUT_N0": f"n{row}", "OUT_N1": f"n{column}"}
     for name in names:
         defined |= {f"{name.upper()}_S0": f"{name}_stride{row}", f"{name.upper()}_S1": f"{name}_stride{column}"}
     locate = [f"long {name}_at = {name}_start;" for name in names]
     locate += ["long rest = get_group_id(2);"] if ndim > 2 else []
     for at in range(ndim - 3, -1, -1):
-        locate += [f"{name}_at += rest % n{at} * {name}_stride{at};" for name in names] + [f"rest /= n{at};"]
-    defined |= {"PARAMETERS": ", ".join(signature(arguments, ndim, inner)), "LOCATE": " ".join(locate)}
+        locate += [f"if ({name}_n{at} > 1) {name}_at += rest % n{at} * {name}_stride{at};" for name in ("a", "b")]
+        locate += [f"out_at += rest % n{at} * out_stride{at}; rest /= n{at};"]
+    defined |= {"PARAMETERS": ", ".join(signature(arguments, ndim, extents)), "LOCATE": " ".join(locate)}
     return [f"#define {name} {value}" for name, value in defined.items()]
 
 
@@ -150,7 +152,7 @@ def _matmul(a: Any, b: Any, out: Array | None = None) -> Prepared:
         left, target = left[None, :], target[..., None, :] if right.ndim > 1 else target[..., None]
     if right.ndim == 1:
         right, target = right[:, None], target[..., None]
-    left, right = _stacked(left, target.shape), _stacked(right, target.shape)
+    left, right = (x[(None,) * (target.ndim - x.ndim)] if x.ndim < target.ndim else x for x in (left, right))
     return Prepared(product_kernel(dtype.name, target.ndim), (left, right, target), result, computed)
 
 
@@ -179,19 +181,10 @@ def result_shape(a: Shape, b: Shape) -> Shape:
 @cache
 def _result_dtype(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     try:
-        model: np.ndarray[Any, Any] = np.matmul(np.empty((0, 0), a), np.empty((0, 0), b))
+        dtype: np.dtype[Any] = np.matmul(np.empty((0, 0), a), np.empty((0, 0), b)).dtype
     except TypeError:
         raise ArgumentError(f"cx.matmul: {a} and {b} cannot be multiplied; convert them to numbers first") from None
-    return model.dtype
-
-
-def _stacked(x: Array, shape: Shape) -> Array:
-    """Return a view of `x` with as many axes as `shape`: an axis that is repeated has length one and no stride."""
-    key: list[Any] = [None] * (len(shape) - x.ndim)
-    batch = x.shape[:-2]
-    for extent, wanted in zip(batch, shape[len(key) : -2], strict=True):
-        key += [0, None] if extent == 1 and wanted != 1 else [slice(None)]
-    return x[tuple(key)] if any(k is None for k in key) else x
+    return dtype
 
 
 __all__ = ["matmul", "product_kernel", "result_shape"]

@@ -188,10 +188,8 @@ def as_array(value: Any) -> Array:
     return taken if isinstance(taken, Array) else arrays.array(taken)
 
 
-def _mask(where: Any, x: Array) -> Array | None:
-    """Return the mask with as many axes as the operand, or None for a plain True."""
-    if isinstance(where, bool | np.bool_) and where:
-        return None
+def _mask(where: Any, x: Array) -> Array:
+    """Return the mask with as many axes as the operand."""
     mask = as_array(where)
     if mask.dtype != bool:
         raise TypeError(f"where= takes booleans, not {mask.dtype}")

@@ -27,11 +27,17 @@ def mean(
     result = _output("np.mean", out)
     if where is not True and where is not ABSENT:
         return _masked_mean(x, axis, dtype, result, keepdims, where)
-    count = prod(x.shape[i] for i in reduced_axes(axis, x.ndim))
+    count = _count(x, axis)
     if not count:
         warnings.warn("Mean of empty slice.", RuntimeWarning, stacklevel=3)
     total = reduce_ufunc(np.add, x, axis, _sum_type(x, dtype), None, keepdims)
     return _divided(total, count, _mean_type(x, dtype), result)
+
+
+def _count(x: Array, axis: Any) -> int:
+    """Return how many elements are taken together; NumPy refuses here what its sums let pass, an axis of a 0-d array."""
+    axes = range(x.ndim) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, x.ndim)
+    return prod(x.shape[i] for i in axes)
 
 
 def _sum_type(x: Array, dtype: Any) -> Any:
@@ -94,7 +100,7 @@ def var(
     if x.dtype.kind == "c":
         raise UnsupportedError("np.var of complex coexec arrays is not supported; use np.var(np.asarray(x))")
     free = ddof if correction is ABSENT else correction
-    count = prod(x.shape[i] for i in reduced_axes(axis, x.ndim))
+    count = _count(x, axis)
     if free >= count:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
     centre = _centre(x, axis, dtype) if mean is ABSENT else mean

@@ -134,10 +134,12 @@ def _write_long(source: str, entry: str | None, arguments: Sequence[Argument], n
     names = KERNEL.findall(COMMENT.sub(" ", source))
     if entry is not None and entry not in names:
         raise BackendError(f"the OpenCL source has no kernel {entry!r} (it has: {', '.join(names)})")
+    # Only what is used: kernels that reach their elements themselves are then compiled once for all layouts.
+    used = [a for a in arguments if a.ndim is not None and re.search(rf"\b{a.name}\s*\(", source)]
     ids = [f"#define id{axis} ((long)get_global_id({ndim - 1 - axis}))" for axis in range(ndim) if ndim <= 3]
     text = [
         *_header(arguments),
-        *(_access(a, "{}()") for a in arguments if a.ndim is not None),
+        *(_access(a, "{}()") for a in used),
         *ids,
         "#line 1",
         source,
