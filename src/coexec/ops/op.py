@@ -55,7 +55,7 @@ class Op:
 
     def __init__(self, prepare: Callable[..., Prepared], options: dict[str, Any] | None = None) -> None:
         self.prepare = prepare
-        self.__name__ = prepare.__name__
+        self.__name__ = prepare.__name__.lstrip("_")
         self.__doc__ = prepare.__doc__
         self.__wrapped__ = prepare  # inspect.signature looks here
         self._options = options or {}
