@@ -204,6 +204,7 @@ def _high(bits: Data, count: int) -> Data:
     upper, lower = np.uint64(count >> 32), np.uint64(count & 0xFFFFFFFF)
     middle = (bits >> half) * lower + ((bits & low) * lower >> half)
     if not upper:
-        return np.right_shift(middle, half)
+        found: Data = middle >> half
+        return found
     other = (bits & low) * upper + (middle & low)
     return np.add((bits >> half) * upper + (middle >> half), other >> half)
