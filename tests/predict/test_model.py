@@ -154,6 +154,29 @@ def test_shapes_never_run_are_predicted_within_five_percent(truth, seed: int) ->
     assert estimate is not None and estimate.source == "regression" and 0.0 < estimate.spread < 0.15
 
 
+def test_what_no_line_describes_is_interpolated() -> None:
+    def humped(work: Work) -> float:
+        return 1e-9 * work.size * (1.4 if 1e5 < work.size < 1e6 else 1.0)
+
+    model = Model()
+    for power in range(30, 71):
+        for _ in range(3):
+            work = line(10 ** (power / 10), power)
+            model.learn(work, humped(work))
+    for size in (2e4, 2.2e5, 4.4e5, 3e6):
+        assert model.seconds(line(size)) == pytest.approx(humped(line(size)), rel=0.05)
+
+
+def test_the_fit_follows_measurements_in_a_new_region() -> None:
+    model = calibrated(steady, some_shapes(8, seed=1, low=8, high=16), noise=0.0)
+    huge = product((40_000, 40_000, 40_000))
+    assert model.seconds(huge) is not None
+    for shape in some_shapes(4, seed=2, low=1000, high=3000):
+        for _ in range(3):
+            model.learn(product(shape), steady(product(shape)))
+    assert model.seconds(huge) == pytest.approx(steady(huge), rel=0.1)
+
+
 def test_errors_tell_how_far_the_fit_lies_from_what_was_measured() -> None:
     errors = calibrated(steady, CALIBRATED).errors()
     assert errors is not None and errors.count == len(CALIBRATED)
@@ -173,6 +196,17 @@ def test_outliers_move_neither_history_nor_regression(in_a_row: int) -> None:
         model.learn(work, steady(work) * (368 if disturbed else 1))
     after = [model.seconds(product(shape)) for shape in (*CALIBRATED, *UNSEEN)]
     assert after == before and model.version == version
+
+
+@pytest.mark.parametrize("good", [2, 3, 5, 7, 20])
+def test_outliers_between_good_runs_of_a_settled_shape_never_add_up(good: int) -> None:
+    work = line(1000, "k")
+    model = trained(*[1e-2] * 100, work=work)
+    for _ in range(60):
+        for value in (*[1e-2] * good, 2e-2):
+            model.learn(work, value)
+        estimate = model.estimate(work)
+        assert estimate is not None and estimate.seconds == 1e-2
 
 
 def test_a_shape_seen_once_as_an_outlier_does_not_spoil_its_neighbours() -> None:

@@ -71,10 +71,12 @@ class Model:
                 self._changed()
                 self._last = (None, False, None)
             entry = table.entry(work)
-            if entry is not None and entry.count > SETTLED:
+            if entry is not None and entry.count > SETTLED and entry.low <= seconds <= entry.high:
                 # Of kernels shorter than their own scheduling only a lasting change matters.
                 wide = SHORT_NOISE if entry.middle < SHORT else 1.0
                 self._quiet = (work, together, entry.low / wide, entry.high * wide)
+            else:  # the next good run is to be seen: it tells that this one was an outlier
+                self._quiet = (None, False, 0.0, 0.0)
 
     def seconds(self, work: Work, *, together: bool = False) -> float | None:
         """Return the predicted seconds, or None (Unknown) if nothing comparable was measured."""
