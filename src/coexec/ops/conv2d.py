@@ -79,6 +79,11 @@ def flops(w: Any, out: Any) -> float:
     return 2.0 * float(out.size) * float(np.prod(w.shape[1:]))
 
 
+def gathered(x: Any, w: Any, out: Any) -> float:
+    """Return how many pixels are packed or copied, once per tap that sees them."""
+    return float(out.shape[0]) * out.shape[2] * out.shape[3] * x.shape[1] * w.shape[2] * w.shape[3]
+
+
 @lru_cache(maxsize=256)
 def conv2d_kernel(dtype: str, window: Window, *, biased: bool) -> Kernel:
     """Return the kernel for one type and window; kernels of one type share body and sources, and so predictions."""
@@ -86,7 +91,9 @@ def conv2d_kernel(dtype: str, window: Window, *, biased: bool) -> Kernel:
     if biased:
         accesses["bias"] = read(Channels())
     body = convolve_and_add if biased else convolve
-    made = kernel(split=(0, 1, 2), over="out", name=f"conv2d_{dtype}", flops=flops, **accesses)(body)
+    made = kernel(
+        split=(0, 1, 2), over="out", name=f"conv2d_{dtype}", flops=flops, features={"gathered": gathered}, **accesses
+    )(body)
     tile = TILES[dtype]
     return made.opencl(
         source(tile, "conv2d_cpu.cl", biased=biased),

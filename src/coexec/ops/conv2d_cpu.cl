@@ -87,31 +87,36 @@ inline void filter(const __global T *x, const __global T *w, const long s1, cons
         const long line = (pixel0 + j) / g.columns, n = line / g.rows, row = line % g.rows;
         const int q0 = (pixel0 + j) % g.columns, end = min(count - j, g.columns - q0) + q0;
         const int y0 = row * g.sh + g.top, safe = g.width - across - g.left - W; /* the last q whose taps are all there */
-        int q = q0;
+        int first = 0, last = taps_down, q = q0; /* the taps whose rows are inside x */
+        while (first < last && y0 + first * g.dh < 0)
+            first++;
+        while (first < last && y0 + (last - 1) * g.dh >= g.height)
+            last--;
         while (q < end) {
             /* The last vector may overlap the one before: its sums are the same. */
             const int back = min(min(q, end - W), safe), whole = by_vector && back >= q0 && back + g.left >= 0 && back + W > q;
             const int many = whole ? W : 1, at = whole ? back : q, z = at * g.sw + g.left;
-            V sums = (V)(start);
-            for (int c = 0; c < g.channels; c++)
-                for (int r = 0; r < taps_down; r++) {
-                    const int y = y0 + r * g.dh;
-                    if (y < 0 || y >= g.height)
-                        continue;
-                    const __global T *const from = x + n * g.s0 + c * g.s1 + y * g.s2, *const weights = w + c * s1 + r * s2;
-                    if (whole)
+            __global T *const p = out + n * o0 + row * o2 + at * o3;
+            const __global T *const from = x + n * g.s0 + z * g.s3;
+            if (whole) {
+                V sums = (V)(start);
+                for (int c = 0; c < g.channels; c++)
+                    for (int r = first; r < last; r++) {
+                        const __global T *const pixels = from + c * g.s1 + (y0 + r * g.dh) * g.s2;
+                        const __global T *const weights = w + c * s1 + r * s2;
                         for (int s = 0; s < g.taps_across; s++)
-                            sums += VLOAD(0, from + z + s * g.dw) * (V)(weights[s * s3]);
-                    else
+                            sums += VLOAD(0, pixels + s * g.dw) * (V)(weights[s * s3]);
+                    }
+                VSTORE(sums, 0, p);
+            } else {
+                T sum = start;
+                for (int c = 0; c < g.channels; c++)
+                    for (int r = first; r < last; r++)
                         for (int s = 0; s < g.taps_across; s++)
                             if (z + s * g.dw >= 0 && z + s * g.dw < g.width)
-                                sums.s0 += from[(z + s * g.dw) * g.s3] * weights[s * s3];
-                }
-            __global T *const p = out + n * o0 + row * o2 + at * o3;
-            if (whole)
-                VSTORE(sums, 0, p);
-            else
-                *p = sums.s0;
+                                sum += from[c * g.s1 + (y0 + r * g.dh) * g.s2 + s * g.dw * g.s3] * w[c * s1 + r * s2 + s * s3];
+                *p = sum;
+            }
             q = at + many;
         }
         j += end - q0;
