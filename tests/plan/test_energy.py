@@ -71,7 +71,7 @@ def test_a_cap_that_only_fractions_of_granules_meet_is_refused() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(platforms(rows=10, links=False), powers, st.integers(1, 10), st.integers(100, 300))
-def test_the_energy_is_close_to_the_least_of_every_division(
+def test_few_rows_take_the_least_energy_of_every_division(
     offers: list[Offer], watts: list[tuple[int, int]], rows: int, percent: int
 ) -> None:
     offers = with_power(offers, watts)
@@ -79,4 +79,19 @@ def test_the_energy_is_close_to_the_least_of_every_division(
     found = least_energy(offers, rows, deadline=deadline)
     best = min(energy for seconds, energy in energies(offers, rows) if seconds <= deadline)
     assert found.seconds <= deadline and sum(found.shares) == rows
-    assert joules(offers, found.times) <= best * 1.25 + 1e-9
+    assert joules(offers, found.times) == pytest.approx(best, rel=1e-9)
+
+
+def test_many_rows_take_about_the_least_energy_of_every_division() -> None:
+    offers = [HUNGRY._replace(idle_watts=8.0), FRUGAL._replace(idle_watts=2.0, compute=Curve.line(4.0, 30.0))]
+    for deadline in (250.0, 300.0, 500.0, 900.0):
+        best = min(energy for seconds, energy in energies(offers, 200) if seconds <= deadline)
+        found = least_energy(offers, 200, deadline=deadline)
+        assert joules(offers, found.times) == pytest.approx(best, rel=1e-9)
+
+
+def test_many_devices_take_no_more_energy_than_the_fastest_division() -> None:
+    offers = [Offer(f"d{i}", Curve.line(1.0 + i, 2.0), watts=60.0 / (1 + i), idle_watts=1.0) for i in range(6)]
+    fastest = adapt(offers, 300, divide(offers, 300))
+    found = least_energy(offers, 300, deadline=2 * fastest.seconds)
+    assert joules(offers, found.times) < joules(offers, fastest.times) and found.seconds <= 2 * fastest.seconds

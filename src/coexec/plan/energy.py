@@ -6,17 +6,19 @@ Before: plan/divide.py, plan/adapt.py, plan/milp.py.  After: plan/planner.py.  K
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
-from math import inf
+from itertools import accumulate, combinations
+from math import comb, inf
 
 from ..errors import PlanError
-from .adapt import adapt, reasons
+from .adapt import FEW, adapt, reasons
 from .divide import Reach, divide
+from .exact import divisions
 from .milp import divide_under_cap
 from .offer import Division, Offer, Times, finish_times, joules, singles
 from .trial import Trial
 
-TIMES = 16  # finish times between the least and the longest allowed that are tried
+ALL_CHOICES = 4  # devices of which every choice is tried
+TIMES = 8  # finish times between the least and the longest allowed that are tried
 
 Key = tuple[float, float]  # how far a limit is broken, then what is to be small
 Judge = Callable[[Sequence[Times]], Key]
@@ -25,8 +27,9 @@ Judge = Callable[[Sequence[Times]], Key]
 def least_energy(offers: Sequence[Offer], rows: int, *, deadline: float = inf) -> Division:
     """Return the division in whole rows that needs the least energy and is done by `deadline`.
 
-    For each of several finish times the devices are filled by joules per row, the most frugal first, which is optimal
-    for straight lines; the best of these is then improved granule by granule.
+    Few rows are divided in every way. For more, and for each choice of devices (of many: the most frugal ones), several
+    finish times are tried and the devices filled by joules per row, the most frugal first, which is optimal for
+    straight lines without fixed costs; the best of these is then improved granule by granule.
     """
     fastest = adapt(offers, rows, divide(offers, rows))
     if fastest.seconds > deadline:
@@ -37,12 +40,29 @@ def least_energy(offers: Sequence[Offer], rows: int, *, deadline: float = inf) -
     def judge(times: Sequence[Times]) -> Key:
         return max(0.0, max(t.finish for t in times) - deadline), joules(offers, times)
 
-    longest = min(deadline, max(fastest.seconds, *(s for s in fastest.single.values() if s < inf), 0.0))
-    ratio = (longest / fastest.seconds) ** (1 / TIMES) if fastest.seconds else 1.0
-    tried = [list(map(int, fastest.shares))]
-    tried += [filled(offers, rows, fastest.seconds * ratio**i) for i in range(TIMES + 1)]
+    tried = [[int(share) for share in fastest.shares]]
+    if comb(rows + len(offers) - 1, len(offers) - 1) <= FEW:
+        tried += divisions(offers, rows)
+    elif fastest.seconds:
+        longest = min(deadline, max(fastest.seconds, *(s for s in fastest.single.values() if s < inf), 0.0))
+        for some in choices(offers, rows):
+            tried += [
+                filled(some, rows, fastest.seconds * (longest / fastest.seconds) ** (i / TIMES))
+                for i in range(TIMES + 1)
+            ]
     best = min(tried, key=lambda shares: judge(times_of(offers, shares)))
     return division_of(offers, rows, improved(offers, best, judge))
+
+
+def choices(offers: Sequence[Offer], rows: int) -> list[list[Offer]]:
+    """Return choices of devices that have room for all rows; the others have room for nothing."""
+    order = sorted(range(len(offers)), key=lambda i: per_row(offers[i], int(min(rows, offers[i].room))))
+    if len(offers) <= ALL_CHOICES:
+        chosen = [set(some) for count in range(1, len(order) + 1) for some in combinations(order, count)]
+    else:
+        chosen = [set(order[:count]) for count in range(1, len(order) + 1)]
+    found = [[o if i in some else o._replace(most=0) for i, o in enumerate(offers)] for some in chosen]
+    return [some for some in found if sum(offer.room for offer in some) >= rows]
 
 
 def under_cap(offers: Sequence[Offer], rows: int, cap: float) -> Division:

@@ -6,7 +6,7 @@ Before: plan/offer.py.  After: plan/adapt.py.  Knows numbers only: no task, arra
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations_with_replacement, pairwise
+from itertools import accumulate, combinations_with_replacement, pairwise
 
 from .offer import Offer, finish_times
 
@@ -55,14 +55,19 @@ def pieces_from(offer: Offer, low: int, rows: int, bound: float, last: bool) -> 
 def every_division(offers: Sequence[Offer], rows: int, bound: float) -> list[int] | None:
     """Return the shares with the least finish time below `bound`, by trying every legal division."""
     best = None
-    for inner in combinations_with_replacement(range(rows + 1), len(offers) - 1):
-        cuts = (0, *inner, rows)
-        shares = [high - low for low, high in pairwise(cuts)]
-        if legal(offers, shares):
-            seconds = max(t.finish for t in finish_times(offers, cuts))
-            if seconds < bound:
-                bound, best = seconds, shares
+    for shares in divisions(offers, rows):
+        seconds = max(t.finish for t in finish_times(offers, (0, *accumulate(shares))))
+        if seconds < bound:
+            bound, best = seconds, shares
     return best
+
+
+def divisions(offers: Sequence[Offer], rows: int) -> Iterator[list[int]]:
+    """Yield every legal division."""
+    for inner in combinations_with_replacement(range(rows + 1), len(offers) - 1):
+        shares = [high - low for low, high in pairwise((0, *inner, rows))]
+        if legal(offers, shares):
+            yield shares
 
 
 def legal(offers: Sequence[Offer], shares: Sequence[int]) -> bool:
