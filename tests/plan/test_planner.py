@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import warnings
 from itertools import pairwise
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 import coexec as cx
 from coexec.errors import CoexecWarning, PlanError, UnknownName
 from coexec.geometry import Box, Region, whole
-from coexec.graph.task import Task
-from coexec.plan.candidate import Candidates
-from coexec.plan.place import Loads, load_placement
-from coexec.plan.planner import Planned, Planner
-from coexec.plan.split import BLOCK_ELEMENTS, BLOCKS, blocks, even
-from coexec.predict.history import History
-from coexec.program.array import Array
-from coexec.program.call import Options
-from coexec.program.kernel import Kernel
-from coexec.testing import GraphBuilder
+from coexec.plan.split import BLOCK_ELEMENTS, BLOCKS, blocks, deal, deal_evenly, even
+from coexec.predict.features import work_of
+from tests.plan.planning import Planning
 
 LARGE = 1_000_000
 
@@ -52,57 +43,25 @@ def second_axis(y):
     y[...] = 1
 
 
-class Planning:
-    """A planner on invented devices, and arrays to plan with."""
-
-    def __init__(self, devices: int = 2, placement: str = "round-robin") -> None:
-        self.g = GraphBuilder(devices)
-        self.history = History()
-        names = self.g.devices
-        candidates = Candidates(
-            self.g.platform, self.history, dict.fromkeys(names, True), dict.fromkeys(names, self._supports)
-        )
-        self.loads = Loads(self.g.platform)
-        self.unsupported: set[str] = set()
-        self.planner = Planner(candidates, load_placement(placement, self.loads, 0.1), self.loads, lambda array: 0)
-
-    def _supports(self, dtype: np.dtype[Any]) -> bool:
-        return dtype.name not in self.unsupported
-
-    def array(self, *shape: int) -> Array:
-        return self.g.array(shape)
-
-    def plan(self, kernel: Kernel, *arguments: Any, devices: str | None = None, split: bool = True) -> Planned:
-        arrays, scalars = kernel.bind(arguments, {})
-        task = Task(1, kernel.name, kernel, None)
-        task.accesses, task.arrays, task.scalars = kernel.array_params, arrays, scalars
-        task.options = Options(devices, split=split)
-        task.space, task.box, task.key = kernel.space(arrays, scalars)
-        task.visited = None if kernel.simple else task.box
-        return self.planner.plan(task)
-
-    def devices(self, *arguments: Any, **options: Any) -> list[str]:
-        return [chunk.device for chunk in self.plan(*arguments, **options).command.chunks]
-
-
-def test_a_large_task_is_divided_evenly_and_a_small_one_is_not() -> None:
+def test_a_large_task_nobody_measured_is_divided_evenly_and_a_small_one_is_not() -> None:
     planning = Planning(2)
     x, y = planning.array(LARGE), planning.array(LARGE)
     planned = planning.plan(axpy, 2.0, x, y)
     assert [chunk.box for chunk in planned.command.chunks] == [Box((0,), (LARGE // 2,)), Box((LARGE // 2,), (LARGE,))]
     assert [chunk.device for chunk in planned.command.chunks] == ["dev:0", "dev:1"]
-    assert [share.size for share in planned.shares] == [LARGE, LARGE]  # elements touched: of x and of y
-    assert "evenly over 2" in planned.command.why
+    assert [share.work.size for share in planned.shares if share.work is not None] == [8 * LARGE] * 2  # bytes touched
+    assert "a first guess" in planned.command.why
     assert len(planning.devices(axpy, 2.0, x[:100], y[:100])) == 1
 
 
 def test_measurements_decide_what_is_worth_dividing() -> None:
     planning = Planning(2)
     x, y = planning.array(1000), planning.array(1000)
+    assert len(planning.devices(axpy, 2.0, x, y)) == 1
     share = planning.plan(axpy, 2.0, x, y).shares[0]
-    assert share.model is not None
+    assert share.model is not None and share.work is not None
     for _ in range(3):
-        share.model.learn(2000, 1e-2)
+        share.model.learn(share.work, 1e-2)
     assert len(planning.devices(axpy, 2.0, x, y)) == 2
 
 
@@ -112,7 +71,9 @@ def test_named_devices_share_a_task_however_small_unless_told_not_to() -> None:
     assert planning.devices(axpy, 2.0, x, y, devices="dev:0,dev:2") == ["dev:0", "dev:2"]
     assert len(planning.devices(axpy, 2.0, x, y, devices="dev:0,dev:2", split=False)) == 1
     assert planning.devices(axpy, 2.0, x, y, devices="dev:1") == ["dev:1"]
-    assert planning.devices(axpy, 2.0, x, y, devices="invented") == ["dev:0", "dev:1", "dev:2"]
+    planning = Planning(3)
+    x, y = planning.array(10), planning.array(10)
+    assert planning.devices(axpy, 2.0, x, y, devices="null") == ["dev:0", "dev:1", "dev:2"]
     with pytest.raises(UnknownName, match=r"dev:9.*known: dev:0, dev:1, dev:2"):
         planning.plan(axpy, 2.0, x, y, devices="dev:9")
 
@@ -190,7 +151,7 @@ def test_policies_that_know_no_variants_choose_among_devices() -> None:
     assert [planning.devices(work, x)[0] for _ in range(4)] == ["dev:0", "dev:1", "dev:0", "dev:1"]
     for pair in planning.planner._candidates.of(work, None).all:
         for _ in range(3):
-            pair.model.learn(1 << 20, 1e-4 if pair.variant.name == "quick" else 1e-2)
+            pair.model.learn(work_of(planning.task(work, x)), 1e-4 if pair.variant.name == "quick" else 1e-2)
     assert {planning.plan(work, x).shares[0].variant.name for _ in range(2)} == {"quick"}
 
 
@@ -210,11 +171,14 @@ def test_even_parts_tile_the_box_and_differ_by_one_row_at_most(rows: int, column
     assert len({chunk.device for chunk in chunks}) == len(chunks)
 
 
-@given(st.integers(1, 50 * BLOCK_ELEMENTS), st.integers(1, 5))
-def test_blocks_are_bounded_and_dealt_in_runs(size: int, count: int) -> None:
-    chunks = blocks(whole((size,)), 0, [f"d{i}" for i in range(count)])
-    assert 1 <= len(chunks) <= BLOCKS
-    assert [c.box for c in chunks] == [c.box for c in blocks(whole((size,)), 0, ["one"])]
-    devices = [c.device for c in chunks]
-    assert devices == sorted(devices)
-    assert all(a.box.hi == b.box.lo for a, b in pairwise(chunks))
+@given(st.integers(1, 50 * BLOCK_ELEMENTS), st.integers(1, 5), st.lists(st.floats(0, 1), max_size=4))
+def test_blocks_are_bounded_and_dealt_in_runs(size: int, count: int, at: list[float]) -> None:
+    parts = blocks(whole((size,)), 0)
+    assert 1 <= len(parts) <= BLOCKS
+    assert all(a.hi == b.lo for a, b in pairwise(parts))
+    names = [f"d{i}" for i in range(count)]
+    cuts = [0.0, *sorted(size * a for a in at), float(size)]
+    for chunks in (deal_evenly(parts, names), deal(parts, 0, [f"d{i}" for i in range(len(cuts) - 1)], cuts)):
+        assert [chunk.box for chunk in chunks] == parts
+        devices = [chunk.device for chunk in chunks]
+        assert devices == sorted(devices)

@@ -89,7 +89,7 @@ class Divider:
                 best = found
         assert best is not None
         self._remember(task, best, group)
-        if key is not None:
+        if key is not None and max(waits) <= BUSY * best.seconds:  # others hold for this moment only
             if len(self._memo) > MEMO:
                 self._memo.clear()
             self._memo[key] = (versions, best)
