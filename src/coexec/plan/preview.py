@@ -79,7 +79,7 @@ def _part(device: str, box: Box, share: Share, fraction: float, times: Times | N
         input_s=times.input_end - times.input_start if times is not None else 0.0,
         compute_s=compute,
         output_s=times.finish - times.compute_end if times is not None else 0.0,
-        finish_s=times.finish if times is not None else compute,
+        finish_s=times.finish if times is not None and compute is not None else compute,  # no guess is passed on
         spread=estimate.spread if estimate is not None else 1.0,
         source=estimate.source if estimate is not None else "unknown",
     )
