@@ -6,6 +6,7 @@ Before: nothing.  After: program/ufunc.py.  Pure text: knows no array and no dev
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,32 @@ PATTERN_OF_SCALAR = ()
 """The pattern of an operand without axes."""
 
 
+WIDTHS = {"float32": 8, "float64": 4}
+"""Elements of a vector: 256 bits. PoCL 3.0 miscompiles wider ones."""
+GROUP = (64,)
+"""Work-items of a group where each computes a vector."""
+
+
 class Text(NamedTuple):
     """An expression of {0}, {1}, ..., for floats and for integers; empty where there is none."""
 
     floats: str
     integers: str = ""
     ulp: float = 0.0
+    wide: bool = False  # to be called on vectors: compilers find those of + and * themselves, but not of functions
+
+
+class Written(NamedTuple):
+    """The source of a variant."""
+
+    text: str
+    numerics: Numerics
+    width: int = 1  # points along the last axis that one work-item computes
+
+    def global_size(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the work-items for a chunk, in OpenCL's order: the last axis first, at most three axes."""
+        items = -(-shape[-1] // self.width)
+        return (items, *shape[-2::-1]) if len(shape) <= 3 else (items, shape[-2], prod(shape[:-2]))
 
 
 def _both(expression: str) -> Text:
@@ -40,15 +61,15 @@ TEXTS: dict[Any, Text] = {
     np.positive: _both("{0}"),
     np.absolute: Text("fabs({0})", "({0} < 0 ? -{0} : {0})"),
     # NumPy's rule: a NaN on either side is the answer; OpenCL's fmax would drop it.
-    np.maximum: Text("({0} > {1} || isnan({0})) ? {0} : {1}", "max({0}, {1})"),
-    np.minimum: Text("({0} < {1} || isnan({0})) ? {0} : {1}", "min({0}, {1})"),
-    np.sqrt: Text("sqrt({0})", ulp=3),
-    np.exp: Text("exp({0})", ulp=4),
-    np.log: Text("log({0})", ulp=4),
-    np.sin: Text("sin({0})", ulp=4),
-    np.cos: Text("cos({0})", ulp=4),
-    np.tanh: Text("tanh({0})", ulp=6),
-    np.power: Text("pow({0}, {1})", ulp=16),
+    np.maximum: Text("(({0} > {1}) | ({0} != {0})) ? {0} : {1}", "max({0}, {1})"),
+    np.minimum: Text("(({0} < {1}) | ({0} != {0})) ? {0} : {1}", "min({0}, {1})"),
+    np.sqrt: Text("sqrt({0})", ulp=3, wide=True),
+    np.exp: Text("exp({0})", ulp=4, wide=True),
+    np.log: Text("log({0})", ulp=4, wide=True),
+    np.sin: Text("sin({0})", ulp=4, wide=True),
+    np.cos: Text("cos({0})", ulp=4, wide=True),
+    np.tanh: Text("tanh({0})", ulp=6, wide=True),
+    np.power: Text("pow({0}, {1})", ulp=16, wide=True),
     np.less: _both("{0} < {1}"),
     np.less_equal: _both("{0} <= {1}"),
     np.greater: _both("{0} > {1}"),
@@ -79,8 +100,8 @@ class Operand(NamedTuple):
 
 def source(
     function: Any, operands: Sequence[Operand], out: np.dtype[Any], ndim: int, options: dict[str, Any]
-) -> tuple[str, Numerics] | None:
-    """Return the statement that computes one point, and how close it comes, or None if only NumPy can."""
+) -> Written | None:
+    """Return the statement that computes one point, or a vector of them, or None if only NumPy can."""
     if ndim == 0 or out.name not in C_TYPES or options.keys() - {"dtype", "casting"}:
         return None
     values = [_element(f"x{i}", operand, ndim) for i, operand in enumerate(operands)]
@@ -89,7 +110,7 @@ def source(
     if function is np.where:
         kept = f"({C_TYPES[out.name]})({{}})"
         chosen = f"({values[0]}) ? {kept.format(values[1])} : {kept.format(values[2])}"
-        return _statement(chosen, ndim, out), exact
+        return Written(_statement(chosen, ndim, out), exact)
     found = _loop(function, operands, options)
     if found is None:
         return None
@@ -97,9 +118,12 @@ def source(
     arrays = {operand.dtype.name for operand in operands if not operand.scalar} | {out.name}
     if loop == "float64" and "float64" not in arrays:
         return None  # a device without doubles would be asked to compute with them
+    numerics = close(text.ulp) if text.ulp else exact
+    if text.wide and loop == out.name:
+        return Written(_vector_statement(text.floats, operands, loop, ndim), numerics, WIDTHS[loop])
     cast = [f"(({C_TYPES[loop]}){value})" for value in values]
     expression = (text.floats if loop.startswith("float") else text.integers).format(*cast)
-    return _statement(expression, ndim, out), close(text.ulp) if text.ulp else exact
+    return Written(_statement(expression, ndim, out), numerics)
 
 
 def _loop(function: Any, operands: Sequence[Operand], options: dict[str, Any]) -> tuple[str, Text] | None:
@@ -117,8 +141,11 @@ def _loop(function: Any, operands: Sequence[Operand], options: dict[str, Any]) -
     return (name, text) if (text.floats if name.startswith("float") else text.integers) else None
 
 
-def _element(name: str, operand: Operand, ndim: int) -> str | None:
-    """Return how one operand's element is reached from the point, or None if its type has no counterpart."""
+def _element(name: str, operand: Operand, ndim: int, last: str = "") -> str | None:
+    """Return how one operand's element is reached from the point, or None if its type has no counterpart.
+
+    `last` is the index along the last axis, if not the point's own.
+    """
     if isinstance(operand.dtype, type):
         return None if operand.dtype is complex else name
     if operand.dtype.name not in C_TYPES:
@@ -126,9 +153,77 @@ def _element(name: str, operand: Operand, ndim: int) -> str | None:
     if operand.scalar:
         return name
     first = ndim - len(operand.ones)
-    return f"{name}({', '.join('0' if one else f'i{first + axis}' for axis, one in enumerate(operand.ones))})"
+    index = [f"i{axis}" for axis in range(first, ndim)]
+    index[-1] = last or index[-1]
+    return f"{name}({', '.join('0' if one else at for at, one in zip(index, operand.ones, strict=True))})"
 
 
 def _statement(expression: str, ndim: int, out: np.dtype[Any]) -> str:
     point = ", ".join(f"i{axis}" for axis in range(ndim))
     return f"out0({point}) = ({C_TYPES[out.name]})({expression});"
+
+
+def _vector_statement(expression: str, operands: Sequence[Operand], loop: str, ndim: int) -> str:
+    """Return the statements for a vector of points along the last axis; at its end, some elements are idle."""
+    width, kind, last = WIDTHS[loop], C_TYPES[loop], ndim - 1
+    lines = [f"const long q = i{last} * {width}; if (q >= n{last}) return;"]
+    lines.append(f"const int left = min({width}L, n{last} - q); {kind} some[{width}];")
+    for i, operand in enumerate(operands):
+        lines += _vector(f"x{i}", f"v{i}", operand, (width, kind), ndim)
+    point = "".join(f"i{axis}, " for axis in range(last))
+    lines += [
+        f"const {kind}{width} result = {expression.format(*(f'v{i}' for i in range(len(operands))))};",
+        f"if (left == {width} && out0_stride{last} == 1) vstore{width}(result, 0, &out0({point}q));",
+        f"else {{ vstore{width}(result, 0, some); for (int e = 0; e < left; e++) out0({point}q + e) = some[e]; }}",
+    ]
+    return "\n".join(lines)
+
+
+def _vector(name: str, vector: str, operand: Operand, form: tuple[int, str], ndim: int) -> list[str]:
+    """Return the statements that load one operand's vector."""
+    width, kind = form
+    if operand.scalar or operand.ones[-1]:
+        return [f"const {kind}{width} {vector} = ({kind}{width})(({kind}){_element(name, operand, ndim)});"]
+    own = C_TYPES[operand.dtype.name]
+    load = f"vload{width}(0, &{_element(name, operand, ndim, 'q')})"
+    load = load if own == kind else f"convert_{kind}{width}({load})"
+    element = _element(name, operand, ndim, "q + min(e, left - 1)")
+    return [
+        f"{kind}{width} {vector};",
+        f"if (left == {width} && {name}_stride{len(operand.ones) - 1} == 1) {vector} = {load};",
+        f"else {{ for (int e = 0; e < {width}; e++) some[e] = {element}; {vector} = vload{width}(0, some); }}",
+    ]
+
+
+def fused_source(steps: Sequence[Any], patterns: Sequence[Operand], ndim: int) -> tuple[str, Numerics] | None:
+    """Return the statements of a chain (program/fuse.py's steps), and how close they come, or None if only NumPy can."""
+    arrays = {operand.dtype.name for operand in patterns} | {step.dtype.name for step in steps}
+    point = ", ".join(f"i{axis}" for axis in range(ndim))
+    lines, ulp, output = [], 0.0, 0
+    for number, step in enumerate(steps):
+        found = _loop(step.function, step.operands, dict(step.options))
+        if found is None or step.dtype.name not in C_TYPES or dict(step.options).keys() - {"dtype", "casting"}:
+            return None
+        loop, text = found
+        if loop == "float64" and "float64" not in arrays:
+            return None
+        values = [_value(entry, operand, ndim) for entry, operand in zip(step.values, step.operands, strict=True)]
+        if any(value is None for value in values):
+            return None
+        cast = [f"(({C_TYPES[loop]}){value})" for value in values]
+        expression = (text.floats if loop.startswith("float") else text.integers).format(*cast)
+        c_type = C_TYPES[step.dtype.name]
+        lines.append(f"const {c_type} v{number} = ({c_type})({expression});")
+        ulp += text.ulp + 0.5  # an error made early is passed on; cancellation may enlarge it, as it does in NumPy
+        if step.live:
+            lines.append(f"out{output}({point}) = v{number};")
+            output += 1
+    return "\n".join(lines), close(ulp)
+
+
+def _value(entry: tuple[str, int], operand: Operand, ndim: int) -> str | None:
+    """Return how one value of a step is named."""
+    kind, number = entry
+    if kind == "v":
+        return f"v{number}"
+    return _element(f"{kind}{number}", operand, ndim)
