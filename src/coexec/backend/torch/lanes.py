@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import RuntimeClosed
-from ..base import Finished, Ran
+from ...errors import BackendError, RuntimeClosed
+from ..base import Finished, Postponed, Ran, describe_failure
 from .driver import Driver
 
 if TYPE_CHECKING:
@@ -130,8 +130,14 @@ class Lanes:
 
     def _failure_before(self, instruction: Instruction) -> BaseException | None:
         """Return the failure of something this instruction needs, which the executor has not heard of yet."""
-        before = (self._running.get(id) for id in instruction.needs) if self._running else ()
-        return next((running.error for running in before if running is not None and running.error), None)
+        if not self._running:
+            return None
+        before = (self._running.get(id) for id in instruction.needs)
+        failure = next((running.error for running in before if running is not None and running.error), None)
+        after = (self._running.get(id) for id in instruction.after)
+        if failure is None and any(running is not None and running.error for running in after):
+            return Postponed()  # what it comes after may be redone elsewhere: it must not run before that
+        return failure
 
     def _lane(self, index: int) -> Lane:
         lane = self._lanes.get(index)
@@ -154,7 +160,7 @@ class Lanes:
         instruction, launched = running.instruction, running.launched
         try:
             if running.event is not None:
-                self._driver.finish(running.event)
+                self._finish(running)
             for wait in running.waits:
                 wait.reported.wait()
             running.error = instruction.failure or running.error  # a failure before it explains its own
@@ -169,6 +175,15 @@ class Lanes:
         finally:
             self._running.pop(instruction.id, None)
             running.reported.set()
+
+    def _finish(self, running: Running) -> None:
+        """Wait for the device; its failure is a BackendError, whatever torch calls it."""
+        try:
+            self._driver.finish(running.event)
+        except Exception as error:
+            failure = BackendError(f"{self._name} failed in {running.instruction}: {describe_failure(error)}")
+            failure.begun = True
+            raise failure from error
 
 
 def _join(thread: threading.Thread | None) -> None:
