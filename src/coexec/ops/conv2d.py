@@ -97,8 +97,8 @@ def conv2d_kernel(dtype: str, window: Window, *, biased: bool) -> Kernel:
     tile = TILES[dtype]
     return made.opencl(
         source(tile, "conv2d_cpu.cl", biased=biased),
-        global_size=lambda n: (-(-n[0] * n[2] * n[3] // tile.columns), -(-n[1] // tile.rows)),
-        local_size=(1, 1),
+        global_size=lambda n: tile.groups(n[1], n[0] * n[2] * n[3]),
+        local_size=(1, 1, 1),
         numerics=NUMERICS,
         contract=True,
         elsewhere=gpu_variant(tile, biased=biased),

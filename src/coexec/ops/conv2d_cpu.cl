@@ -1,6 +1,6 @@
 /* out = conv2d(x, w) for CPUs, as a matrix product: w is (output channels) x (taps and channels), and the pixels that each
-   tap meets are packed into panels on the way (block_cpu.cl multiplies). One work-item computes ROWS output channels of
-   COLUMNS pixels, which are counted through rows and images. Sums run over channels first, then over taps.
+   tap meets are packed into panels on the way (block_cpu.cl multiplies). One work-item computes some output channels
+   of COLUMNS pixels, which are counted through rows and images. Sums run over channels first, then over taps.
    PARAMETERS, the sizes, and BIAS if there is one, come from conv2d.py. */
 
 typedef struct {
@@ -131,9 +131,10 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv2d(PARAMETERS)
     const long row0 = lo2 * sh - pad_top, image = n2 * n3, inner = w_n1 * w_n2 * w_n3;
     const Geometry g = {n0 * image, x_stride0, x_stride1, x_stride2, x_stride3, x_n2, x_n3, n2, n3, sh, sw, dh, dw,
                         min(row0, 0L), -pad_left, w_n1, w_n3}; /* x begins with row max(row0, 0) */
-    const long pixel0 = (long)get_group_id(0) * COLUMNS, last = min(n1, ((long)get_group_id(1) + 1) * ROWS);
+    const long share = ((n1 - 1) / (long)get_num_groups(1) / MR + 1) * MR; /* output channels of each work-item */
+    const long pixel0 = (long)get_group_id(0) * COLUMNS, last = min(n1, ((long)get_group_id(1) + 1) * share);
     const int columns = min((long)COLUMNS, g.n - pixel0), dense = out_stride3 == 1 && out_stride2 == n3;
-    long o = (long)get_group_id(1) * ROWS;
+    long o = (long)get_group_id(1) * share;
     while (o < last) { /* one group of channels after the other */
         const long group = (lo1 + o) / per_group, end = min(last, (group + 1) * per_group - lo1);
         const __global T *const x = x_data + x_start + (group - lo1 / per_group) * w_n1 * x_stride1;

@@ -89,7 +89,7 @@ def product_kernel(dtype: str, ndim: int) -> Kernel:
         tile = TILES[dtype]
         made.opencl(
             cpu_source(tile, ndim),
-            global_size=lambda n: (-(-n[-1] // tile.columns), -(-n[-2] // tile.rows), prod(n[:-2])),
+            global_size=lambda n: tile.groups(n[-2], n[-1], prod(n[:-2])),
             local_size=(1, 1, 1),
             numerics=NUMERICS,
             contract=True,

@@ -1,4 +1,4 @@
-/* out = a b for CPUs. One work-item computes a tile of ROWS x COLUMNS elements as GotoBLAS does: panels of b and slivers
+/* out = a b for CPUs. One work-item computes some rows of COLUMNS elements as GotoBLAS does: panels of b and slivers
    of a are packed into local memory, and block_cpu.cl multiplies them. PARAMETERS, LOCATE, T, W and the sizes come from
    matmul.py. Strides are whatever they are: packing takes care. */
 
@@ -128,8 +128,11 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void matmul(PARAMETERS)
     for (int r = 0; r < MR; r++)
         start[r] = 0;
     LOCATE
-    const long i0 = (long)get_group_id(1) * ROWS, j0 = (long)get_group_id(0) * COLUMNS;
-    const int rows = min((long)ROWS, OUT_N0 - i0), columns = min((long)COLUMNS, OUT_N1 - j0);
+    const long share = ((OUT_N0 - 1) / (long)get_num_groups(1) / MR + 1) * MR; /* rows of each work-item */
+    const long i0 = (long)get_group_id(1) * share, j0 = (long)get_group_id(0) * COLUMNS;
+    const int rows = min(share, OUT_N0 - i0), columns = min((long)COLUMNS, OUT_N1 - j0);
+    if (rows <= 0)
+        return;
     long k0 = 0;
     do { /* once at least: an empty sum is zero */
         const int depth = min((long)DEPTH, INNER - k0);

@@ -13,9 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
+from ..machine.cores import available_cores
 from ..program import array as arrays
 from ..program.array import Array
 from ..program.kernel import Kernel
+
+LEAST_ROWS = 48  # below, packing the columns takes a good part of the time
 
 
 class Tile(NamedTuple):
@@ -24,14 +27,25 @@ class Tile(NamedTuple):
     dtype: str
     c_type: str
     width: int  # elements of a vector: 256 bits, since PoCL 3.0 miscompiles wider ones
-    rows: int
+    rows: int  # at most; they share the work of packing the columns
     columns: int
     depth: int
 
     def defines(self) -> list[str]:
         """Return the sizes as OpenCL C gets them."""
-        sizes = {"T": self.c_type, "W": self.width, "ROWS": self.rows, "COLUMNS": self.columns, "DEPTH": self.depth}
+        sizes = {"T": self.c_type, "W": self.width, "COLUMNS": self.columns, "DEPTH": self.depth}
         return [f"#define {name} {value}" for name, value in sizes.items()]
+
+    def groups(self, rows: int, columns: int, stacked: int = 1) -> tuple[int, int, int]:
+        """Return how many work-items compute `rows` x `columns` elements: enough for every core, but none of few rows."""
+        across = -(-columns // self.columns)
+        wanted = -(-2 * _cores() // max(1, across * stacked))
+        return across, max(-(-rows // self.rows), min(wanted, -(-rows // LEAST_ROWS))), stacked
+
+
+@cache
+def _cores() -> int:
+    return len(available_cores())
 
 
 TILES = {
