@@ -18,12 +18,13 @@ from ..graph.task import Task
 from ..machine.platform import Platform
 from ..plan.candidate import Share
 from ..plan.handout import Handout, Stock
-from ..plan.offering import Site
+from ..plan.offering import HANDING_OVER, Site
 from ..plan.place import Loads
 from ..plan.planned import Planned
 
 DEPTH = 2  # parts that each device has at a time: one runs, the next is being copied
-PIECES = 16  # parts per device at most, about: the smallest is so much less than the whole
+LEAST = 0.01  # of the task's time that a part lasts at least: the last ones decide how evenly all finish
+WORTH_IT = 4 * HANDING_OVER  # seconds that a part lasts at least
 
 Lower = Callable[[Command, Sequence[Share]], list[Instruction]]
 Submit = Callable[[Command, list[Instruction]], None]
@@ -45,8 +46,8 @@ class OpenTask:
             lo, hi = chunk.box.lo[site.axis] - first, chunk.box.hi[site.axis] - first
             rate, granule = (hi - lo) / (share.seconds or 1.0), platform.device(chunk.device).granule
             stocks.append(Stock(chunk.device, lo, hi, rate, granule))
-        least = max(1, site.rows.rows // (PIECES * len(stocks)))
-        self.handout = Handout(stocks, policy=policy, least=least)
+        seconds = max([share.seconds or 0.0 for share in shares])
+        self.handout = Handout(stocks, policy=policy, least=min(0.25, max(LEAST, WORTH_IT / max(seconds, WORTH_IT))))
         self.slots = 0
 
     def command(self, device: str, rows: tuple[int, int]) -> tuple[Command, tuple[Share]]:

@@ -2,15 +2,18 @@
 
 Before: plan/divider.py.  After: execute/on_demand.py.  Knows rows and devices only: no clock, thread or instruction.
 
-`dynamic`: one common stock, pieces shrink with what is left, in proportion to predicted speed. `auto`: each device has the
-rows that the plan gave it, and takes them in pieces that halve; one that runs dry takes half of what the device that is
-farthest behind has left. With good predictions `auto` is the plan, with a few more launches.
+`dynamic`: one common stock, pieces shrink with what is left, in proportion to speed. `auto`: each device begins with the
+rows that the plan gave it; one that runs dry takes from the device that is farthest behind. Both commit little before a
+device's speed was measured, and then at most half of its fair part of what is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
+
+FIRST = 0.2  # of its fair part that a device gets while its speed is only predicted
+LATER = 0.5
 
 
 class Stock(NamedTuple):
@@ -26,16 +29,18 @@ class Stock(NamedTuple):
 class Handout:
     """What is left of one task, and who may have it."""
 
-    def __init__(self, stocks: Sequence[Stock], *, policy: str, least: int) -> None:
+    def __init__(self, stocks: Sequence[Stock], *, policy: str, least: float) -> None:
+        """Take the plan; `least` is the part of the whole time that a piece should last at least."""
         self._policy = policy
-        self._least = max(1, least)  # rows that a piece has at least, if there are so many
         self._rates = {s.device: max(s.rate, 1e-30) for s in stocks}
         self._granules = {s.device: max(1, s.granule) for s in stocks}
         self._owner = {s.device: i for i, s in enumerate(stocks)}
         self._gone: set[str] = set()
+        self._measured: set[str] = set()
         self._left: list[list[int]] = [[s.lo, s.hi] for s in stocks]
         if policy == "dynamic":
             self._left = [[min(s.lo for s in stocks), max(s.hi for s in stocks)]]
+        self._least = least * self.rows
 
     @property
     def rows(self) -> int:
@@ -46,40 +51,48 @@ class Handout:
         """Return the next rows for `device`, or None if there is nothing left that it should have."""
         if device in self._gone:
             return None
+        wanted = self._fair(device) * self.rows * (LATER if device in self._measured else FIRST)
         if self._policy == "dynamic":
-            rates = sum(rate for name, rate in self._rates.items() if name not in self._gone)
-            return self._front(0, device, self._rates[device] / (2.0 * rates))
+            return self._front(0, device, wanted)
         own = self._owner[device]
-        if self._left[own][1] > self._left[own][0]:
-            return self._front(own, device, 0.5)
+        lo, hi = self._left[own]
+        if hi > lo:
+            return self._front(own, device, wanted)
         for gone in self._gone:
-            if (rows := self._front(self._owner[gone], device, 0.5)) is not None:
+            if (rows := self._front(self._owner[gone], device, wanted)) is not None:
                 return rows
-        return self._from_the_last(device)
+        return self._from_the_last(device, wanted)
 
-    def _front(self, span: int, device: str, part: float) -> tuple[int, int] | None:
-        """Take the first rows of a span: `part` of it, in whole granules, all of it if little would be left."""
+    def _fair(self, device: str) -> float:
+        """Return the part of all work that a device should do, by what is known of its speed."""
+        return self._rates[device] / sum(rate for name, rate in self._rates.items() if name not in self._gone)
+
+    def _at_least(self, device: str) -> int:
+        return max(1, int(self._least * self._fair(device)))
+
+    def _front(self, span: int, device: str, wanted: float) -> tuple[int, int] | None:
+        """Take the first rows of a span, in whole granules; all of it if little would be left."""
         lo, hi = self._left[span]
         if hi <= lo:
             return None
-        granule = self._granules[device]
-        rows = max(self._least, int((hi - lo) * part))
+        granule, least = self._granules[device], self._at_least(device)
+        rows = max(least, int(wanted))
         rows = min(hi - lo, -(-rows // granule) * granule)
-        if hi - lo - rows < self._least:
+        if hi - lo - rows < least:
             rows = hi - lo
         self._left[span][0] = lo + rows
         return lo, lo + rows
 
-    def _from_the_last(self, device: str) -> tuple[int, int] | None:
-        """Take half of what the device has left that would need longest for it, from its end."""
+    def _from_the_last(self, device: str, wanted: float) -> tuple[int, int] | None:
+        """Take rows from the end of what the device has left that would need longest for it."""
         behind = max(self._owner, key=self._seconds)
         span = self._left[self._owner[behind]]
-        rows = span[1] - span[0]
-        if rows < 2 * self._least:
+        rows, granule, least = span[1] - span[0], self._granules[device], self._at_least(device)
+        if rows < least + self._at_least(behind):
             return None  # its owner is about to finish: a piece so small costs more than it brings
         both = self._rates[device] + self._rates[behind]
-        granule = self._granules[device]
-        taken = max(self._least, int(rows * self._rates[device] / both) // granule * granule)
+        taken = min(wanted, rows * self._rates[device] / both)
+        taken = max(least, int(taken) // granule * granule)
         span[1] -= taken
         return span[1], span[1] + taken
 
@@ -91,6 +104,7 @@ class Handout:
         """Correct what is known of a device's speed: rows per second, as it runs."""
         if rate > 0.0:
             self._rates[device] = rate
+            self._measured.add(device)
 
     def leave(self, device: str) -> list[str]:
         """Give a device nothing any more, and what it has not taken to the others; return who they are."""
