@@ -16,6 +16,7 @@ __all__ = ["Division", "Offer", "Times", "divide", "finish_times", "ordered"]
 
 COMBINATIONS = 64  # of devices to leave out that are all tried; above it they are dropped one by one
 ROUNDS = 8  # of guessing where pieces begin, if devices use a link in another order than they stand in
+SETTLED = 1e-3  # of the time or the rows: rounds that change less are the last
 CLOSE = 1e-11  # of the rows: a finish time that covers them this closely is the one sought
 
 
@@ -74,7 +75,7 @@ class Walk:
         self.rows = rows
         self._reach = [Reach(offer) for offer in offers]
         self._queued = shared(offers)
-        self._lows: list[float] = [0.0] * len(offers)
+        self._lows = [rows * i / len(offers) for i in range(len(offers))]
         # Where a piece begins matters only if something is there already, and is known if it comes later on its link.
         placed = any(offer.there[1] > offer.there[0] and offer.in_per_row for offer in offers)
         in_line = all(i < j for i, j in pairwise(self._queued) if offers[i].link == offers[j].link)
@@ -117,6 +118,10 @@ class Walk:
         """Take pieces to begin about where they do in `cuts`: halfway from the last guess, so that guesses settle."""
         self._lows = [(low + cut) / 2 for low, cut in zip(self._lows, cuts, strict=False)]
 
+    def near(self, cuts: Sequence[float]) -> bool:
+        """Say whether pieces begin about where they were guessed to."""
+        return all(abs(low - cut) <= SETTLED * self.rows for low, cut in zip(self._lows, cuts, strict=False))
+
     def least_time(self, used: frozenset[int], high: float) -> float:
         """Return the least time in which `used` get all rows done; `high` is enough."""
         return least(lambda seconds: sum(self.shares(seconds, used)), self.rows, high)
@@ -138,12 +143,12 @@ def least(rows_within: Callable[[float], float], rows: float, high: float) -> fl
     Bisection with straight-line guesses: the function consists of straight pieces, so a guess within one is exact.
     """
     low, short, over = 0.0, -rows, rows_within(high) - rows
-    for step in range(200):
-        if high - low <= 1e-13 * high or over <= CLOSE * rows:
-            break
-        guess = (low + high) / 2 if step % 3 == 2 or over == inf else low - short * (high - low) / (over - short)
+    halve = over == inf
+    while high - low > 1e-11 * high and over > CLOSE * rows:
+        width = high - low
+        guess = low - short * width / (over - short) if not halve else low + width / 2
         if not low < guess < high:
-            guess = (low + high) / 2
+            guess = low + width / 2
         gap = rows_within(guess) - rows
         if abs(gap) <= CLOSE * rows:
             return guess
@@ -151,6 +156,7 @@ def least(rows_within: Callable[[float], float], rows: float, high: float) -> fl
             high, over = guess, gap
         else:
             low, short = guess, gap
+        halve = over == inf or (not halve and high - low > width / 2)  # the line was a poor guess
     return high
 
 
@@ -188,17 +194,24 @@ def best_cuts(walk: Walk) -> tuple[frozenset[int], list[float]]:
 
 
 def settled(walk: Walk, used: frozenset[int], cuts: list[float]) -> tuple[frozenset[int], list[float]]:
-    """Return the best of several rounds in which pieces begin where those of the round before did."""
+    """Return the best of several rounds in which pieces begin about where those of the round before did."""
 
     def seconds(cuts: Sequence[float]) -> float:
         return max(t.finish for t in finish_times(walk.offers, cuts))
 
     found = (seconds(cuts), used, cuts)
-    for _ in range(ROUNDS):
-        walk.guess(cuts)
-        used, cuts = best_cuts(walk)
-        if (end := seconds(cuts)) < found[0]:
-            found = (end, used, cuts)
+    for _ in range(3):
+        for _ in range(ROUNDS):
+            walk.guess(cuts)
+            cuts = walk.cuts(walk.least_time(used, enough_time(walk.offers, walk.rows)), used)
+            found = min(found, (seconds(cuts), used, cuts), key=lambda some: some[0])
+            if walk.near(cuts):
+                break
+        before = used
+        used, cuts = best_cuts(walk)  # who should take part may look different now
+        found = min(found, (seconds(cuts), used, cuts), key=lambda some: some[0])
+        if used == before:
+            break
     return found[1:]
 
 

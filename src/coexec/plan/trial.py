@@ -197,8 +197,9 @@ class Trial:
     def _soonest(self, source: int | None, target: int, rows: int) -> float:
         """Return a time before which `target` cannot be done with `rows` more, if any from `source`."""
         offer, share = self.offers[target], self.shares[target] + rows
-        if self._placed:
-            return done(offer, share, 0.0)
+        if self._placed:  # where pieces begin may change, and with it what is copied ahead of this one
+            missing = max(0, share - max(0, offer.there[1] - offer.there[0]))
+            return done(offer, share, offer.fixed_in + offer.in_per_row * missing)
         copied = offer.fixed_in + offer.in_per_row * share
         if target in self.queued and copied:
             start = self._start[target]
