@@ -39,7 +39,7 @@ def planned(devices: str) -> Plan:
 
 
 @cx.kernel(split=0, x=cx.read, y=cx.update)
-def shifted(x, y, by):  # type: ignore[no-untyped-def]
+def shifted(x, y, by):
     y += x + by
 
 

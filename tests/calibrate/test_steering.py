@@ -14,7 +14,7 @@ from tests.devices import MIXED, TWO
 
 
 @cx.kernel(split=0, x=cx.read, returns=cx.like("x"))
-def doubled(x):  # type: ignore[no-untyped-def]
+def doubled(x):
     return x * 2
 
 

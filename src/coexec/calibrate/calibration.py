@@ -83,19 +83,21 @@ def calibrate(
     seconds: float = SECONDS,
     kernels: Sequence[tuple[Any, Sequence[Sequence[Any]]]] | None = None,
     ops: Sequence[str] | None = None,
+    store: str | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
     """Measure kernels and links on each device alone and on all at once, keep it in the store, and say how well it fits.
 
     `ops` names ready-made operations (all if neither it nor `kernels` is given); `kernels` are pairs of a kernel of
-    yours and a list of calls, each a tuple of arguments with NumPy arrays. `progress(fraction, text)` is called
-    before each measurement. After Ctrl-C, what was measured is kept, and the report says so.
+    yours and a list of calls, each a tuple of arguments with NumPy arrays. `store` is the file to keep measurements in,
+    if not the usual one. `progress(fraction, text)` is called before each measurement. After Ctrl-C, what was measured
+    is kept, and the report says so.
     """
     if not 0.0 < seconds < inf:
         raise ArgumentError(f"calibrate(seconds={seconds!r}): give a number of seconds above 0")
     chosen = designs(ops) if ops is not None or kernels is None else []
     chosen += own(kernels or ())
-    with Runtime(devices=devices) as runtime:
+    with Runtime(devices=devices, store=store) as runtime:
         measuring = Measuring(runtime, seconds, progress or _silent)
         interrupted = False
         try:

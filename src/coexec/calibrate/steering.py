@@ -49,6 +49,11 @@ class Steered:
                 return result
         return self.runtime.submit(kernel, args, kwargs, options)
 
+    def fuse(self, operation: object) -> bool:
+        """Hold nothing back: each operation is looked at by itself."""
+        del operation
+        return False
+
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return the Plan of a call with the options of this session."""
         del options

@@ -29,7 +29,7 @@ def plan_svg(plan: Plan, unable: Mapping[str, str] | None = None) -> str:
     body += _axis(span, scale, bottom)
     for number, name in enumerate(names):
         y = TOP + ROW * number
-        body.append(f'<text class="{"dim" if name in left_out else "ink"}" x="16" y="{y + 20:.1f}" font-size="13">')
+        body.append(f'<text class="{"dim" if name in left_out else "ink"}" x="16" y="{y + 16.5:.1f}" font-size="13">')
         body[-1] += f"{esc(fit(name, LEFT - 24, 13))}</text>"
         if name in left_out:
             body.append(_idle(left_out[name], y))
@@ -71,7 +71,7 @@ def _part(part: Part, y: float, scale: float) -> Iterator[str]:
     """Yield a device's bars: its inputs, its compute, its results."""
     if part.finish_s is None or part.compute_s is None:
         text = f"{part.share:.1%}: unknown time"
-        yield f'<text class="dim" x="{LEFT:.1f}" y="{y + 20:.1f}" font-size="12">{esc(text)}</text>'
+        yield f'<text class="dim" x="{LEFT:.1f}" y="{y + 16.5:.1f}" font-size="12">{esc(text)}</text>'
         return
     done = part.finish_s - part.output_s
     begun = max(0.0, done - part.compute_s)
