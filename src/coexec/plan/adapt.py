@@ -47,7 +47,12 @@ def adapt(
 
 
 def in_rows(offers: Sequence[Offer], rows: int, division: Division) -> list[int]:
-    """Return the best whole shares we find; exact for few rows, else rounded and polished."""
+    """Return the best whole shares we find.
+
+    Exact for few rows. For more, without shared links, the time is at most one granule's worth above the best: rounding
+    down leaves less than a granule per device, so while rows are left some device has not taken its one more. On a
+    shared link such a granule also holds up those behind it; the moves afterwards make good for most of that.
+    """
     trial = Trial(offers, rows, rounded(offers, rows, division))
     trial.spread()
     trial.polish()
