@@ -239,3 +239,22 @@ def test_the_operations_of_a_product_are_known():
     assert kernel.asks.flops is not None
     assert kernel.asks.flops.function(a, out) == 2 * 6 * 5 * 7
     assert repr(matmul) == "<cx.matmul>"
+
+
+def test_a_plan_is_made_without_computing_anything():
+    with cx.Runtime("cpu:0"):
+        a = cx.array(np.ones((30, 40)))
+        out = cx.zeros((30, 30))
+        plan = matmul.using(devices="cpu:0").plan(a, a.T, out=out)
+        assert plan.name == "matmul_float64" and [part.device for part in plan.parts] == ["cpu:0"]
+        assert not np.asarray(out).any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_work_items_are_enough_for_the_cores_but_have_many_rows(dtype):
+    tile = TILES[dtype]
+    assert tile.groups(5, 7) == (1, 1, 1)
+    across, down, stacked = tile.groups(4096, 4096, 3)
+    assert across * tile.columns >= 4096 and down * tile.rows >= 4096 and stacked == 3
+    _, few, _ = tile.groups(100, 100)
+    assert few <= 3

@@ -81,7 +81,7 @@ def flops(w: Any, out: Any) -> float:
 
 def gathered(x: Any, w: Any, out: Any) -> float:
     """Return how many pixels are packed or copied, once per tap that sees them."""
-    return float(out.shape[0]) * out.shape[2] * out.shape[3] * x.shape[1] * w.shape[2] * w.shape[3]
+    return float(out.shape[0] * out.shape[2] * out.shape[3] * x.shape[1] * w.shape[2] * w.shape[3])
 
 
 @lru_cache(maxsize=256)

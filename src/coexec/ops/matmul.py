@@ -26,8 +26,6 @@ from .op import TILES, Op, Prepared, Tile, as_dtype, opencl_source, operand, out
 
 Shape = tuple[int, ...]
 NUMERICS = close(256)
-
-
 SIDE, GROUP = 64, 16  # of a GPU's tile and work-group
 
 
