@@ -395,3 +395,31 @@ def test_the_cpu_takes_the_cores_that_nobody_else_was_given():
     cores = available_cores()
     device = open_machine(f"cpu:0@{cores[0]},torch:cpu").platform.device("torch:cpu")
     assert device.cores == (cores[1:] or cores)
+
+
+def test_devices_are_listed_with_the_reason_when_there_is_none(monkeypatch):
+    listed, missing = driver_module.listing()
+    assert [device.name for device in listed][-1] == "torch:cpu" and listed[-1].cpu and missing == []
+    assert torch.__version__ in listed[-1].description
+    monkeypatch.setattr(driver_module, "installed", lambda: "2.13.0")  # a build that may know accelerators
+    assert driver_module.listing()[0][-1].name == "torch:cpu"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "cannot be imported" in driver_module.listing()[1][0].reason
+    monkeypatch.setattr(driver_module, "installed", lambda: "")
+    assert driver_module.listing() == (
+        [],
+        [("torch", "PyTorch or array-api-compat is not installed", driver_module.REMEDY)],
+    )
+
+
+def test_a_device_that_fails_in_the_middle_is_a_backend_error():
+    class Broken(Later):
+        def finish(self, event):
+            raise RuntimeError("device-side assert")
+
+    with (
+        Rig("own", driver=Broken()) as rig,
+        pytest.raises(BackendError, match=r"torch:cpu failed in .*device-side assert") as error,
+    ):
+        rig.run(Alloc(rig.id(), rig.name, None, Allocation(rig.id(), OWN, 0, whole((3,)), np.dtype(float)), ()))
+    assert error.value.begun

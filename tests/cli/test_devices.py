@@ -9,6 +9,7 @@ import pytest
 
 from coexec.backend.base import Unavailable
 from coexec.backend.opencl.probe import Probe, ProbedDevice
+from coexec.backend.torch.driver import Listed
 from coexec.cli import devices
 from coexec.config import Config
 from coexec.machine.cores import available_cores
@@ -24,6 +25,7 @@ def probed(index: int = 0, type: str = "cpu", name: str = "pthread-x") -> Probed
 
 def pretend(monkeypatch: pytest.MonkeyPatch, *found: ProbedDevice, off: tuple[Unavailable, ...] = ()) -> None:
     monkeypatch.setattr(devices, "probe", lambda: Probe(found, off))
+    monkeypatch.setattr(devices, "listing", lambda: ([], []))
 
 
 def by_name(data: Any) -> dict[str, Any]:
@@ -76,6 +78,20 @@ def test_what_cannot_be_used_comes_with_its_remedy(monkeypatch: pytest.MonkeyPat
     assert "opencl:0 is off: PoCL needs the linker" in ended.out
     assert "The way to get it: install binutils." in ended.out
     assert call("devices", "--json").data["unavailable"][0]["remedy"] == "install binutils"
+
+
+def test_torch_devices_are_off_until_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch)
+    cpu = Listed("torch:cpu", "a processor (torch 2.13.0)", None, cpu=True)
+    gpu = Listed("torch:cuda0", "Fast GPU (torch 2.13.0)", 8 << 30, cpu=False)
+    monkeypatch.setattr(devices, "listing", lambda: ([gpu, cpu], []))
+    monkeypatch.setattr(devices, "available_cores", lambda: (0, 1))
+    found = by_name(call("devices", "--json").data)
+    assert "the same silicon" in found["torch:cpu"]["why"] and not found["torch:cuda0"]["on"]
+    assert found["torch:cpu"]["use"] == "devices='cpu:0,torch:cpu@1'" and found["torch:cpu"]["memory"] == "host"
+    assert found["torch:cuda0"]["use"] == "devices='torch:cuda0'" and found["torch:cuda0"]["memory"] == "own"
+    named = by_name(call("devices", "--json", COEXEC_DEVICES="cpu:0,torch:cuda0").data)
+    assert named["torch:cuda0"]["on"] and named["torch:cpu"]["why"] == "not named in COEXEC_DEVICES"
 
 
 def test_a_real_probe_agrees_with_the_table() -> None:

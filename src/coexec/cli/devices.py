@@ -1,6 +1,6 @@
 """`coexec devices`: what is here, what it can do, what is off and why.
 
-Before: backend/machine.py, backend/opencl/probe.py, machine/.  After: app.py.  Opens no device.
+Before: backend/machine.py, backend/opencl/probe.py, backend/torch/driver.py, machine/.  After: app.py.  Opens no device.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from ..backend.base import Unavailable
 from ..backend.machine import default_devices, open_machine, parse_devices
 from ..backend.opencl.probe import ProbedDevice, probe
+from ..backend.torch.driver import Listed, listing
 from ..config import PREFIX, Config, parse
 from ..machine.cores import available_cores, cpu_model, cpu_quota, memory_capacity, memory_limit
 from ..observe.svg import bytes_text
@@ -70,6 +71,8 @@ def find(environ: Mapping[str, str]) -> Data:
     ]
     probed = probe()
     found += [_opencl(device, cores, on, named=bool(named)) for device in probed.devices]
+    listed, missing = listing()
+    found += [_torch(device, cores, on, named=bool(named)) for device in listed]
     return {
         "processor": {
             "model": cpu_model(),
@@ -80,7 +83,7 @@ def find(environ: Mapping[str, str]) -> Data:
             "memory_limit": memory_limit(),
         },
         "devices": found,
-        "unavailable": [_unavailable(entry) for entry in probed.unavailable],
+        "unavailable": [_unavailable(entry) for entry in [*probed.unavailable, *missing]],
         "default": named or default_devices(),
     }
 
@@ -108,6 +111,28 @@ def _opencl(device: ProbedDevice, cores: tuple[int, ...], on: set[str], *, named
         "why": why,
         "use": use,
         "opencl": device.as_dict(),
+    }
+
+
+def _torch(device: Listed, cores: tuple[int, ...], on: set[str], *, named: bool) -> Data:
+    """Describe a torch device, and how to use it if it is off."""
+    used = device.name in on
+    why = "used only when named: OpenCL may drive the same device"
+    if device.cpu:
+        why = "the same silicon as the CPU: used at once, each would take the other's cores"
+    if named:
+        why = f"not named in {PREFIX}DEVICES"
+    return {
+        "name": device.name,
+        "kind": "torch",
+        "description": device.description,
+        "cores": list(cores) if device.cpu else [],
+        "memory": "host" if device.cpu else "own",
+        "capacity": device.capacity,
+        "variants": ["python", "torch"],
+        "on": used,
+        "why": "" if used else why,
+        "use": f"devices={(shared_cores(device.name, cores) if device.cpu else device.name)!r}",
     }
 
 

@@ -246,6 +246,18 @@ def _opencl(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("OpenCL", "warning", "PoCL needs the linker 'ld', which is not on the PATH", "install binutils")
 
 
+def _torch(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Report torch's devices; that there is none is broken only if the environment names one."""
+    from ..backend.torch.driver import listing
+
+    listed, missing = listing()
+    for device in listed:
+        yield Finding("torch", "ok", f"{device.name} works: {device.description}")
+    for entry in missing:
+        wanted = "torch" in environ.get(f"{PREFIX}DEVICES", "")
+        yield Finding("torch", "broken" if wanted else "hint", f"{entry.name}: {entry.reason}", entry.remedy)
+
+
 def _cache(environ: Mapping[str, str]) -> Iterator[Finding]:
     """See whether compiled kernels can be kept."""
     del environ
@@ -278,5 +290,6 @@ CHECKS: tuple[Check, ...] = (
     _memory,
     _library_threads,
     _opencl,
+    _torch,
     _cache,
 )

@@ -2,7 +2,8 @@
 
 Before: body.py.  After: backend.py.  Works on copies: whatever it finds, nothing of the program has changed.
 
-A difference in shape, type or value, or an exception on torch alone, turns the variant off with the reason.
+A difference in shape, type or value, or an exception on torch alone, is a VariantRefused with the reason: the executor
+turns the variant off and lets NumPy run what was refused.
 """
 
 from __future__ import annotations
@@ -69,9 +70,6 @@ class FirstUse:
         if reason:
             if difference(expected, self._on_numpy(instruction, part, seen), 0.0):
                 reason = "the body does not give the same result twice, so it cannot be compared"
-            variant = instruction.body
-            if variant.kind != "python":  # that one is NumPy's, too
-                variant.off = reason
             name, device = instruction.task.name, instruction.device
             raise VariantRefused(f"kernel {name!r} on {device}: {reason}; it stays on NumPy")
         self._smallest[key] = _points(box, values)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import ConfigError, unknown_name
 from ...machine.cores import cpu_model, memory_capacity
-from ..base import describe_failure
+from ..base import Unavailable, describe_failure
 
 REMEDY = "pip install 'coexec[torch]'"
 NUMBERED = ("cuda", "xpu")
@@ -53,6 +53,32 @@ def found() -> list[str]:
     if torch.backends.mps.is_available():
         names.append("mps")
     return [*names, "cpu"]
+
+
+class Listed(NamedTuple):
+    """A torch device as a list shows it."""
+
+    name: str  # torch:cpu
+    description: str
+    capacity: int | None
+    cpu: bool
+
+
+def listing() -> tuple[list[Listed], list[Unavailable]]:
+    """Return the devices there are, and why there is none."""
+    if not installed():
+        return [], [Unavailable("torch", "PyTorch or array-api-compat is not installed", REMEDY)]
+    try:
+        return [_listed(name) for name in found()], []
+    except ConfigError as error:
+        return [], [Unavailable("torch", str(error).partition(";")[0], REMEDY + " again")]
+
+
+def _listed(name: str) -> Listed:
+    if name == "cpu":  # known without importing torch
+        return Listed("torch:cpu", f"{cpu_model()} (torch {installed()})", memory_capacity(), cpu=True)
+    traits = Driver(name).traits
+    return Listed(f"torch:{name}", f"{traits.name} ({traits.software})", traits.capacity, cpu=False)
 
 
 def _count(module: Any) -> int:
