@@ -119,3 +119,18 @@ def test_types_that_torch_does_not_compute_with_stay_on_numpy(memory):
             assert np.array_equal(np.asarray(x), np.ones(5, dtype)) and np.asarray(x).dtype == dtype
         with pytest.raises(cx.CoexecError, match="uint16"):
             increment.using(devices="torch:cpu")(cx.zeros(5, np.uint16))
+
+
+@memories
+def test_random_numbers_of_a_chunk_are_the_same_on_torch(memory):
+    @cx.kernel(split=0, y=cx.write)
+    def draw(y, chunk):
+        y[...] = chunk.rng(7).random(dtype=np.float32) + chunk.lo[0] * 0
+
+    with cx.Runtime(devices=BESIDE, memory=memory):
+        found = []
+        for device in ("cpu:0", "torch:cpu"):
+            y = cx.zeros(100, np.float32)
+            draw.using(devices=device)(y)
+            found.append(np.asarray(y))
+        assert np.array_equal(found[0], found[1]) and off(draw) == [""]

@@ -63,6 +63,39 @@ class Translator:
         return self._xp if cell.cell_contents is np else cell.cell_contents
 
 
+class ChunkOnTorch:
+    """The chunk a body is computing, with random numbers as tensors."""
+
+    def __init__(self, chunk: Any, xp: Namespace) -> None:
+        self._chunk, self._xp = chunk, xp
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._chunk, name)
+
+    def rng(self, seed: int, stream: int = 0) -> Any:
+        """Return the same numbers as on NumPy."""
+        return RandomOnTorch(self._chunk.rng(seed, stream), self._xp)
+
+
+class RandomOnTorch:
+    """NumPy's random numbers of a chunk, handed over."""
+
+    def __init__(self, numbers: Any, xp: Namespace) -> None:
+        self._numbers, self._xp = numbers, xp
+
+    def __getattr__(self, name: str) -> Any:
+        draw = getattr(self._numbers, name)
+
+        def drawn(*args: Any, **options: Any) -> Any:
+            return self._xp.asarray(draw(*args, **{k: _in_numpy(v) for k, v in options.items()}))
+
+        return drawn
+
+
+def _in_numpy(value: Any) -> Any:
+    return numpy_dtype(value) if isinstance(value, torch.dtype) else value
+
+
 def parts(instruction: Kernel, values: Mapping[str, Any]) -> Iterator[tuple[Box, Mapping[str, Any]]]:
     """Yield each piece of a chunk with the arrays it sees, views of the chunk's; the chunk itself if it has none."""
     task, chunk = instruction.task, instruction.chunk
@@ -89,7 +122,8 @@ def call(instruction: Kernel, body: Body, box: Box, values: Mapping[str, Any], x
     for name, value in task.scalars.items():
         named[name] = _scalar(values[name], xp) if name in values else _plain(value, xp)
     if kernel.takes_chunk:
-        named["chunk"] = _chunk_info(instruction, box)
+        chunk = _chunk_info(instruction, box)
+        named["chunk"] = chunk if xp is np else ChunkOnTorch(chunk, xp)
     by_keyword = {name: named[name] for name in kernel.keyword_only}
     return body(*[named[name] for name in kernel.params if name not in by_keyword], **by_keyword)
 
