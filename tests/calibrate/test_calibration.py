@@ -10,6 +10,7 @@ import pytest
 import coexec as cx
 from coexec.calibrate import calibrate
 from coexec.calibrate.calibration import parts_of, peak_rates
+from coexec.calibrate.designs import DESIGNS, Case, Design
 from coexec.errors import ArgumentError, UnknownName
 from coexec.machine.platform import Device
 from coexec.ops import matmul
@@ -78,6 +79,22 @@ def test_a_kernel_of_the_users_is_measured_for_the_calls_given(store: Path) -> N
     assert plan.predicted is not None
     assert plan.predicted.source == "regression"
     assert len(Store(store).models()) >= 1
+
+
+def test_a_kernel_of_the_users_that_fails_says_so() -> None:
+    with pytest.raises(ExceptionGroup, match="1 task failed"):
+        calibrate("cpu:0", kernels=[(shifted, [(np.ones(3), np.zeros(3), None)])])
+
+
+def test_an_operation_that_fails_on_a_device_is_left_out_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(x: cx.Array) -> None:
+        shifted(x, cx.zeros(x.shape), None)
+
+    cases = [Case("broken", f"{n} elements", float(n), (np.ones(n),), broken) for n in (10, 20)]
+    monkeypatch.setitem(DESIGNS, "broken", Design("broken", 1.0, lambda: cases, "fails"))
+    report = calibrate("cpu:0", seconds=1.0, ops=["broken"])
+    assert "shifted" in report.left_out["broken on cpu:0"]
+    assert report.calls == 0
 
 
 def test_what_was_measured_before_an_interrupt_is_kept(store: Path) -> None:

@@ -40,7 +40,7 @@ def test_the_users_calls_become_cases_the_smallest_first() -> None:
     (design,) = own([(kernel, [(np.zeros(100), 2.0), (np.zeros((3, 4)), 1.0)])])
     assert design.name == "kernel"
     assert [case.label for case in design.cases()] == ["3x4", "100"]
-    assert all(case.copied for case in design.cases())
+    assert all(case.own for case in design.cases())
 
 
 def test_a_misspelt_operation_is_answered_with_the_right_name() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from ..machine.platform import Device
 from ..predict.learned import Learned
 from ..predict.model import Model
 from ..runtime import Runtime
-from .designs import designs, numbers, own
-from .measuring import Measuring, Progress
+
+if TYPE_CHECKING:
+    from .measuring import Progress
 
 CACHED = 8e6  # bytes: smaller arrays may stay in a cache, and say nothing of a memory's bandwidth
 SECONDS = 45.0
@@ -93,6 +94,9 @@ def calibrate(
     if not the usual one. `progress(fraction, text)` is called before each measurement. After Ctrl-C, what was measured
     is kept, and the report says so.
     """
+    from .designs import designs, numbers, own  # late: every operation comes with it
+    from .measuring import Measuring
+
     if not 0.0 < seconds < inf:
         raise ArgumentError(f"calibrate(seconds={seconds!r}): give a number of seconds above 0")
     chosen = designs(ops) if ops is not None or kernels is None else []

@@ -35,7 +35,7 @@ class Case(NamedTuple):
     inputs: tuple[Any, ...]
     call: Callable[..., Any]
     together_only: bool = False  # too large to be worth running on each device by itself
-    copied: bool = False  # may be written: every run gets arrays of its own
+    own: bool = False  # the user's: may write its arrays, so they are copied; its failures are the user's too
 
 
 class Design(NamedTuple):
@@ -205,12 +205,12 @@ def _own(name: str, kernel: Callable[..., Any], call: tuple[Any, ...]) -> Case:
     values = tuple(np.asarray(v) if isinstance(v, Array) else v for v in call)
     sizes = [v for v in values if isinstance(v, np.ndarray)]
     label = ", ".join("x".join(map(str, v.shape)) or "0-d" for v in sizes)
-    return Case(name, label, float(sum(v.nbytes for v in sizes)) + 1.0, values, kernel, copied=True)
+    return Case(name, label, float(sum(v.nbytes for v in sizes)) + 1.0, values, kernel, own=True)
 
 
 def begin(case: Case) -> tuple[Any, ...]:
     """Return a case's arguments as arrays of the current runtime, all on the host."""
-    make = arrays.array if case.copied else arrays.asarray
+    make = arrays.array if case.own else arrays.asarray
     return tuple(make(value) if isinstance(value, np.ndarray) else value for value in case.inputs)
 
 

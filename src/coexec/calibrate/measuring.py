@@ -20,6 +20,7 @@ from .steering import steered
 
 QUICK, LONG = 2e-3, 0.1  # seconds: quick calls are repeated more often, long ones less
 REPEATS = {"quick": 6, "usual": 4, "long": 3}  # the first run of a shape is cold and does not count
+ROUNDS = 2  # a disturbance that lasts some seconds spoils one of them; and the second divides by what the first learnt
 COPIES = tuple(1 << power for power in range(12, 27, 2))  # bytes: 4 KiB to 64 MiB
 COPY_REPEATS = 3
 ENOUGH = 1e6  # bytes or operations: from here on an operation does what it does for large arrays
@@ -82,17 +83,17 @@ class Measuring:
     def _design(self, design: Design, deadline: float) -> None:
         """Measure the cases of one operation until `deadline`; small ones come first, so all devices get some."""
         where = places(self._runtime.platform.devices)
-        for case in design.cases():
-            for place in where:
-                if (case.together_only and place.alone) or (case.op, place) in self._impossible:
-                    continue
-                expected = self._rates.get((case.op, place), 0.0) * case.cost * REPEATS["long"]
-                if self.spent + expected > deadline:
-                    late = f"no time was left for {case.op} of {case.label} and more"
-                    self.left_out.setdefault(f"{design.name} on {place}", late)
-                    continue
+        cases = design.cases()
+        for number, case, place in [(r, c, p) for r in range(ROUNDS) for c in cases for p in where]:
+            if (case.together_only and place.alone) or (case.op, place) in self._impossible:
+                continue
+            expected = self._rates.get((case.op, place), 0.0) * case.cost * REPEATS["long"]
+            if self.spent + expected <= deadline:
                 self._progress(min(1.0, self.spent / self._seconds), f"{case.op} {case.label} on {place}")
                 self._case(case, place, deadline)
+            elif number == 0:
+                late = f"no time was left for {case.op} of {case.label} and more"
+                self.left_out.setdefault(f"{design.name} on {place}", late)
 
     def _case(self, case: Case, place: Place, deadline: float) -> None:
         """Run a case a few times; a device that cannot run any of it is left out from then on."""
@@ -102,8 +103,14 @@ class Measuring:
             repeats = REPEATS["long"]
             while len(took) < repeats and (not took or self.spent + min(took) <= deadline):
                 start = time.perf_counter()
-                case.call(*values)
-                self._runtime.wait()
+                try:
+                    case.call(*values)
+                    self._runtime.wait()
+                except (CoexecError, ExceptionGroup) as error:
+                    if case.own:
+                        raise
+                    self._leave_out(case, place, str(getattr(error, "exceptions", [error])[0]))
+                    return
                 took.append(time.perf_counter() - start)
                 self.calls += 1
                 if not steering.obeyed:
@@ -111,9 +118,12 @@ class Measuring:
                 repeats = REPEATS["quick" if min(took) < QUICK else "usual" if min(took) < LONG else "long"]
         if steering.obeyed:
             self._rates[case.op, place] = min(took) / case.cost
-        elif place.alone and case.cost >= ENOUGH:  # small calls may take another way than large ones
-            self._impossible.add((case.op, place))
-            self.left_out[f"{case.op} on {place}"] = next(iter(steering.refused.values()), "it makes no kernel call")
+        elif case.cost >= ENOUGH or case.own:  # small calls may take another way than large ones
+            self._leave_out(case, place, next(iter(steering.refused.values()), "it makes no kernel call"))
+
+    def _leave_out(self, case: Case, place: Place, why: str) -> None:
+        self._impossible.add((case.op, place))
+        self.left_out[f"{case.op} on {place}"] = why
 
     def _links(self, deadline: float) -> None:
         """Copy arrays of growing size to each device with a memory of its own, and back."""

@@ -6,6 +6,7 @@ Before: calibrate/, predict/store.py.  After: app.py.  Measures nothing itself.
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ..calibrate.measuring import Progress
     from ..predict.store import Store
 
+REFRESH = 0.1
+"""Seconds between two looks of the bar."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
@@ -75,11 +78,16 @@ def _bar() -> Iterator[Progress]:
         TextColumn("{task.description}"),
     )
     screen = console(stderr=True)
-    with Bar(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    # Drawn between measurements only: a thread that draws would take the interpreter lock from what is measured.
+    with Bar(*columns, console=screen, transient=True, auto_refresh=False, disable=not screen.is_terminal) as bar:
         task = bar.add_task("opening the devices", total=1.0)
+        drawn = 0.0
 
         def progress(fraction: float, text: str) -> None:
-            bar.update(task, completed=fraction, description=text)
+            nonlocal drawn
+            now = time.perf_counter()
+            bar.update(task, completed=fraction, description=text, refresh=now - drawn > REFRESH)
+            drawn = now if now - drawn > REFRESH else drawn
 
         yield progress
 
@@ -91,11 +99,12 @@ def _print(report: Calibration) -> None:
     screen = console()
     screen.print(
         table(
-            "Kernels: how far predictions of each shape, made from the others, lie from what was measured",
-            ["kernel", "variant", "devices", "shapes", "runs", "median error", "rmse"],
+            "Kernels, with the errors of predicting each shape from the others",
+            ["kernel", "types", "variant", "devices", "shapes", "runs", "median error", "rmse"],
             [
                 (
                     m.kernel,
+                    ", ".join(m.types),
                     m.variant,
                     ", ".join(m.devices),
                     m.shapes,
@@ -105,7 +114,7 @@ def _print(report: Calibration) -> None:
                 )
                 for m in report.models
             ],
-            numbers="lllrrrr",
+            numbers="llllrrrr",
         )
     )
     if report.links:
