@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy import absolute
 
 import coexec as cx
 from coexec.errors import VariantRefused
@@ -276,3 +277,35 @@ def test_a_chunk_in_pieces_runs_one_after_the_other_each_with_its_slot(memory):
         rig.run(instruction)
         assert np.array_equal(rig.get(held["y"]), data + np.repeat([0, 4], [4, 6]))
         assert rig.get(held["total"]).ravel().tolist() == [6, 39]
+
+
+def test_functions_that_were_taken_out_of_numpy_are_translated_too():
+    root = np.sqrt
+
+    def length(x, y):
+        y[...] = root(x) + absolute(x)
+
+    with Rig() as rig:
+        assert rig.call(cx.kernel(**UPDATE)(length), np.array([4.0]), np.zeros(1))[1].tolist() == [6]
+
+
+class Applied:
+    """A body that is an object."""
+
+    __name__ = "applied"
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, x, y):
+        self.function(x, out=(y,))
+
+    def on(self, xp):
+        return Applied(getattr(xp, self.function.__name__))
+
+
+def test_a_body_that_is_an_object_may_translate_itself():
+    with Rig() as rig:
+        assert rig.call(cx.kernel(**UPDATE)(Applied(np.sqrt)), np.array([4.0]), np.zeros(1))[1].tolist() == [2]
+        why = refused(rig, cx.kernel(**UPDATE)(Applied(np.spacing)), np.ones(1), np.zeros(1))
+        assert "has no 'spacing'" in why

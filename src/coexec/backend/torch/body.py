@@ -8,7 +8,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -34,8 +34,16 @@ class _Scope(dict[str, Any]):
         return self._outer[name]
 
 
+@runtime_checkable
+class Translatable(Protocol):
+    """A body that is an object, not a function, and can say itself in another namespace's words."""
+
+    def on(self, xp: Any) -> Body:
+        """Return the body with its NumPy functions taken from `xp`; raise AttributeError if one is missing."""
+
+
 class Translator:
-    """Makes Python bodies use `xp` where they say `np`: their outside names that are NumPy become it."""
+    """Makes Python bodies use `xp` where they say `np`: outside names that are NumPy, or a function of it, become it."""
 
     def __init__(self, xp: Namespace) -> None:
         self._xp = xp
@@ -43,6 +51,8 @@ class Translator:
 
     def translate(self, body: Body) -> Body:
         """Return the body as it runs on tensors; helpers that it calls stay as they are."""
+        if isinstance(body, Translatable):
+            return body.on(self._xp)
         if not isinstance(body, types.FunctionType):
             return body
         known = self._known.get(body)
@@ -51,16 +61,21 @@ class Translator:
         return known
 
     def _copy(self, body: types.FunctionType) -> Body:
-        scope: dict[str, Any] = {name: self._xp for name, value in body.__globals__.items() if value is np}
+        swapped = ((name, value, self._swap(value)) for name, value in body.__globals__.items())
+        scope: dict[str, Any] = {name: new for name, value, new in swapped if new is not value}
         scope["__builtins__"] = body.__globals__["__builtins__"]
-        cells = tuple(types.CellType(self._swap(cell)) for cell in body.__closure__ or ())
+        cells = tuple(types.CellType(self._swap(cell.cell_contents)) for cell in body.__closure__ or ())
         scope = _Scope(body.__globals__, scope)
         new = types.FunctionType(body.__code__, scope, body.__name__, body.__defaults__, cells or None)
         new.__kwdefaults__ = body.__kwdefaults__
         return new
 
-    def _swap(self, cell: types.CellType) -> Any:
-        return self._xp if cell.cell_contents is np else cell.cell_contents
+    def _swap(self, value: Any) -> Any:
+        """Return `xp` for NumPy, and its function of the same name for one of NumPy's."""
+        if value is np:
+            return self._xp
+        name = getattr(value, "__name__", "") if callable(value) else ""
+        return getattr(self._xp, name, value) if name and getattr(np, name, None) is value else value
 
 
 class ChunkOnTorch:
