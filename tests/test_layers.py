@@ -24,6 +24,7 @@ LAYERS = [
     "process",
     "runtime",
     "ops",
+    "calibrate",
     "coexec",  # the package itself: the public names, which benchmarks and commands use as users do
     "bench",
     "cli",

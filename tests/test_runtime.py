@@ -275,7 +275,7 @@ def test_arrays_in_reference_cycles_are_freed_whenever_the_collector_runs() -> N
         del node
         gc.collect()
         cx.wait()
-        assert len(runtime._live) == 0
+        assert len(runtime._upkeep.live) == 0
         assert len(runtime._lowering.states()) == 0
 
 

@@ -36,7 +36,7 @@ def state_of(runtime) -> tuple[int, ...]:
         len(runtime._lowering.states()),
         len(runtime._engine),
         len(runtime._engine.failed),
-        len(runtime._live),
+        len(runtime._upkeep.live),
         len(runtime._upkeep.dropped),
         len(runtime._executor.records),
         len(runtime._executor.failures),

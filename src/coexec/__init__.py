@@ -10,7 +10,10 @@ from typing import Any
 
 from . import errors
 from ._version import __version__
+from .calibrate import Calibration, calibrate
 from .errors import CoexecError, CoexecWarning, TaskCancelled, TaskFailed
+from .ops import conv2d, matmul
+from .plan.plan import Plan
 from .program import session as _session
 from .program.access import read, reduce, update, write
 from .program.array import (
@@ -41,33 +44,56 @@ def wait() -> None:
     _session.current().wait()
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Trace":
-        from .observe.trace import Trace
+LATE = {
+    "Trace": ".observe.trace",
+    "argmax": ".ops.extremes",
+    "argmin": ".ops.extremes",
+    "dot": ".ops.products",
+    "map": ".ops.map",
+    "max": ".ops.reductions",
+    "mean": ".ops.statistics",
+    "min": ".ops.reductions",
+    "prod": ".ops.reductions",
+    "random": ".ops.random",
+    "std": ".ops.statistics",
+    "sum": ".ops.reductions",
+    "testing": ".testing",
+    "var": ".ops.statistics",
+}
+"""Names that are found on first use, so that import is quick."""
 
-        return Trace
-    if name == "testing":
+
+def __getattr__(name: str) -> Any:
+    if name in LATE:
         from importlib import import_module
 
-        return import_module("coexec.testing")
+        module = import_module(LATE[name], __name__)
+        return module if name in ("random", "testing") else getattr(module, name)
     raise AttributeError(f"module 'coexec' has no attribute {name!r}")
 
 
 __all__ = [
     "Array",
+    "Calibration",
     "CoexecError",
     "CoexecWarning",
     "Kernel",
+    "Plan",
     "Runtime",
     "TaskCancelled",
     "TaskFailed",
     "Trace",
     "__version__",
     "all",
+    "argmax",
+    "argmin",
     "array",
     "asarray",
     "axis",
+    "calibrate",
     "close",
+    "conv2d",
+    "dot",
     "empty",
     "empty_like",
     "errors",
@@ -79,14 +105,24 @@ __all__ = [
     "host_task",
     "kernel",
     "like",
+    "map",
+    "matmul",
+    "max",
+    "mean",
+    "min",
     "new",
     "ones",
     "ones_like",
+    "prod",
+    "random",
     "read",
     "reduce",
     "same",
+    "std",
+    "sum",
     "testing",
     "update",
+    "var",
     "wait",
     "write",
     "zeros",

@@ -31,8 +31,11 @@ class Config:
     horizon: int = 512  # tasks between horizons; the program runs ahead by at most two of them
     policy: str = "static"  # how divisible tasks are divided: static, dynamic, auto or even
     objective: str = "time"  # what plans minimise: time or energy
+    energy_cap: float = 0.0  # joules that one divisible task may need; 0 = no cap
+    watts: str = ""  # what devices draw, busy/idle, e.g. cpu:0=15/3,opencl:0=40/10; needed to plan for energy
     store: str = ""  # the file that keeps measurements, "off" for none; empty = one per machine in the cache folder
     plan: str = ""  # file with plans to follow: the same shares, places and variants again
+    fuse: bool = True  # compute chains of elementwise operations as one kernel, without their dead temporaries
     inline: bool = True  # run calls cheaper than their own scheduling at once, when nothing is pending
 
 
@@ -47,8 +50,11 @@ class RuntimeOptions(TypedDict, total=False):
     horizon: int | None
     policy: str | None
     objective: str | None
+    energy_cap: float | None
+    watts: str | None
     store: str | None
     plan: str | None
+    fuse: bool | None
     inline: bool | None
 
 
@@ -76,10 +82,10 @@ def convert(name: str, text: str, default: object) -> object:
 def merged(config: Config, **given: object) -> Config:
     """Return `config` with every given option that is not None, checked."""
     chosen = {name: value for name, value in given.items() if value is not None}
-    known = [field.name for field in fields(Config)]
+    names = [field.name for field in fields(Config)]
     for name, value in chosen.items():
-        if name not in known:
-            raise TypeError(f"Runtime() has no option {name!r}; {unknown_name('option', name, known)}")
+        if name not in names:
+            raise TypeError(f"Runtime() has no such option: {unknown_name('option', name, names)}")
         kind = type(getattr(config, name))
         if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
             raise ConfigError(f"Runtime({name}={value!r}): expected a {kind.__name__}")

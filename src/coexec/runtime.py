@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
 from collections.abc import Mapping
+from contextvars import Context
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -20,10 +20,11 @@ from . import process
 from .backend.base import Ran
 from .backend.machine import Machine, open_machine
 from .config import Config, RuntimeOptions, merged, parse, parse_memory
-from .errors import RuntimeClosed, TaskFailed
+from .errors import RuntimeClosed
 from .execute.closed import read_closed
 from .execute.engine import Engine
 from .execute.executor import Executor
+from .execute.fusing import Fusing
 from .execute.lanes import LanePolicy, open_lanes
 from .execute.on_demand import OnDemand
 from .execute.redo import Redo
@@ -36,7 +37,7 @@ from .graph.task import Task, mark_reported
 from .graph.task_graph import TaskGraph
 from .lower.lowering import Lowering
 from .machine.cores import cache_bytes
-from .machine.platform import HOST, USER
+from .machine.power import parse_watts, powered
 from .observe.recorder import Recorder
 from .plan.candidate import Candidates
 from .plan.divider import Divider
@@ -48,7 +49,8 @@ from .predict.links import Links
 from .predict.store import Store, default_path
 from .program import session
 from .program.array import Array, Storage
-from .program.call import Options
+from .program.call import DEFAULT, Options
+from .program.fuse import Operation
 from .program.kernel import Kernel
 
 UNREAD = 64  # records that may wait before the predictors see them
@@ -67,8 +69,7 @@ class Runtime:
         **options: Unpack[RuntimeOptions],
     ) -> None:
         """Open the named devices. Every option also has a COEXEC_ variable, see `coexec devices --options`."""
-        if session.forked():
-            session.check_outside()
+        session.check_forked()
         file = None if trace is None else os.fspath(trace)
         config = merged(parse(os.environ), devices=devices, trace=file, **options)
         if config.trace and trace is None:
@@ -77,11 +78,9 @@ class Runtime:
         limits = parse_memory(config.memory) if memory is None else memory
         limits = parse_memory(limits) if isinstance(limits, str) else dict(limits)
         self.machine = machine or open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)
-        self.platform = self.machine.platform
+        self.platform = powered(self.machine.platform, parse_watts(config.watts))
         self._lock = threading.RLock()
         self.closed = False
-        self._next_array = 0
-        self._live: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
         self._build(config)
         process.opened(self)
 
@@ -106,7 +105,13 @@ class Runtime:
             load_placement(config.placement, self.loads, config.data_threshold),
             self.loads,
             lambda array: array._storage.state.held_by(array._box),
-            Divider(platform, lambda array, memory, box: array._storage.state.missing(memory, box), cache),
+            Divider(
+                platform,
+                lambda array, memory, box: array._storage.state.missing(memory, box),
+                cache,
+                objective=config.objective,
+                cap=config.energy_cap or None,
+            ),
             policy=config.policy,
             objective=config.objective,
             plans=load_plans(config.plan) if config.plan else (),
@@ -119,11 +124,14 @@ class Runtime:
         self._on_demand = OnDemand(
             self._lowering.lower, self._submit_part, self.loads, self._executor.release, cache=cache
         )
+        self._fusing = Fusing(self._lock, self._enter_chain, on=not config.sync and config.fuse)
         self._upkeep = Upkeep(self._graph, self._lowering, self._executor, self._on_demand, self._recorder)
         self._executor.on_finished = self._finished
         redo = Redo(platform, candidates, self._lowering, self.loads, self._recorder.note)
         self._executor.stand_in = redo.instructions
-        self._listen()
+        self._signals = Signals(self._lock, self.cancel_pending)
+        self._signals.install()
+        self._executor.check_signals = self._signals.check
         self._cpu: Any = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
         self._inline = config.inline and not config.sync and self._cpu is not None
         self._sync = config.sync
@@ -132,34 +140,15 @@ class Runtime:
             _, epoch = self._upkeep.epoch("start")
             self._lowering.passed(epoch[-1].id, ())
 
-    def _listen(self) -> None:
-        """Let Ctrl-C cancel what has not begun."""
-        owned = self._lock._is_owned  # type: ignore[attr-defined]  # what threading.Condition itself asks
-        self._signals = Signals(owned, lambda: self.cancel_pending("the program was interrupted"))
-        self._signals.install()
-        self._executor.check_signals = self._signals.check
-
     # What the program asks ----------------------------------------------------------------------------------------
 
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
         """Register a new array, with its first contents if `data` is not None."""
         with self._lock:
             self._check_open()
-            self._next_array += 1
-            storage.id = self._next_array
-            self._graph.register(storage)
-            memory = None if data is None else USER if borrowed else HOST
-            backing = self._lowering.register(storage, memory)
-            self._live[storage.id] = storage
-            if backing is None or data is None:
-                return
-            allocation = backing.allocation
-            if borrowed:
-                allocation.data = allocation.frozen = data
-            else:
-                self.machine.memories[HOST].allocate(allocation)
-        if not borrowed and allocation.data is not None:
-            np.copyto(allocation.data, data)
+            target = self._upkeep.adopt(storage, data, borrowed=borrowed)
+        if target is not None:
+            np.copyto(target, data)
 
     def dropped(self, storage_id: int) -> None:
         """Note that an array is gone. Called by finalizers: only enqueues."""
@@ -169,25 +158,15 @@ class Runtime:
         """Record one call: task graph, plan, lowering and issue, all before this returns. Runs nothing that is long."""
         begin = time.perf_counter()
         arrays, scalars = kernel.bind(args, kwargs)
-        returned: tuple[Array, ...] = ()
-        if kernel.returns.names:
-            returned = make_returned(kernel, arrays, scalars, self)
-            arrays += returned
-        task = describe(kernel, arrays, scalars, options, self)
+        returned: tuple[Array, ...] = make_returned(kernel, arrays, scalars, self) if kernel.returns.names else ()
+        task = describe(kernel, [*arrays, *returned] if returned else arrays, scalars, options, self)
         task.submitted = begin
         with self._lock:
             if self.closed or self._executor.broken is not None:
                 self._check_open()
-            if self._upkeep.dropped:
-                self._upkeep.collect()
-            self._graph.add(task)
-            if self._on_demand.open:
-                self._on_demand.then(lambda: self._run(task))
-            else:
-                self._run(task)
-            task.scheduling = time.perf_counter() - begin
-            if self._recorder.tracing:
-                self._recorder.task(task)
+            if self._fusing.held is not None:
+                self._fusing.flush()
+            self._enter(task)
         if self._signals.pending is not None:
             self._signals.check()
         if self._graph.since_horizon >= self._horizon_step:
@@ -200,13 +179,39 @@ class Runtime:
             return task
         return returned[0] if kernel.returns.single else returned
 
+    def _enter(self, task: Task) -> None:
+        """Put a task into the graph and carry it out, or have it carried out when its turn comes. Locked."""
+        if self._upkeep.dropped:
+            self._upkeep.collect()
+        if self._on_demand.open:
+            self._planner.check(task)  # later there is nobody to tell
+            self._graph.add(task)
+            self._on_demand.then(lambda: self._run(task))
+        else:
+            self._graph.add(task)
+            self._run(task)
+        task.scheduling = time.perf_counter() - task.submitted
+        if self._recorder.tracing:
+            self._recorder.task(task)
+
+    def fuse(self, operation: Operation) -> bool:
+        """Hold an elementwise operation back for a moment: what uses its result may come, and be one kernel with it."""
+        return not self.closed and self._fusing.hold(operation)
+
+    def _enter_chain(self, kernel: Kernel, args: tuple[Any, ...], context: Context, where: tuple[str, int]) -> None:
+        """Record a chain of elementwise operations. Locked."""
+        task = describe(kernel, *kernel.bind(args, {}), DEFAULT, self)
+        task.submitted, task.context = time.perf_counter(), context
+        task.call, task.line = where
+        self._enter(task)
+
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return how a call would be divided and placed, and how long it is predicted to take. Nothing runs."""
         arrays, scalars = kernel.bind(args, kwargs)
         if kernel.returns.names:
             arrays += make_returned(kernel, arrays, scalars, self)
         with self._lock:
-            self._check_open()
+            self._catch_up()
             return self._planner.preview(describe(kernel, arrays, scalars, options, self))
 
     def _run(self, task: Task) -> None:
@@ -221,7 +226,7 @@ class Runtime:
         task.arrays = ()  # the arrays may be dropped from now on
         if self._recorder.tracing:
             self._recorder.command(command, instructions)
-        if here and self._can_run_here(instructions):
+        if here and self._executor.nothing_else(instructions):
             self._executor.passed_by(ran := self._cpu.run_here(instructions[0]))
             if isinstance(ran.error, KeyboardInterrupt):
                 raise ran.error
@@ -229,11 +234,6 @@ class Runtime:
             if here:
                 self.loads.add(command.chunks[0].device, shares[0].seconds)
             self._executor.submit(instructions)
-
-    def _can_run_here(self, instructions: list[Instruction]) -> bool:
-        """Tell whether nothing but the kernel is to be done, and none of its inputs is poisoned."""
-        failed = self._engine.failed
-        return len(instructions) == 1 and (not failed or failed.keys().isdisjoint(instructions[0].needs))
 
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""
@@ -243,9 +243,7 @@ class Runtime:
         if session.in_kernel.name or session.forked():
             session.check_outside()
         with self._lock:
-            self._check_open()
-            if self._upkeep.dropped:
-                self._upkeep.collect()
+            self._catch_up()
             task = describe_read(array, self)
             self._upkeep.read(task, array, box.append)
         self._wait_for(task, "read")
@@ -257,21 +255,16 @@ class Runtime:
     def wait(self) -> None:
         """Wait for everything; raise all failures that the program has not seen yet, as a group."""
         with self._lock:
-            self._check_open()
+            self._catch_up()
             task, epoch = self._upkeep.epoch("wait")
         self._wait_for(task, "wait")
         with self._lock:
             self._lowering.passed(epoch[-1].id, self._engine.failed)
-        unseen = self.unseen()
-        for failure in unseen:
-            mark_reported(failure)
-        if unseen:
-            raise ExceptionGroup(f"{len(unseen)} task{'s' * (len(unseen) > 1)} failed", unseen)
+        self._executor.raise_unseen()
 
     def wait_for(self, task: Task, timeout: float | None = None) -> bool:
         """Wait for one task; return False on time-out."""
-        if session.forked():
-            session.check_outside()
+        session.check_forked()
         return self._wait_for(task, task.name, timeout)
 
     def cancel(self, task: Task) -> bool:
@@ -299,6 +292,7 @@ class Runtime:
     def cancel_pending(self, reason: str) -> None:
         """Cancel whatever has not begun. What runs is let run."""
         with self._lock:
+            self._fusing.flush()
             self._on_demand.flush()
             self._executor.cancel([*self._engine.waiting(), *self._engine.issued()], reason)
 
@@ -338,10 +332,7 @@ class Runtime:
 
     def unseen(self) -> list[Any]:
         """Return the failures that the program has not looked at yet."""
-        with self._lock:
-            unseen = [f for f in self._executor.failures if isinstance(f, TaskFailed) and not f.reported]
-            self._executor.failures.clear()
-        return unseen
+        return self._executor.unseen()
 
     # Beginning and end --------------------------------------------------------------------------------------------
 
@@ -374,6 +365,7 @@ class Runtime:
             raise
         finally:
             self.closed = True
+            self._fusing.stop()
             self._executor.stop()
             self._drain()
             self.learned.save(self._links.measured())
@@ -386,9 +378,16 @@ class Runtime:
         if self._executor.broken is not None:
             return
         with self._lock:
+            self._fusing.flush()
             self._on_demand.flush()
-            self._upkeep.gather(list(self._live.keys()))
+            self._upkeep.gather()
         self._executor.wait_idle()
+
+    def _catch_up(self) -> None:
+        """Record what was held back, and free what is gone: somebody wants to see everything so far. Locked."""
+        self._check_open()
+        self._fusing.flush()
+        self._upkeep.collect()
 
     def _check_open(self) -> None:
         if self.closed:

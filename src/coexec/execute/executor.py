@@ -14,8 +14,8 @@ from typing import Any
 
 from ..backend.base import Backend, Postponed, Ran
 from ..errors import CoexecError, RuntimeClosed, TaskFailed
-from ..graph.instruction import Alloc, Free, HostTask, Instruction, Join, Kernel, Reduce
-from ..graph.task import Task
+from ..graph.instruction import Alloc, Allocation, Free, HostTask, Instruction, Join, Kernel, Reduce
+from ..graph.task import Task, mark_reported
 from .engine import Engine
 from .failure import cancelled, task_failed
 
@@ -86,6 +86,10 @@ class Executor:
             error = None
         self._complete(Ran(instruction, "", -1, start, time.perf_counter(), 0.0, error))
 
+    def allocate(self, allocation: Allocation) -> None:
+        """Back an allocation at once, for contents that the program brings."""
+        self._memories[allocation.memory].allocate(allocation)
+
     def _complete_doomed(self) -> None:
         doomed, self.engine.doomed = self.engine.doomed, []
         now = time.perf_counter()
@@ -105,6 +109,11 @@ class Executor:
                 self._issue()
         except BaseException as error:  # noqa: BLE001 - ours: it must fail every wait, not vanish with this thread
             self.break_down(error)
+
+    def nothing_else(self, instructions: list[Instruction]) -> bool:
+        """Tell whether nothing but a kernel is to be done, and none of its inputs is poisoned."""
+        failed = self.engine.failed
+        return len(instructions) == 1 and (not failed or failed.keys().isdisjoint(instructions[0].needs))
 
     def passed_by(self, ran: Ran) -> None:
         """Take a completion of an instruction that never entered the engine, because nothing else was open. Locked."""
@@ -194,6 +203,21 @@ class Executor:
         if self.engine.failed:
             self.engine.forget_failures(alive())
             self.failures = [f for f in self.failures if not (isinstance(f, TaskFailed) and f.reported)]
+
+    def unseen(self) -> list[TaskFailed]:
+        """Return the failures that the program has not looked at yet, once."""
+        with self.lock:
+            unseen = [f for f in self.failures if isinstance(f, TaskFailed) and not f.reported]
+            self.failures.clear()
+        return unseen
+
+    def raise_unseen(self) -> None:
+        """Raise all failures that the program has not looked at yet, as a group."""
+        unseen = self.unseen()
+        for failure in unseen:
+            mark_reported(failure)
+        if unseen:
+            raise ExceptionGroup(f"{len(unseen)} task{'s' * (len(unseen) > 1)} failed", unseen)
 
     # Waits --------------------------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class Redo:
             kernel is None
             or failed.device == "host"
             or failed.body.kind == "python"
-            or not (refused or failed.together)
+            or not (failed.together or (refused and not failed.body.source))  # who names a device wants its own error
         ):
             return []
         if refused and not failed.body.off:

@@ -18,9 +18,9 @@ from ..program.session import in_kernel
 class Signals:
     """Defers interrupts while the calling thread holds the program's lock."""
 
-    def __init__(self, locked: Callable[[], bool], cancel: Callable[[], None]) -> None:
-        self._locked = locked  # whether the present thread holds the lock
-        self._cancel = cancel  # cancels what has not begun
+    def __init__(self, lock: Any, cancel: Callable[[str], None]) -> None:
+        self._locked: Callable[[], bool] = lock._is_owned  # by the present thread: what threading.Condition itself asks
+        self._cancel = cancel  # cancels what has not begun, for a reason
         self._before: dict[int, Any] = {}
         self.pending: BaseException | None = None
 
@@ -46,7 +46,7 @@ class Signals:
         """Raise an interrupt that arrived while the lock was held."""
         if self.pending is not None:
             error, self.pending = self.pending, None
-            self._cancel()
+            self._cancel("the program was interrupted")
             raise error
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -61,5 +61,5 @@ class Signals:
         if self._locked() and not in_kernel.name:  # a body that the caller runs itself can be interrupted
             self.pending = error
         else:
-            self._cancel()
+            self._cancel("the program was interrupted")
             raise error

@@ -1,4 +1,4 @@
-"""What is lowered beside kernels: host reads, horizons, epochs, and the end of arrays.
+"""What is lowered beside kernels: host reads, horizons, epochs, and the beginning and end of arrays.
 
 Before: graph/, lower/, execute/on_demand.py.  After: runtime.py.  Everything here happens under the program's lock.
 """
@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from ..graph.instruction import Instruction
 from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
 from ..lower.lowering import Lowering
-from ..program.array import Array
+from ..machine.platform import HOST, USER
+from ..program.array import Array, Storage
 from .executor import Executor
 from .on_demand import OnDemand
 
@@ -45,7 +47,25 @@ class Upkeep:
         self._on_demand = on_demand
         self._record = record
         self.last: Task | None = None  # the last horizon or epoch
+        self.live: WeakValueDictionary[int, Storage] = WeakValueDictionary()
+        self._next_array = 0
         self.dropped: deque[int] = deque()  # arrays whose last handle is gone; finalizers append
+
+    def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> Any:
+        """Register a new array; return the host memory that its first contents are to be copied to, or None."""
+        self._next_array += 1
+        storage.id = self._next_array
+        self._graph.register(storage)
+        backing = self._lowering.register(storage, None if data is None else USER if borrowed else HOST)
+        self.live[storage.id] = storage
+        if backing is None:
+            return None
+        allocation = backing.allocation
+        if borrowed:
+            allocation.data = allocation.frozen = data
+            return None
+        self._executor.allocate(allocation)
+        return allocation.data
 
     def read(self, task: Task, array: Array, deliver: Callable[[Any], None]) -> None:
         """Hand the elements of `array`, as they are now, to `deliver`."""
@@ -83,9 +103,9 @@ class Upkeep:
             self._graph.forget(gone)
             self._on_demand.then(partial(self._drop, gone))
 
-    def gather(self, arrays: Collection[int]) -> None:
-        """Bring arrays to the host, so that they outlive the devices. Nothing may be open."""
-        self._submit(self._lowering.gather(arrays, self._graph.mark("close")))
+    def gather(self) -> None:
+        """Bring every array to the host, so that it outlives the devices. Nothing may be open."""
+        self._submit(self._lowering.gather(list(self.live), self._graph.mark("close")))
 
     def _mark(self, name: str) -> Task:
         task = self.last = self._graph.mark(name)

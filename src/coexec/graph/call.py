@@ -56,7 +56,7 @@ def describe(
     task.body = kernel.body()
     task.context = copy_context()
     frame = sys._getframe(3)
-    if kernel.internal:
+    if kernel.internal or frame.f_globals.get("__name__", "").startswith("coexec."):
         frame = _program_frame(frame)
     task.call, task.line = frame.f_code.co_filename, frame.f_lineno
     return task

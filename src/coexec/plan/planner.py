@@ -28,7 +28,7 @@ from .place import WIDE_GAIN, Asked, Loads, Placement
 from .plan import Plan
 from .planned import Planned
 from .preview import alone_seconds, preview
-from .split import blocks, deal, deal_evenly, even, in_runs
+from .split import SEVERAL_BLOCKS, blocks, deal, deal_evenly, even, in_runs
 
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs more than it brings
@@ -101,6 +101,14 @@ class Planner:
         lost = self._candidates.lost
         return preview(task, planned, self.last, candidates, lost, alone, objective=self._objective, policy=policy)
 
+    def check(self, task: Task) -> None:
+        """Raise what planning `task` would raise: no device that can run it, or features that are none."""
+        kernel, options = task.kernel, task.options
+        assert kernel is not None and options is not None
+        if not kernel.host:
+            self._able(task, list(self._candidates.of(kernel, options.devices).all))
+            work_of(task)
+
     def plan(self, task: Task, *, idle: bool = False) -> Planned:
         """Return the command, and what each of its chunks runs and is predicted to take.
 
@@ -119,7 +127,7 @@ class Planner:
         work = work_of(task)
         if self._plans and (plan := self._plans.get((task.name, repr(task.key)))) is not None:
             return self._followed(task, plan, candidates)
-        if idle and candidates[0].runs_here:
+        if idle and candidates[0].runs_here and not (kernel.reduces and box.volume >= SEVERAL_BLOCKS):
             first = candidates[0]
             seconds = first.model.seconds(work)
             if seconds is not None and seconds < CHEAP and self._placement.pairs:
@@ -199,9 +207,11 @@ class Planner:
                 return None
             return self._shared(task, chunks, group, f"divided evenly over {len(chunks)} devices")
         divided = self.last = self.divider.divide(task, box, axes, group, self._waits(group))
-        if len(divided.chunks) < 2 or not self._independent(task, divided.chunks):
+        if len(divided.chunks) < 2 and not self.divider.for_energy:
             return None
-        if self._wide_is_faster(candidates, work, divided.seconds):
+        if not self._independent(task, divided.chunks):
+            return None
+        if not self.divider.for_energy and self._wide_is_faster(candidates, work, divided.seconds):
             return None
         if policy in ("dynamic", "auto"):
             why = f"{policy}, beginning with: {divided.why}"

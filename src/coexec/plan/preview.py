@@ -102,10 +102,13 @@ def _slower(candidate: Candidate, alone: dict[str, float], seconds: float | None
 
 
 def alone_seconds(candidates: Sequence[Candidate], work: Work, loads: Loads, where: Where) -> dict[str, float]:
-    """Return the predicted seconds of each device doing all of `work` by itself, copies included."""
+    """Return the predicted seconds of each device doing all of `work` by itself, copies included.
+
+    All cores as one device stand aside: beside the cores themselves they would count twice.
+    """
     found: dict[str, float] = {}
     held = where()
-    for candidate in candidates:
+    for candidate in [c for c in candidates if not c.wide] or candidates:
         estimate = candidate.model.estimate(work)
         if estimate is not None:
             seconds = estimate.seconds + loads.transfer(candidate.memory, held)

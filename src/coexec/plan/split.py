@@ -13,6 +13,8 @@ from ..graph.command import Chunk
 
 BLOCKS = 32
 BLOCK_ELEMENTS = 1 << 15
+SEVERAL_BLOCKS = 2 * BLOCK_ELEMENTS
+"""Points from which a reduction has more than one block."""
 
 
 def even(box: Box, axis: int, devices: Sequence[str]) -> tuple[Chunk, ...]:

@@ -13,8 +13,9 @@ import numpy as np
 
 from ..machine.platform import Device
 from ..program.fingerprint import fingerprint
-from .features import flops_at
+from .features import feature_names, flops_at
 from .model import Model
+from .regression import settle
 from .roofline import Roofline
 from .store import Store
 
@@ -43,7 +44,8 @@ class Learned:
         """Return the model, with what the store knows; an empty one if nothing was measured yet."""
         code = self._codes.get((kernel.serial, variant.name))
         if code is None:
-            code = self._codes[kernel.serial, variant.name] = fingerprint(kernel, variant)
+            features = ",".join(feature_names(kernel))  # the same body may be declared with other accesses
+            code = self._codes[kernel.serial, variant.name] = f"{fingerprint(kernel, variant)} ({features})"
         key = model_key(kernel, code, variant, device, how)
         known = self._models.get(key)
         if known is None:
@@ -63,9 +65,11 @@ class Learned:
         return self._models
 
     def save(self, links: Mapping[tuple[str, str], tuple[float, float]] | None = None) -> None:
-        """Write what was learnt since the last time, about kernels and about links."""
+        """Write what was learnt since the last time, about kernels and about links. The end of a runtime."""
         changed = {key: samples for key, model in self._models.items() if (samples := model.changed())}
         if changed:
             self.store.save(changed)
         if links:
             self.store.save_links(links)
+        self.store.close()
+        settle()

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from .conditions import Conditions
-from .regression import solver
+from .regression import at_hand
 from .roofline import Roofline
 from .sample import Sample
 from .table import SHAPES, size_class
@@ -21,7 +21,7 @@ from .work import Estimate, Work
 
 ANSWERS = 512  # predictions remembered until something changes
 
-_Question = tuple[str, Hashable, tuple[float, ...], bool]
+_Question = tuple[str, Hashable, tuple[float, ...], bool, bool]
 
 
 class Errors(NamedTuple):
@@ -110,14 +110,13 @@ class Model:
         known = self._kinds.get(work.kind)
         if known is None:
             return None
-        if known.alone.shapes >= SHAPES or known.together.shapes >= SHAPES:
-            solver()  # its import takes long: nobody who learns should wait for it at the lock
         with self._lock:
             own = known.together if together else known.alone
             entry = own.entry(work)
             if entry is not None:  # not remembered: it changes with every measurement
                 return Estimate(entry.middle, entry.doubt, "history")
-            question = (work.kind, work.key, work.features, together)
+            fits = max(known.alone.shapes, known.together.shapes) >= SHAPES and at_hand()
+            question = (work.kind, work.key, work.features, together, fits)
             if question not in self._answers:
                 if len(self._answers) >= ANSWERS:
                     self._answers.clear()

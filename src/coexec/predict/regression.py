@@ -5,6 +5,8 @@ Before: nothing.  After: predict/table.py.  Knows rows of numbers and their seco
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -192,6 +194,25 @@ def solver() -> Callable[..., tuple[Matrix, float]]:
 
     found: Callable[..., tuple[Matrix, float]] = nnls
     return found
+
+
+_fetching: list[threading.Thread] = []  # the thread that imports it, while it does
+
+
+def at_hand() -> bool:
+    """Tell whether the solver is there; if not, a thread fetches it meanwhile. `settle` waits for that thread."""
+    if "scipy.optimize" in sys.modules and not any(thread.is_alive() for thread in _fetching):
+        return True
+    if not _fetching:
+        _fetching.append(threading.Thread(target=solver, name="coexec-scipy", daemon=True))
+        _fetching[0].start()
+    return False
+
+
+def settle() -> None:
+    """Wait until nothing is being fetched."""
+    for thread in _fetching:
+        thread.join()
 
 
 def _solve(a: Matrix, b: Matrix) -> Matrix:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .local import Local
-from .regression import TINY, Fit, Matrix, fit
+from .regression import TINY, Fit, Matrix, at_hand, fit
 from .sample import Sample
 from .window import Window
 from .work import Work
@@ -217,7 +217,7 @@ class Table:
         """
         if len(features) != self._width:
             return None
-        if self.shapes < SHAPES:
+        if self.shapes < SHAPES or not at_hand():
             return _proportional(self.all(), features, scales_with)
         base, local = self._refreshed()
         factor, distance = local.at(features)

@@ -14,6 +14,7 @@ from ..errors import NestedCallError, RuntimeClosed
 if TYPE_CHECKING:
     from .array import Array, Storage
     from .call import Options
+    from .fuse import Operation
     from .kernel import Kernel
 
 
@@ -27,6 +28,9 @@ class Session(Protocol):
 
     def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Record one call and return its task, or its new arrays."""
+
+    def fuse(self, operation: Operation) -> bool:
+        """Hold an elementwise operation back, to be computed with those that use its result; False if not possible."""
 
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Return the Plan of a call, without making the call."""
@@ -65,6 +69,12 @@ def check_outside() -> None:
             "this process was forked from one that used coexec, and threads do not survive a fork; "
             "start workers with multiprocessing's 'spawn' method"
         )
+
+
+def check_forked() -> None:
+    """Raise if this process is a forked child."""
+    if _forked:
+        check_outside()
 
 
 def current() -> Session:

@@ -14,20 +14,23 @@ import numpy as np
 
 from ..errors import ShapeError, UnsupportedError
 from ..geometry import Box
-from . import array as arrays
+from . import array as arrays, session
 from .access import Access, read, update, write
 from .array import Array
+from .fuse import Operation, private
 from .kernel import Kernel
 from .late import late
 from .mapper import Mapper, Shape
-from .ufunc_source import Operand, source
+from .ufunc_source import GROUP, Operand, source
 
 WEAK = (bool, int, float, complex)
 """Python's numbers, whose types do not count beside an array's (NEP 50)."""
 OPTIONS = {"dtype": None, "casting": "same_kind", "order": "K", "subok": True, "signature": None, "sig": None}
 """Keywords of a ufunc besides `out` and `where`, with NumPy's defaults."""
 LARGE = 1 << 63
-"""Python integers from here on go to kernels as floats: NumPy makes them floats anyway, and C has no such integers."""
+"""Python integers from here on are for NumPy only: C has no such integers."""
+FUSED_FROM = 1 << 18
+"""Bytes of a result from which operations are held back for a moment: smaller ones are in cache anyway."""
 Options = tuple[tuple[str, Any], ...]
 
 
@@ -99,7 +102,8 @@ def _kernel(
     if len(outputs) == 1 and not masked:
         written = source(function, operands, outputs[0][0], ndim, dict(options))
         if written is not None:
-            kernel.opencl(written[0], numerics=written[1])
+            wide: Any = {"global_size": written.global_size, "local_size": GROUP} if written.width > 1 else {}
+            kernel.opencl(written.text, numerics=written.numerics, **wide)
     return kernel
 
 
@@ -194,7 +198,13 @@ def elementwise(
     operands = tuple([_operand_of(value, shape) for value in inputs])
     described = tuple([(out.dtype, mode) for out, mode in zip(outputs, modes, strict=True)])
     kernel = _kernel(function, operands, described, len(shape), options, mask is not True)
-    kernel(*[_passed(value) for value in inputs], *outputs)
+    passed = list(inputs)
+    if modes == ["write"] and given[0] is None and outputs[0].nbytes >= FUSED_FROM and isinstance(function, np.ufunc):
+        result = private(outputs)[0]
+        operation = Operation(function, options, private(passed), operands, result, kernel, broadcast)
+        if session.current().fuse(operation):
+            return outputs
+    kernel(*passed, *outputs)
     return outputs
 
 
@@ -210,17 +220,13 @@ def _kind(value: Any) -> Any:
     return value if type(value) is int else type(value)
 
 
-def _passed(value: Any) -> Any:
-    return float(value) if type(value) is int and not -LARGE <= value < LARGE else value
-
-
 @lru_cache(maxsize=4096)
 def _dtypes(
     function: Any, kinds: tuple[Any, ...], held: tuple[Any, ...], options: Options, masked: bool
 ) -> list[np.dtype[Any]]:
     """Return the results' types, asked of NumPy itself with empty stand-ins; raise what it raises."""
     keywords: dict[str, Any] = dict(options)
-    if isinstance(function, np.ufunc) and any(dtype is not None for dtype in held):
+    if isinstance(function, np.ufunc) and (masked or any(dtype is not None for dtype in held)):
         keywords["out"] = tuple(None if dtype is None else np.empty(0, dtype) for dtype in held)
     models = [
         np.empty(0, kind) if isinstance(kind, np.dtype) else kind() if isinstance(kind, type) else kind
@@ -236,6 +242,8 @@ def _dtypes(
 
 def _operand_of(value: Any, shape: Shape) -> Operand:
     if not isinstance(value, Array):
+        if type(value) is int and not -LARGE <= value < LARGE:
+            return Operand(np.dtype(object))
         return Operand(value.dtype if isinstance(value, np.generic) else type(value))
     if value.shape == shape:
         return Operand(value.dtype, (False,) * len(shape))

@@ -83,7 +83,10 @@ TEXTS: dict[Any, Text] = {
     np.isfinite: Text("isfinite({0}) != 0"),
 }
 """The ufuncs with OpenCL variants. The ulp are OpenCL's and NumPy's bounds together."""
-ON_BOOLEANS = (np.logical_and, np.logical_or, np.logical_not)
+LOGICAL = (np.logical_and, np.logical_or, np.logical_not)
+"""What asks of each operand by itself whether it is zero, in whatever type."""
+COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+"""What NumPy answers exactly for a Python integer beyond the array's type."""
 
 
 class Operand(NamedTuple):
@@ -121,7 +124,11 @@ def source(
     numerics = close(text.ulp) if text.ulp else exact
     if text.wide and loop == out.name:
         return Written(_vector_statement(text.floats, operands, loop, ndim), numerics, WIDTHS[loop])
-    cast = [f"(({C_TYPES[loop]}){value})" for value in values]
+    cast = [
+        value if function in LOGICAL or (function in COMPARISONS and operand.dtype is int and "int" in loop)
+        else f"(({C_TYPES[loop]}){value})"
+        for value, operand in zip(values, operands, strict=True)
+    ]  # fmt: skip
     expression = (text.floats if loop.startswith("float") else text.integers).format(*cast)
     return Written(_statement(expression, ndim, out), numerics)
 
@@ -136,7 +143,7 @@ def _loop(function: Any, operands: Sequence[Operand], options: dict[str, Any]) -
     loop = function.resolve_dtypes((*dtypes, None), casting=options.get("casting", "same_kind"), **wanted)
     inputs = {dtype.name for dtype in loop[:-1]}
     name = inputs.pop()
-    if inputs or name not in C_TYPES or (name == "bool" and function not in ON_BOOLEANS):
+    if inputs or name not in C_TYPES or (name == "bool" and function not in LOGICAL):
         return None
     return (name, text) if (text.floats if name.startswith("float") else text.integers) else None
 
@@ -210,7 +217,11 @@ def fused_source(steps: Sequence[Any], patterns: Sequence[Operand], ndim: int) -
         values = [_value(entry, operand, ndim) for entry, operand in zip(step.values, step.operands, strict=True)]
         if any(value is None for value in values):
             return None
-        cast = [f"(({C_TYPES[loop]}){value})" for value in values]
+        cast = [
+        value if function in LOGICAL or (function in COMPARISONS and operand.dtype is int and "int" in loop)
+        else f"(({C_TYPES[loop]}){value})"
+        for value, operand in zip(values, operands, strict=True)
+    ]  # fmt: skip
         expression = (text.floats if loop.startswith("float") else text.integers).format(*cast)
         c_type = C_TYPES[step.dtype.name]
         lines.append(f"const {c_type} v{number} = ({c_type})({expression});")

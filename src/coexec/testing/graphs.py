@@ -181,6 +181,11 @@ class GraphBuilder:
         kernel = HostTask(Body(name, declared, body), declared, order=order)
         return self._record(kernel, arrays, {}, Options("host"), None)
 
+    def fuse(self, operation: Any) -> bool:
+        """Hold nothing back: every operation is a task of its own."""
+        del operation
+        return False
+
     def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Record the call of a real kernel: on the devices that `kernel.using(devices=...)` names, else on the first."""
         arrays, scalars = kernel.bind(args, kwargs)

@@ -1,0 +1,213 @@
+"""Chains of elementwise operations as one kernel that works block by block, in cache, without the dead temporaries.
+
+Before: program/ufunc_source.py, program/kernel.py.  After: program/ufunc.py, execute/fusing.py.  Knows no device.
+
+`np.exp(x) * y + 1` makes two arrays that nobody will ever look at. Computed one after the other, each passes through main
+memory twice; as one kernel they are buffers of some thousand elements. An intermediate that the program still holds is
+computed in full like any other result.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .access import Access, read, write
+from .array import Array, Storage
+from .kernel import Kernel
+from .mapper import Mapper
+from .ufunc_source import Operand, fused_source
+
+BLOCK = 1 << 14
+"""Elements of a block: a handful of buffers of doubles stays in a core's own cache."""
+LONGEST = 24
+"""Operations in a chain: compilers and readers of traces have limits."""
+
+
+class Operation(NamedTuple):
+    """One elementwise call with a new array as its result."""
+
+    function: Any
+    options: tuple[tuple[str, Any], ...]
+    inputs: tuple[Any, ...]  # arrays of our own, or scalars by value
+    operands: tuple[Operand, ...]
+    output: Array
+    kernel: Kernel  # what computes this call alone
+    broadcast: Mapper
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The arguments of `kernel`."""
+        return (*self.inputs, self.output)
+
+
+class Step(NamedTuple):
+    """One operation inside a fused body; values are named ("x", i) input, ("s", i) scalar, ("v", i) result of step i."""
+
+    function: Any
+    options: tuple[tuple[str, Any], ...]
+    values: tuple[tuple[str, int], ...]
+    operands: tuple[Operand, ...]
+    dtype: np.dtype[Any]
+    live: bool  # an output; else a buffer
+
+
+def same_place(a: Array, b: Array) -> bool:
+    """Tell whether two handles are of exactly the same elements in the same order."""
+    return a._storage is b._storage and a._box == b._box and a._cut == b._cut
+
+
+class Chain:
+    """Operations of one shape, each held back until it is known which results are still wanted."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self._made: dict[Storage, int] = {}  # who computes it
+
+    def accepts(self, operation: Operation) -> bool:
+        """Tell whether an operation can join: same shape, and it sees results of the chain whole or not at all."""
+        if not self.operations:
+            return True
+        if len(self.operations) >= LONGEST or operation.output.shape != self.operations[0].output.shape:
+            return False
+        for value in operation.inputs:
+            maker = self._made.get(value._storage) if isinstance(value, Array) else None
+            if maker is not None and not same_place(value, self.operations[maker].output):
+                return False
+        return True
+
+    def add(self, operation: Operation) -> None:
+        """Append an operation."""
+        self._made[operation.output._storage] = len(self.operations)
+        self.operations.append(operation)
+
+    def call(self) -> tuple[Kernel, tuple[Any, ...]]:
+        """Return the kernel that computes everything which is still wanted, and its arguments."""
+        if len(self.operations) == 1:
+            return self.operations[0].kernel, self.operations[0].arguments
+        wanted = self._wanted()
+        arrays: list[Array] = []
+        scalars: list[Any] = []
+        steps, outputs, patterns = [], [], []
+        for number, operation in enumerate(self.operations):
+            values = []
+            for value, operand in zip(operation.inputs, operation.operands, strict=True):
+                if isinstance(value, Array) and value._storage in self._made:
+                    values.append(("v", self._made[value._storage]))
+                elif isinstance(value, Array) and not operand.scalar:
+                    found = next((i for i, known in enumerate(arrays) if same_place(known, value)), len(arrays))
+                    if found == len(arrays):
+                        arrays.append(value)
+                        patterns.append(operand)
+                    values.append(("x", found))
+                else:
+                    values.append(("s", len(scalars)))
+                    scalars.append(value)
+            dtype = operation.output.dtype
+            steps.append(
+                Step(operation.function, operation.options, tuple(values), operation.operands, dtype, number in wanted)
+            )
+            if number in wanted:
+                outputs.append(operation.output)
+        ndim = len(self.operations[0].output.shape)
+        kernel = fused_kernel(tuple(steps), tuple(patterns), len(scalars), ndim, self.operations[0].broadcast)
+        return kernel, (*arrays, *scalars, *outputs)
+
+    def _wanted(self) -> set[int]:
+        """Return the operations whose results somebody outside still holds; the last is always computed.
+
+        A storage is referred to by this chain's own handles and its dictionary; whatever goes beyond is the program's.
+        """
+        own: dict[int, int] = {}
+        for operation in self.operations:
+            for value in (*operation.inputs, operation.output):
+                if isinstance(value, Array):
+                    own[id(value._storage)] = own.get(id(value._storage), 0) + 1
+        wanted = {len(self.operations) - 1}
+        for storage, number in self._made.items():
+            others = sys.getrefcount(storage) - own[id(storage)] - 3  # the dictionary, the loop, the argument
+            if others > 0:
+                wanted.add(number)
+        return wanted
+
+
+class Fused:
+    """A body: the steps of a chain, on one block of rows after the other."""
+
+    def __init__(self, steps: tuple[Step, ...], arrays: int, scalars: int) -> None:
+        from .ufunc import signature
+
+        self._steps = steps
+        self._arrays, self._inputs = arrays, arrays + scalars
+        outputs = sum(step.live for step in steps)
+        names = (
+            [f"x{i}" for i in range(arrays)] + [f"s{i}" for i in range(scalars)] + [f"out{i}" for i in range(outputs)]
+        )
+        self.__signature__ = signature(names)
+        self.__name__ = "+".join(step.function.__name__ for step in steps)
+        self._slots = _slots(steps)
+
+    def __call__(self, *values: Any) -> None:
+        """Compute the chain on one chunk."""
+        inputs, scalars, outputs = values[: self._arrays], values[self._arrays : self._inputs], values[self._inputs :]
+        first = outputs[0]
+        rows = max(1, BLOCK // max(1, prod(first.shape[1:])))
+        buffers: dict[tuple[int, np.dtype[Any]], Any] = {}
+        for slot, step in zip(self._slots, self._steps, strict=True):
+            if not step.live and (slot, step.dtype) not in buffers:
+                buffers[slot, step.dtype] = np.empty((min(rows, len(first)), *first.shape[1:]), step.dtype)
+        for begin in range(0, len(first), rows):
+            part = slice(begin, begin + rows)
+            size = len(first[part])
+            blocks = [x[part] if x.ndim == first.ndim and len(x) == len(first) else x for x in inputs]
+            self._run(blocks, scalars, iter(outputs), part, size, buffers)
+
+    def _run(
+        self, blocks: list[Any], scalars: tuple[Any, ...], outputs: Any, part: slice, size: int, buffers: dict[Any, Any]
+    ) -> None:
+        made: list[Any] = []
+        for slot, step in zip(self._slots, self._steps, strict=True):
+            target = next(outputs)[part] if step.live else buffers[slot, step.dtype][:size]
+            values = [blocks[i] if kind == "x" else scalars[i] if kind == "s" else made[i] for kind, i in step.values]
+            step.function(*values, out=target, **dict(step.options))
+            made.append(target)
+
+
+def _slots(steps: tuple[Step, ...]) -> list[int]:
+    """Return which buffer each step writes: one that is free again, because its last reader came before."""
+    last = {i: number for number, step in enumerate(steps) for kind, i in step.values if kind == "v"}
+    slots: list[int] = []
+    for number, step in enumerate(steps):
+        busy = {slots[i] for i in range(number) if not steps[i].live and last.get(i, i) >= number}
+        slots.append(-1 if step.live else next(s for s in range(len(steps)) if s not in busy))
+    return slots
+
+
+@lru_cache(maxsize=512)
+def fused_kernel(
+    steps: tuple[Step, ...], patterns: tuple[Operand, ...], scalars: int, ndim: int, broadcast: Mapper
+) -> Kernel:
+    """Return the kernel of a chain: one for all chains of the same operations, types and patterns."""
+    from .asks import Asks
+
+    body = Fused(steps, len(patterns), scalars)
+    whole = (False,) * ndim
+    accesses: dict[str, Access] = {
+        f"x{i}": read if operand.ones == whole else read(broadcast) for i, operand in enumerate(patterns)
+    }
+    accesses |= {f"out{i}": write for i in range(sum(step.live for step in steps))}
+    kernel = Kernel(body, accesses, split=0, over="out0", name=body.__name__, asks=Asks(per_point=float(len(steps))))
+    written = fused_source(steps, patterns, ndim)
+    if written is not None:
+        kernel.opencl(written[0], numerics=written[1])
+    return kernel
+
+
+def private(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return handles of our own for arrays, so that only the program's handles keep a result wanted."""
+    return tuple([Array(v._storage, v._box, v._cut) if isinstance(v, Array) else v for v in values])
