@@ -8,5 +8,6 @@ from __future__ import annotations
 BENCHMARKS: dict[str, str] = {
     "overhead": "coexec.bench.overhead:run",
     "dag": "coexec.bench.dag.harness:run",
+    "split": "coexec.bench.split.harness:run",
 }
 """Name -> "module:function". Each function takes (quick, progress) and returns JSON-ready data."""

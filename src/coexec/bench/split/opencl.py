@@ -1,0 +1,125 @@
+"""An OpenCL device by itself, without coexec: PyOpenCL with buffers that are there beforehand, copies in, kernel, copies out.
+
+Before: cases.py.  After: harness.py.  Takes from coexec the text of the kernels and how it cuts an index space into
+work-groups, so that both run the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...backend.launch import aligned_empty
+from ...backend.opencl import driver
+from ...backend.opencl.layout import Launch, dense_strides, launches, rounded
+from ...backend.opencl.source import Argument, is_long, scalar, write
+from ...program.kernel import Kernel
+from .cases import FLOAT, Problem, Values
+
+
+class Code(NamedTuple):
+    """A kernel as coexec calls it for a problem."""
+
+    kernel: Kernel
+    named: Mapping[str, Any]  # the problem's inputs, and scalars
+    outputs: Mapping[str, tuple[int, ...]]  # names and shapes; the last is the result
+
+
+class InOpenCL:
+    """A problem as hand-written host code, its driver's threads kept on `core`."""
+
+    def __init__(self, problem: Problem, code: Code, core: int, index: int = 0) -> None:
+        import pyopencl as cl
+
+        device = driver.device_at(index)
+        self._traits = driver.traits(device)
+        driver.pin_workers(f"opencl:{index}", self._traits, (core,))
+        self._context: Any = cl.Context([device])
+        self._queue: Any = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        self._finish = problem.finish
+        outputs = {name: aligned_empty(shape, FLOAT) for name, shape in code.outputs.items()}
+        self._made = list(outputs.values())[-1]
+        self._result = self._made if problem.finish is None else aligned_empty(problem.out, FLOAT)
+        flags = cl.mem_flags.READ_WRITE
+        self._inputs = [(array, cl.Buffer(self._context, flags, array.nbytes)) for array in problem.inputs]
+        self._outputs = [(array, cl.Buffer(self._context, flags, array.nbytes)) for array in outputs.values()]
+        self._launches = self._prepared(code.kernel, {**code.named, **outputs})
+        self.kernel_seconds: list[float] = []
+
+    def _prepared(self, called: Kernel, named: Mapping[str, Any]) -> list[tuple[Any, Launch]]:
+        """Build the kernel and set its arguments, once."""
+        import pyopencl as cl
+
+        variant = next(v for v in called.variants if v.kind == "opencl")
+        arguments, values, dtypes = self._arguments([(name, named[name]) for name in called.passed])
+        shape, found = self._made.shape, []
+        for launch in self._cut(variant, shape):
+            written = write(
+                variant.source, variant.entry, arguments, len(shape), checked=launch.checked, contract=variant.contract
+            )
+            extents = [named[name].shape[axis] for name, axis in written.extents]
+            last = [*shape, *extents, *([0] * len(shape) if written.origin else [])]
+            kernel = cl.Kernel(cl.Program(self._context, written.text).build(list(written.options)), written.entry)
+            kernel.set_scalar_arg_dtypes(dtypes + [np.int64] * len(last))
+            kernel.set_args(*values, *last)
+            found.append((kernel, launch))
+        return found
+
+    def _arguments(self, given: list[tuple[str, Any]]) -> tuple[tuple[Argument, ...], list[Any], list[Any]]:
+        """Return the arguments as the text needs them, as they are passed, and the types of those passed by value."""
+        buffers = {id(array): buffer for array, buffer in self._inputs + self._outputs}
+        written = {id(array) for array, _ in self._outputs}
+        arguments, values, dtypes = [], [], list[Any]()
+        for name, argument in given:
+            if isinstance(argument, np.ndarray):
+                writes = id(argument) in written
+                arguments.append(Argument(name, argument.dtype.name, argument.ndim, writes, unit=True))
+                values += [buffers[id(argument)], 0, *dense_strides(argument.shape)]
+                dtypes += [None] + [np.int64] * (argument.ndim + 1)
+            else:
+                dtype, value = scalar(name, argument, single=True)
+                arguments.append(Argument(name, dtype))
+                values.append(value)
+                dtypes.append(np.dtype(dtype))
+        return tuple(arguments), values, dtypes
+
+    def _cut(self, variant: Any, shape: tuple[int, ...]) -> list[Launch]:
+        if variant.global_size is None:
+            return list(launches(shape, exact=True, largest=self._traits.largest_group))
+        size = tuple(variant.global_size(shape))
+        group = variant.local_size(shape) if callable(variant.local_size) else variant.local_size
+        group = (*group, *(1 for _ in size[len(group) :]))
+        return [Launch((), rounded(size, group), group, checked=not is_long(variant.source))]
+
+    def begin(self) -> None:
+        pass
+
+    def run(self) -> None:
+        import pyopencl as cl
+
+        queue = self._queue
+        kept = [cl.enqueue_copy(queue, buffer, array, is_blocking=False) for array, buffer in self._inputs]
+        events = [
+            cl.enqueue_nd_range_kernel(
+                queue, kernel, launch.size, launch.group, launch.offset if any(launch.offset) else None
+            )
+            for kernel, launch in self._launches
+        ]
+        kept.append(cl.enqueue_copy(queue, *self._outputs[-1], is_blocking=False))
+        queue.finish()
+        self.kernel_seconds.append((events[-1].profile.end - events[0].profile.start) * 1e-9)
+        if self._finish is not None:
+            self._finish(self._made, self._result)
+
+    def result(self) -> Values:
+        return self._result
+
+    def close(self) -> None:
+        self._queue.finish()
+        self._launches.clear()
+        for _, buffer in self._inputs + self._outputs:
+            buffer.release()
+        self._inputs.clear()
+        self._outputs.clear()

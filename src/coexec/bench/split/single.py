@@ -1,0 +1,153 @@
+"""Each device by itself, without coexec: NumPy or torch with one thread on one core, and NumPy with all its threads.
+
+Before: cases.py.  After: opencl.py, together.py, harness.py.  Data begins and ends in the host's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...backend.launch import aligned_empty
+from ...machine.cores import pin_thread
+from .cases import FLOAT, Problem, Values
+
+
+class Bare(Protocol):
+    """A problem on one device. `begin` and `run` are called by the device's own thread."""
+
+    def begin(self) -> None:
+        """Prepare what belongs to the thread."""
+
+    def run(self) -> None:
+        """Compute once, from inputs on the host to a result on the host."""
+
+    def result(self) -> Values:
+        """Return what was computed."""
+
+    def close(self) -> None:
+        """Give memory back."""
+
+
+class InNumPy:
+    """Calls of NumPy into memory that is there beforehand."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._out = aligned_empty(problem.out, FLOAT)
+
+    def begin(self) -> None:
+        pass
+
+    def run(self) -> None:
+        self._problem.in_numpy(*self._problem.inputs, self._out)
+
+    def result(self) -> Values:
+        return self._out
+
+    def close(self) -> None:
+        pass
+
+
+class InTorch:
+    """Calls of torch on the same memory, with one thread."""
+
+    def __init__(self, problem: Problem) -> None:
+        import torch
+
+        self._problem = problem
+        self._inputs = [torch.from_numpy(array) for array in problem.inputs]
+        self._out: Any = torch.empty(problem.out, dtype=torch.float32)
+
+    def begin(self) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+
+    def run(self) -> None:
+        self._out = self._problem.in_torch(*self._inputs, self._out)
+
+    def result(self) -> Values:
+        found: Values = self._out.numpy()
+        return found
+
+    def close(self) -> None:
+        self._inputs.clear()
+        self._out = None
+
+
+class Worker:
+    """A device's thread, kept on the device's core, with the problem that it computes."""
+
+    def __init__(self, device: str, core: int, bare: Bare) -> None:
+        self.device = device
+        self.bare = bare
+        self._pool = ThreadPoolExecutor(1, f"bench {device}", pin_thread, (core,))
+        try:
+            self.start(bare.begin).result()
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, function: Any, *args: Any) -> Future[Any]:
+        """Let the thread call a function."""
+        return self._pool.submit(function, *args)
+
+    def seconds(self) -> float:
+        """Compute once and return how long that took, without the way to the thread and back."""
+        return float(self.start(self._timed).result())
+
+    def _timed(self) -> float:
+        start = perf_counter()
+        self.bare.run()
+        return perf_counter() - start
+
+    def close(self) -> None:
+        """End the thread."""
+        self._pool.shutdown()
+        self.bare.close()
+
+
+class AllThreads:
+    """NumPy as it is without any of this: every thread of its libraries, no core named."""
+
+    def __init__(self, problem: Problem, threads: int) -> None:
+        from threadpoolctl import ThreadpoolController
+
+        self._bare = InNumPy(problem)
+        self._libraries = ThreadpoolController()
+        self._threads = threads
+
+    def seconds(self) -> float:
+        """Compute once and return how long that took."""
+        with self._libraries.limit(limits=self._threads, user_api="blas"):
+            start = perf_counter()
+            self._bare.run()
+            return perf_counter() - start
+
+    def result(self) -> Values:
+        """Return what was computed."""
+        return self._bare.result()
+
+
+def rewrite(problem: Problem) -> None:
+    """Write the inputs again, with the values that they have: all ways begin with inputs that the host has just written."""
+    for array in problem.inputs:
+        np.multiply(array, np.float32(1.0), out=array)
+
+
+@contextmanager
+def torch_threads_kept() -> Iterator[None]:
+    """Give torch the number of threads back that it had."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
