@@ -18,9 +18,10 @@ from ..errors import ShapeError
 from ..program import array as arrays
 from ..program.access import read, write
 from ..program.array import Array
+from ..program.body import signature
 from ..program.kernel import Kernel
 from ..program.mapper import all as map_all
-from ..program.ufunc import outputs_of, signature
+from ..program.ufunc import outputs_of
 from .reduce import SMALL, as_array, block_rows, cut_axis, reduced_axes, squeezed
 from .reduce_kernels import ABSENT, Kept
 

@@ -17,9 +17,10 @@ from ..errors import ArgumentError, ShapeError
 from ..program import array as arrays
 from ..program.access import read, update, write
 from ..program.array import Array
+from ..program.body import signature
 from ..program.capture import Captured
 from ..program.kernel import Kernel
-from ..program.ufunc import WEAK, broadcast, operand, outputs_of, signature
+from ..program.ufunc import WEAK, broadcast, operand, outputs_of
 
 BLOCK = 1 << 16
 """Elements of one operand in a block: a few operands of doubles fit into a core's second cache."""

@@ -14,8 +14,9 @@ from ..errors import ShapeError, UnsupportedError
 from ..program import array as arrays
 from ..program.access import read, write
 from ..program.array import Array
+from ..program.body import signature
 from ..program.kernel import Kernel
-from ..program.ufunc import applied, elementwise, outputs_of, signature
+from ..program.ufunc import applied, elementwise, outputs_of
 from .matmul import matmul
 from .reduce import SMALL, as_array, block_rows, record, reduce_ufunc
 from .reduce_kernels import Kept, Request
@@ -56,8 +57,13 @@ def _inner(x: Array, y: Array) -> Array:
     if parts.size == 1:
         return parts[0]
     result = arrays.empty((), dtype)
-    record(Request(np.logical_or if dtype.kind == "b" else np.add, (0,), dtype), parts, None, result)
+    record(Request(_adding(dtype), (0,), dtype), parts, None, result)
     return result
+
+
+def _adding(dtype: np.dtype[Any]) -> Any:
+    """Return how products are added up: booleans by or, as in NumPy."""
+    return np.logical_or if dtype.kind == "b" else np.add
 
 
 def dot(a: Any, b: Any, out: Any = None) -> Array:
@@ -97,7 +103,8 @@ def vdot(a: Any, b: Any, /) -> Array:
         return _inner(x, y)
     if x.shape != y.shape:
         raise UnsupportedError(f"np.vdot of shapes {x.shape} and {y.shape} would flatten them; use np.asarray(array)")
-    return reduce_ufunc(np.add, applied(np.multiply, x, y), None)
+    product = applied(np.multiply, x, y)
+    return reduce_ufunc(_adding(product.dtype), product, None, product.dtype)
 
 
 def inner(a: Any, b: Any, /) -> Array:

@@ -5,7 +5,6 @@ Before: program/kernel.py, program/ufunc_source.py.  After: program/numpy_protoc
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -17,6 +16,7 @@ from ..geometry import Box
 from . import array as arrays, session
 from .access import Access, read, update, write
 from .array import Array
+from .body import signature
 from .fuse import Operation, private
 from .kernel import Kernel
 from .late import late
@@ -75,12 +75,6 @@ class Elementwise:
             self._function(*inputs, out=outputs, **self._options)
         else:
             outputs[0][...] = self._function(*inputs, **self._options)
-
-
-def signature(names: Sequence[str]) -> inspect.Signature:
-    """Return the signature of a body that takes these parameters."""
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Signature([inspect.Parameter(name, kind) for name in names])
 
 
 @lru_cache(maxsize=1024)

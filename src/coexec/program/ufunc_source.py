@@ -124,13 +124,18 @@ def source(
     numerics = close(text.ulp) if text.ulp else exact
     if text.wide and loop == out.name:
         return Written(_vector_statement(text.floats, operands, loop, ndim), numerics, WIDTHS[loop])
-    cast = [
-        value if function in LOGICAL or (function in COMPARISONS and operand.dtype is int and "int" in loop)
-        else f"(({C_TYPES[loop]}){value})"
-        for value, operand in zip(values, operands, strict=True)
-    ]  # fmt: skip
+    cast = _cast(function, [str(value) for value in values], operands, loop)
     expression = (text.floats if loop.startswith("float") else text.integers).format(*cast)
     return Written(_statement(expression, ndim, out), numerics)
+
+
+def _cast(function: Any, values: Sequence[str], operands: Sequence[Operand], loop: str) -> list[str]:
+    """Return the operands in the type that the ufunc computes in."""
+    exact_integers = function in COMPARISONS and "int" in loop
+    return [
+        value if function in LOGICAL or (exact_integers and operand.dtype is int) else f"(({C_TYPES[loop]}){value})"
+        for value, operand in zip(values, operands, strict=True)
+    ]
 
 
 def _loop(function: Any, operands: Sequence[Operand], options: dict[str, Any]) -> tuple[str, Text] | None:
@@ -217,11 +222,7 @@ def fused_source(steps: Sequence[Any], patterns: Sequence[Operand], ndim: int) -
         values = [_value(entry, operand, ndim) for entry, operand in zip(step.values, step.operands, strict=True)]
         if any(value is None for value in values):
             return None
-        cast = [
-        value if function in LOGICAL or (function in COMPARISONS and operand.dtype is int and "int" in loop)
-        else f"(({C_TYPES[loop]}){value})"
-        for value, operand in zip(values, operands, strict=True)
-    ]  # fmt: skip
+        cast = _cast(step.function, [str(value) for value in values], step.operands, loop)
         expression = (text.floats if loop.startswith("float") else text.integers).format(*cast)
         c_type = C_TYPES[step.dtype.name]
         lines.append(f"const {c_type} v{number} = ({c_type})({expression});")
