@@ -49,12 +49,11 @@ class Translator:
         self._xp = xp
         self._known: weakref.WeakKeyDictionary[Body, Body] = weakref.WeakKeyDictionary()
 
-    def translate(self, body: Body) -> Body:
+    def translate(self, body: Any) -> Body:
         """Return the body as it runs on tensors; helpers that it calls stay as they are."""
-        if isinstance(body, Translatable):
-            return body.on(self._xp)
         if not isinstance(body, types.FunctionType):
-            return body
+            plain: Body = body
+            return body.on(self._xp) if isinstance(body, Translatable) else plain
         known = self._known.get(body)
         if known is None:
             known = self._known[body] = self._copy(body)
