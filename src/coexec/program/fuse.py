@@ -19,6 +19,8 @@ import numpy as np
 
 from .access import Access, read, write
 from .array import Array, Storage
+from .asks import Asks
+from .body import signature
 from .kernel import Kernel
 from .mapper import Mapper
 from .ufunc_source import Operand, fused_source
@@ -140,8 +142,6 @@ class Fused:
     """A body: the steps of a chain, on one block of rows after the other."""
 
     def __init__(self, steps: tuple[Step, ...], arrays: int, scalars: int) -> None:
-        from .ufunc import signature
-
         self._steps = steps
         self._arrays, self._inputs = arrays, arrays + scalars
         outputs = sum(step.live for step in steps)
@@ -193,8 +193,6 @@ def fused_kernel(
     steps: tuple[Step, ...], patterns: tuple[Operand, ...], scalars: int, ndim: int, broadcast: Mapper
 ) -> Kernel:
     """Return the kernel of a chain: one for all chains of the same operations, types and patterns."""
-    from .asks import Asks
-
     body = Fused(steps, len(patterns), scalars)
     whole = (False,) * ndim
     accesses: dict[str, Access] = {
