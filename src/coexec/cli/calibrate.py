@@ -6,6 +6,7 @@ Before: calibrate/, predict/store.py.  After: app.py.  Measures nothing itself.
 from __future__ import annotations
 
 import datetime as dt
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,8 +145,6 @@ def _per_second(rate: float) -> str:
 
 def _kept(*, forget: bool, json: bool) -> None:
     """Print what is in the store, and forget it if that was asked."""
-    import os
-
     from ..predict.store import Store, default_path
 
     store = Store(default_path(parse(os.environ).store))

@@ -5,6 +5,7 @@ Before: calibrate/steering.py, ops/, plan/plan.py.  After: app.py.  Computes not
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from math import inf
@@ -191,7 +192,7 @@ def make(planned: Planned, sizes: Sizes, request: Request) -> tuple[Plan, dict[s
 def open_runtime(request: Request) -> Runtime:
     """Open the devices, with the watts that were given."""
     from ..backend.machine import open_machine
-    from ..config import parse
+    from ..config import parse, parse_memory
     from ..machine.power import parse_watts, powered
     from ..runtime import Runtime
 
@@ -202,10 +203,8 @@ def open_runtime(request: Request) -> Runtime:
     ):
         if given and not watts:
             raise ConfigError(f"{option} needs what the devices draw; give it as --watts cpu:0=15/3,... (busy/idle)")
-    import os
-
-    devices = request.devices or parse(os.environ).devices
-    machine = open_machine(devices or None)
+    config = parse(os.environ)
+    machine = open_machine(request.devices or config.devices or None, parse_memory(config.memory))
     machine = machine._replace(platform=powered(machine.platform, watts))
     options: dict[str, Any] = {"objective": request.objective, "policy": request.policy}
     if request.energy_cap is not None:
