@@ -153,6 +153,12 @@ def test_a_wrong_call_is_answered_in_one_sentence(arguments: tuple[object, ...],
     assert not ended.out
 
 
+def test_watts_of_the_environment_count_too(store: str) -> None:
+    watts = {"COEXEC_STORE": store, "COEXEC_WATTS": "cpu:0=10,opencl:0=10000"}
+    data = call(*MATMUL, "--devices", MIXED, "--objective", "energy", "--json", **watts).data
+    assert [part["device"] for part in data["parts"]] == ["cpu:0"]
+
+
 @pytest.mark.parametrize("option", ["--plot", "--save"])
 def test_a_file_that_cannot_be_written_is_said(option: str, tmp_path: Path) -> None:
     target = tmp_path / "missing" / ("plan.svg" if option == "--plot" else "plan.json")

@@ -191,25 +191,23 @@ def make(planned: Planned, sizes: Sizes, request: Request) -> tuple[Plan, dict[s
 
 def open_runtime(request: Request) -> Runtime:
     """Open the devices, with the watts that were given."""
-    from ..backend.machine import open_machine
-    from ..config import parse, parse_memory
-    from ..machine.power import parse_watts, powered
+    from ..config import parse
     from ..runtime import Runtime
 
-    watts = parse_watts(request.watts or "")
+    watts = request.watts if request.watts is not None else parse(os.environ).watts
     for option, given in (
         ("--objective energy", request.objective == "energy"),
         ("--energy-cap", request.energy_cap is not None),
     ):
-        if given and not watts:
+        if given and not watts.strip():
             raise ConfigError(f"{option} needs what the devices draw; give it as --watts cpu:0=15/3,... (busy/idle)")
-    config = parse(os.environ)
-    machine = open_machine(request.devices or config.devices or None, parse_memory(config.memory))
-    machine = machine._replace(platform=powered(machine.platform, watts))
-    options: dict[str, Any] = {"objective": request.objective, "policy": request.policy}
-    if request.energy_cap is not None:
-        options["energy_cap"] = request.energy_cap
-    return Runtime(machine=machine, **options)
+    return Runtime(
+        request.devices,
+        watts=watts,
+        objective=request.objective,
+        energy_cap=request.energy_cap,
+        policy=request.policy,
+    )
 
 
 def report(plan: Plan, unable: dict[str, str]) -> dict[str, Any]:
