@@ -21,6 +21,7 @@ from ..program.array import Array
 from ..program.kernel import Kernel, kernel
 from ..program.mapper import Mapper
 from ..program.variant import Variant
+from . import on_torch
 from .convolve import convolve, convolve_and_add
 from .matmul import NUMERICS
 from .op import TILES, Op, Prepared, Tile, as_dtype, opencl_source, operand, output
@@ -95,6 +96,8 @@ def conv2d_kernel(dtype: str, window: Window, *, biased: bool) -> Kernel:
         split=(0, 1, 2), over="out", name=f"conv2d_{dtype}", flops=flops, features={"gathered": gathered}, **accesses
     )(body)
     tile = TILES[dtype]
+    on_tensors = on_torch.convolve_and_add if biased else on_torch.convolve
+    made.variant(on_tensors, kind="torch", name="torch", numerics=NUMERICS)
     return made.opencl(
         source(tile, "conv2d_cpu.cl", biased=biased),
         global_size=lambda n: tile.groups(n[1], n[0] * n[2] * n[3]),

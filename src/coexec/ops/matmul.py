@@ -22,6 +22,7 @@ from ..program.array import Array
 from ..program.kernel import Kernel, kernel
 from ..program.mapper import Mapper, axis
 from ..program.variant import Variant, close
+from . import on_torch
 from .op import TILES, Op, Prepared, Tile, as_dtype, opencl_source, operand, output
 
 Shape = tuple[int, ...]
@@ -85,6 +86,7 @@ def product_kernel(dtype: str, ndim: int) -> Kernel:
     )(product)
     if dtype in TILES:
         tile = TILES[dtype]
+        made.variant(on_torch.product, kind="torch", name="torch", numerics=NUMERICS)
         made.opencl(
             cpu_source(tile, ndim),
             global_size=lambda n: tile.groups(n[-2], n[-1], prod(n[:-2])),

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..geometry import Box
 from ..program.access import read, write
+from ..program.body import signature
 from ..program.kernel import Kernel
 from ..program.mapper import Mapper, Shape
-from ..program.ufunc import signature
 from ..program.variant import close
 from .reduction_source import source
 

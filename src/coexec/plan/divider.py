@@ -12,8 +12,9 @@ from typing import NamedTuple
 from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.task import Task
-from ..machine.platform import Platform
+from ..machine.platform import HOST, Platform
 from .adapt import adapt
+from .bands import bands
 from .candidate import Candidate, Share
 from .divide import divide
 from .energy import least_energy, under_cap
@@ -23,6 +24,8 @@ from .offering import Missing, Offering, Site
 KEEP = 0.03  # cuts are kept while new ones promise less than this
 UNSETTLED = 2  # measurements of its parts that a division gets before it is judged: first runs are cold
 MEMO = 256  # divisions remembered
+PATIENCE = 16  # changes of what is known after which a division is looked at anew even if it is balanced
+BALANCED = 0.05  # parts that finish so close together leave little to gain
 BUSY = 0.1  # waits for busy devices count from this part of the task's own time
 BANDS_FROM = 4  # devices; below, cutting two axes moves no less than cutting one
 
@@ -48,6 +51,7 @@ class Divided(NamedTuple):
     offers: tuple[Offer, ...]
     division: Division
     measured: bool = True  # every device's speed is known
+    unsettled: bool = False  # its parts were not measured often enough to judge it
 
 
 class Divider:
@@ -80,15 +84,21 @@ class Divider:
         versions = tuple([candidate.model.version for candidate in group])
         key = self._memo_key(task, box, group)
         known = self._memo.get(key) if key is not None else None
-        if known is not None and known[0] == versions and max(waits) <= BUSY * known[1].seconds:
+        if known is not None and max(waits) <= BUSY * known[1].seconds and _holds(known, versions):
             return known[1]
         best: Divided | None = None
         for axis in self._preferred(task, axes):
             found = self._along(task, box, axis, group, waits)
             if best is None or self._cost(found) < self._cost(best) * (1.0 - KEEP):
                 best = found
+            if found.unsettled:
+                break  # it is not judged yet, and so not compared
         assert best is not None
-        self._remember(task, best, group)
+        crossed = self._crossed(task, box, axes, group, waits)
+        if crossed is not None and crossed.seconds < best.seconds * (1.0 - KEEP):
+            best = crossed
+        else:
+            self._remember(task, best, group)
         if key is not None and max(waits) <= BUSY * best.seconds:  # others hold for this moment only
             if len(self._memo) > MEMO:
                 self._memo.clear()
@@ -122,9 +132,40 @@ class Divider:
         kept = self._kept(task, site, group)
         division = adapt(offers, rows, divide(offers, rows), sticky=kept, keep=KEEP)
         measured = all(self.offering.known(site, candidate) for candidate in group)
-        if kept is not None and not division.sticky and self._unsettled(site, group, kept):
+        unsettled = kept is not None and self._unsettled(site, group, kept)
+        if unsettled and not division.sticky:
             division = adapt(offers, rows, division, sticky=kept, keep=float("inf"))
-        return self._made(site, group, offers, division, measured=measured)
+        return self._made(site, group, offers, division, measured=measured)._replace(unsettled=unsettled)
+
+    def _crossed(
+        self, task: Task, box: Box, axes: Sequence[int], group: Sequence[Candidate], waits: Sequence[float]
+    ) -> Divided | None:
+        """Return the best division along two axes: bands of devices along the first, devices along the second.
+
+        A part of a matrix product then needs some rows of one operand and some columns of the other, instead of all of
+        one: with many devices that moves less. Without copies there is nothing to save.
+        """
+        copying = any(candidate.memory != HOST for candidate in group)
+        if len(axes) < 2 or len(group) < BANDS_FROM or self.for_energy or not copying:
+            return None
+        site = Site.of(task, box, axes[0])
+        offers = self.offering.offers(site, group, waits)
+        members = {c.name: (c, wait) for c, wait in zip(group, waits, strict=True)}
+        best: Divided | None = None
+        for count in range(2, len(group) // 2 + 1):
+            made = bands(offers, count)
+            outer = [Offer(f"band {i}", band.curve) for i, band in enumerate(made)]
+            cuts = adapt(outer, site.rows.rows, divide(outer, site.rows.rows)).cuts
+            parts = []
+            for band, low, high in zip(made, cuts, cuts[1:], strict=False):
+                chosen = [members[offer.device] for offer in band.offers]
+                part = site.part(round(site.rows.position(low)), round(site.rows.position(high)))
+                if not part.empty:
+                    parts.append(self._along(task, part, axes[1], [c for c, _ in chosen], [w for _, w in chosen]))
+            joined = _joined(site, parts)
+            if best is None or joined.seconds < best.seconds:
+                best = joined
+        return best
 
     def _made(
         self, site: Site, group: Sequence[Candidate], offers: Sequence[Offer], division: Division, *, measured: bool
@@ -197,3 +238,44 @@ def _reason(site: Site, cuts: Sequence[int], group: Sequence[Candidate], divisio
         f"{c.name} {(high - low) / rows:.1%}" for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low
     ]
     return f"divided along axis {site.axis}, {how}: {', '.join(parts)}; {division.seconds * 1e3:.3g} ms"
+
+
+def _balanced(divided: Divided) -> bool:
+    """Tell whether all parts are still predicted to finish together, and before any device would alone."""
+    finishes = []
+    times = {offer.device: t for offer, t in zip(divided.offers, divided.division.times, strict=True)}
+    for chunk, share in zip(divided.chunks, divided.shares, strict=True):
+        seconds = share.model.seconds(share.work, together=share.together) if share.model and share.work else None
+        if seconds is None:
+            return False
+        planned = times[chunk.device]
+        finishes.append(planned.input_end + seconds + planned.finish - planned.compute_end)
+    alone = min(divided.division.single.values(), default=0.0)
+    return len(finishes) > 1 and max(finishes) <= (1.0 + BALANCED) * min(finishes) and max(finishes) <= alone
+
+
+def _holds(known: tuple[tuple[int, ...], Divided], versions: tuple[int, ...]) -> bool:
+    """Tell whether a division need not be looked at anew: nothing changed, or little, and it is still balanced."""
+    before, divided = known
+    return before == versions or (sum(versions) - sum(before) <= PATIENCE and _balanced(divided))
+
+
+def _joined(site: Site, parts: Sequence[Divided]) -> Divided:
+    """Return divisions of bands as one division of the whole."""
+    chunks = [chunk for part in parts for chunk in part.chunks]
+    shares = [share._replace(together=len(chunks) > 1) for part in parts for share in part.shares]
+    offers = [offer for part in parts for offer in part.offers]
+    left_out = {device: why for part in parts for device, why in part.division.left_out.items()}
+    single = {device: float("inf") for device in (offer.device for offer in offers)}
+    seconds = max(part.seconds for part in parts)
+    times = tuple(t for part in parts for t in part.division.times)
+    return Divided(
+        tuple(chunk._replace(slot=slot) for slot, chunk in enumerate(chunks)),
+        tuple(shares),
+        seconds,
+        f"divided along two axes, in {len(parts)} bands of devices; {seconds * 1e3:.3g} ms",
+        site,
+        tuple(offers),
+        Division((), seconds, times, left_out, single),
+        measured=all(part.measured for part in parts),
+    )

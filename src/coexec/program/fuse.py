@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from copy import copy
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -151,6 +152,14 @@ class Fused:
         self.__signature__ = signature(names)
         self.__name__ = "+".join(step.function.__name__ for step in steps)
         self._slots = _slots(steps)
+        self._xp: Any = np
+
+    def on(self, xp: Any) -> Fused:
+        """Return the body with its functions taken from another namespace, for arrays that are not NumPy's."""
+        other = copy(self)
+        other._steps = tuple(step._replace(function=getattr(xp, step.function.__name__)) for step in self._steps)
+        other._xp = xp
+        return other
 
     def __call__(self, *values: Any) -> None:
         """Compute the chain on one chunk."""
@@ -160,7 +169,7 @@ class Fused:
         buffers: dict[tuple[int, np.dtype[Any]], Any] = {}
         for slot, step in zip(self._slots, self._steps, strict=True):
             if not step.live and (slot, step.dtype) not in buffers:
-                buffers[slot, step.dtype] = np.empty((min(rows, len(first)), *first.shape[1:]), step.dtype)
+                buffers[slot, step.dtype] = self._xp.empty((min(rows, len(first)), *first.shape[1:]), step.dtype)
         for begin in range(0, len(first), rows):
             part = slice(begin, begin + rows)
             size = len(first[part])

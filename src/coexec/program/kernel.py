@@ -253,11 +253,11 @@ class Kernel:
     # Variants -----------------------------------------------------------------------------------------------------
 
     def variant(
-        self, function: Callable[..., Any], *, name: str | None = None, numerics: Numerics = exact
+        self, function: Callable[..., Any], *, kind: str = "cpu", name: str | None = None, numerics: Numerics = exact
     ) -> Callable[..., Any]:
-        """Add another callable that computes the same on NumPy arrays, e.g. a Numba function."""
+        """Add another callable that computes the same: on NumPy arrays, or on those of another `kind` of device."""
         label = name or str(getattr(function, "__name__", "callable"))
-        self.variants.append(Variant(label, "cpu", function=function, numerics=numerics))
+        self.variants.append(Variant(label, kind, function=function, numerics=numerics))
         return function
 
     def opencl(

@@ -6,6 +6,7 @@ Before: program/kernel.py, program/ufunc_source.py.  After: program/numpy_protoc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import lru_cache
 from typing import Any
 
@@ -65,6 +66,12 @@ class Elementwise:
         self._masked = masked
         self._options = dict(options)
         self._takes_out = isinstance(function, np.ufunc)
+
+    def on(self, xp: Any) -> Elementwise:
+        """Return the body with its function taken from another namespace, for arrays that are not NumPy's."""
+        other = copy(self)
+        other._function = getattr(xp, self.__name__)
+        return other
 
     def __call__(self, *values: Any) -> None:
         """Compute the function on one chunk."""
