@@ -72,18 +72,19 @@ class Measuring:
 
     def run(self, designs: Sequence[Design], *, links: bool) -> None:
         """Measure everything that there is time for."""
+        cases = [design.cases() for design in designs]
+        self._start = time.perf_counter()  # making operands is not measuring
         if links:
             self._links(self._seconds * LINK_WEIGHT)
         for number, design in enumerate(designs):
             left = max(0.0, self._seconds - self.spent)
             weight = design.weight / sum(later.weight for later in designs[number:])
-            self._design(design, self.spent + left * weight)
+            self._design(design.name, cases[number], self.spent + left * weight)
             self._runtime.learned.save()  # a process that is killed keeps what it had
 
-    def _design(self, design: Design, deadline: float) -> None:
+    def _design(self, name: str, cases: Sequence[Case], deadline: float) -> None:
         """Measure the cases of one operation until `deadline`; small ones come first, so all devices get some."""
         where = places(self._runtime.platform.devices)
-        cases = design.cases()
         for number, case, place in [(r, c, p) for r in range(ROUNDS) for c in cases for p in where]:
             if (case.together_only and place.alone) or (case.op, place) in self._impossible:
                 continue
@@ -93,7 +94,7 @@ class Measuring:
                 self._case(case, place, deadline)
             elif number == 0:
                 late = f"no time was left for {case.op} of {case.label} and more"
-                self.left_out.setdefault(f"{design.name} on {place}", late)
+                self.left_out.setdefault(f"{name} on {place}", late)
 
     def _case(self, case: Case, place: Place, deadline: float) -> None:
         """Run a case a few times; a device that cannot run any of it is left out from then on."""
