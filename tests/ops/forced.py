@@ -14,7 +14,8 @@ import coexec as cx
 from coexec.backend.opencl.probe import probe
 from coexec.ops import extremes, map as map_, products, reduce
 from coexec.program import session
-from coexec.program.kernel import Kernel, Options
+from coexec.program.call import Options
+from coexec.program.kernel import Kernel
 from tests.devices import MIXED, TWO
 
 DEVICES = ["cpu:0", TWO, *([MIXED] if probe().devices else [])]

@@ -167,7 +167,7 @@ def test_norms_are_numpys_or_refused(devices, order, shape) -> None:
             if matrix and order in (0, 2, 3):
                 if order == 2:
                     with pytest.raises(UnsupportedError, match="asarray"):
-                        np.linalg.norm(cx.array(data), order)  # type: ignore[call-overload]
+                        np.linalg.norm(cx.array(data), order)
                 continue
             agree(lambda x, a=axis, k=keepdims: np.linalg.norm(x, order, axis=a, keepdims=k), data, ulp=8)
     agree(lambda x: np.linalg.norm(x), data.astype(np.int32), ulp=4)  # noqa: PLW0108 - a function of one argument
@@ -179,8 +179,8 @@ def test_questions_about_whole_arrays_wait_and_answer_with_a_bool() -> None:
     assert np.array_equal(x, data) is True and np.array_equal(x, data + 1) is False
     assert np.array_equal(x, data[:3]) is False
     broken = np.where(data > 2, np.nan, data)
-    assert not np.array_equal(cx.array(broken), broken)  # type: ignore[arg-type]
-    assert np.array_equal(cx.array(broken), broken, equal_nan=True)  # type: ignore[arg-type]
+    assert not np.array_equal(cx.array(broken), broken)
+    assert np.array_equal(cx.array(broken), broken, equal_nan=True)
     assert np.allclose(x, data + 1e-12) and not np.allclose(x, data + 1e-3)
     agree(lambda a: np.isclose(a, 3.0, atol=1.5), data)
 
@@ -209,7 +209,7 @@ def test_mixed_operands_out_and_errors() -> None:
     with pytest.raises(ShapeError, match="out has shape"):
         np.concatenate([x, x], out=x)
     with pytest.raises(ShapeError, match="differ"):
-        np.concatenate([x, cx.zeros((2, 2))])  # type: ignore[list-item]
+        np.concatenate([x, cx.zeros((2, 2))])
     with pytest.raises(ProgramError):
         np.dot(x, x, out=cx.zeros(3))  # type: ignore[call-overload]
     with pytest.raises(ShapeError, match="broadcast"):

@@ -144,7 +144,7 @@ def test_what_does_not_fit_is_refused_at_the_call() -> None:
     with pytest.raises(ShapeError, match="broadcast"):
         np.add(x, 1, where=np.ones(3, bool))
     with pytest.raises(TypeError, match="cast"):
-        np.add(x, 1, where=np.ones(4))
+        np.add(x, 1, where=np.ones(4))  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match=r"np\.add\.accumulate\(np\.asarray"):
         np.add.accumulate(x)
 

@@ -203,8 +203,8 @@ def _high(bits: Data, count: int) -> Data:
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     upper, lower = np.uint64(count >> 32), np.uint64(count & 0xFFFFFFFF)
     middle = (bits >> half) * lower + ((bits & low) * lower >> half)
-    if not upper:
-        found: Data = middle >> half
-        return found
-    other = (bits & low) * upper + (middle & low)
-    return np.add((bits >> half) * upper + (middle >> half), other >> half)
+    found: Data = middle >> half
+    if upper:
+        other = (bits & low) * upper + (middle & low)
+        found = found + (bits >> half) * upper + (other >> half)
+    return found
