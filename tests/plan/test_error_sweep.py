@@ -60,7 +60,7 @@ def on_demand(rates: tuple[float, ...], stocks: list[Stock], policy: str) -> flo
     last = 0.0
     while events:
         last, _, device, count = heappop(events)
-        handout.measured(device, count / (PART + count / speed[device]))
+        handout.measured(device, count, PART + count / speed[device])
         give(device, last)
     assert handout.rows == 0
     return last

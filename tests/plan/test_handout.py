@@ -33,13 +33,13 @@ def drain(handout: Handout, order: st.DataObject, devices: list[str]) -> list[tu
         else:
             assert rows[0] < rows[1]
             taken.append((device, *rows))
-            handout.measured(device, order.draw(st.sampled_from([0.0, 1.0, 1e6])))
+            handout.measured(device, rows[1] - rows[0], order.draw(st.sampled_from([0.0, 1e-6, 1.0])))
     return taken
 
 
 @given(st.sampled_from(POLICIES), stocks(), st.floats(0.001, 0.25), st.data())
 def test_every_row_is_handed_out_exactly_once(policy, plan, least, order) -> None:
-    handout = Handout(plan, policy=policy, least=least)
+    handout = Handout(plan, policy=policy, least=least, worth=1e-3)
     rows = plan[-1].hi
     assert handout.rows == rows
     taken = drain(handout, order, [stock.device for stock in plan])
@@ -53,7 +53,7 @@ def test_every_row_is_handed_out_exactly_once(policy, plan, least, order) -> Non
 def test_pieces_are_whole_granules_but_for_the_last_of_a_run(policy, plan, least, order) -> None:
     granule = {stock.device: stock.granule for stock in plan}
     ends = {stock.hi for stock in plan} | {0}
-    handout = Handout(plan, policy=policy, least=least)
+    handout = Handout(plan, policy=policy, least=least, worth=1e-3)
     for device, lo, hi in drain(handout, order, list(granule)):
         whole = (hi - lo) % granule[device] == 0
         if hi - lo >= granule[device] and policy == "dynamic":
@@ -64,7 +64,7 @@ def test_pieces_are_whole_granules_but_for_the_last_of_a_run(policy, plan, least
 @given(st.sampled_from(POLICIES), stocks(), st.floats(0.001, 0.25))
 def test_the_number_of_pieces_is_bounded(policy, plan, least) -> None:
     """A device that asks alone is served until nothing is left, in pieces that shrink by a factor."""
-    handout = Handout(plan, policy=policy, least=least)
+    handout = Handout(plan, policy=policy, least=least, worth=1e-3)
     count = 0
     while any(handout.take(stock.device) for stock in plan):
         count += 1
@@ -73,7 +73,7 @@ def test_the_number_of_pieces_is_bounded(policy, plan, least) -> None:
 
 @given(st.sampled_from(POLICIES), stocks(), st.floats(0.001, 0.25), st.data())
 def test_what_a_lost_device_has_not_taken_goes_to_the_others(policy, plan, least, order) -> None:
-    handout = Handout(plan, policy=policy, least=least)
+    handout = Handout(plan, policy=policy, least=least, worth=1e-3)
     names = [stock.device for stock in plan]
     early = [(d, rows) for d in names if (rows := handout.take(d)) is not None]
     lost = order.draw(st.sampled_from(names))
@@ -94,7 +94,7 @@ def test_dynamic_pieces_are_a_fair_part_of_what_is_left() -> None:
     handout = Handout([Stock("a", 0, 500, 3.0), Stock("b", 500, 1000, 1.0)], policy="dynamic", least=0.001)
     assert handout.take("a") == (0, 150), "a fifth of the 750 rows that are its due: its speed is only predicted"
     assert handout.take("b") == (150, 150 + int(850 * 0.25 * 0.2))
-    handout.measured("a", 3.0)
+    handout.measured("a", 150, 50.0)
     left = handout.rows
     rows = handout.take("a")
     assert rows is not None and rows[1] - rows[0] == int(left * 0.75 * 0.5), "half of its due"
@@ -115,9 +115,9 @@ def test_auto_begins_with_the_plan_and_lets_the_quick_help_the_slow() -> None:
 def test_a_measured_speed_counts_from_the_next_piece_on() -> None:
     handout = Handout([Stock("a", 0, 500, 1.0), Stock("b", 500, 1000, 1.0)], policy="dynamic", least=0.001)
     assert handout.take("a") == (0, 100)
-    handout.measured("a", 9.0)
+    handout.measured("a", 100, 100 / 9)
     assert handout.take("a") == (100, 100 + int(900 * 0.45))
-    handout.measured("a", 0.0)  # nothing was measured
+    handout.measured("a", 100, 0.0)  # nothing was measured
     assert handout.take("b") is not None
 
 
@@ -134,3 +134,21 @@ def test_no_piece_is_shorter_than_the_least() -> None:
 def test_one_row_is_one_piece(policy) -> None:
     handout = Handout([Stock("a", 0, 1, 1.0, 64), Stock("b", 1, 1, 1.0)], policy=policy, least=0.1)
     assert handout.take("a") == (0, 1) and handout.take("a") is None and handout.take("b") is None
+
+
+def test_pieces_grow_while_they_are_too_short_to_tell_the_speed() -> None:
+    """Each takes as long as a launch, 50 us; by their rate alone the next ones would be as small again."""
+    plan = [Stock("a", 0, 90_000, 1e-3), Stock("b", 90_000, 100_000, 1e9)]
+    handout = Handout(plan, policy="auto", least=0.01, worth=160e-6)
+    count = 0
+    while (rows := handout.take("a")) is not None:
+        handout.measured("a", rows[1] - rows[0], 50e-6 + (rows[1] - rows[0]) * 1e-9)
+        count += 1
+    assert count < 40
+
+
+def test_a_quick_device_takes_the_last_rows_of_a_slow_one() -> None:
+    handout = Handout([Stock("a", 0, 1000, 1.0), Stock("b", 1000, 1000, 1e6)], policy="auto", least=0.25)
+    assert handout.take("a") == (0, 1)
+    rows = handout.take("b")
+    assert rows is not None and rows[1] == 1000, "though all that is left is less than its least piece"

@@ -47,7 +47,9 @@ class OpenTask:
             rate, granule = (hi - lo) / (share.seconds or 1.0), platform.device(chunk.device).granule
             stocks.append(Stock(chunk.device, lo, hi, rate, granule))
         seconds = max([share.seconds or 0.0 for share in shares])
-        self.handout = Handout(stocks, policy=policy, least=min(0.25, max(LEAST, WORTH_IT / max(seconds, WORTH_IT))))
+        self.handout = Handout(
+            stocks, policy=policy, least=min(0.25, max(LEAST, WORTH_IT / max(seconds, WORTH_IT))), worth=WORTH_IT
+        )
         self.slots = 0
 
     def command(self, device: str, rows: tuple[int, int]) -> tuple[Command, tuple[Share]]:
@@ -109,8 +111,7 @@ class OnDemand:
             return
         seconds, axis = ran.stop - ran.start, opened.site.axis
         rows = instruction.chunk.box.hi[axis] - instruction.chunk.box.lo[axis]
-        if seconds > 0.0:
-            opened.handout.measured(instruction.device, rows / seconds)
+        opened.handout.measured(instruction.device, rows, seconds)
         self._next(opened, instruction.device)
 
     def _without(self, opened: OpenTask, device: str) -> None:

@@ -29,14 +29,16 @@ class Stock(NamedTuple):
 class Handout:
     """What is left of one task, and who may have it."""
 
-    def __init__(self, stocks: Sequence[Stock], *, policy: str, least: float) -> None:
-        """Take the plan; `least` is the part of the whole time that a piece should last at least."""
+    def __init__(self, stocks: Sequence[Stock], *, policy: str, least: float, worth: float = 0.0) -> None:
+        """Take the plan; a piece should last at least `least` of the whole time, and at least `worth` seconds."""
         self._policy = policy
         self._rates = {s.device: max(s.rate, 1e-30) for s in stocks}
         self._granules = {s.device: max(1, s.granule) for s in stocks}
         self._owner = {s.device: i for i, s in enumerate(stocks)}
         self._gone: set[str] = set()
         self._measured: set[str] = set()
+        self._worth = worth
+        self._floor: dict[str, int] = {}  # rows that a device's pieces have at least: smaller ones were too short
         self._left: list[list[int]] = [[s.lo, s.hi] for s in stocks]
         if policy == "dynamic":
             self._left = [[min(s.lo for s in stocks), max(s.hi for s in stocks)]]
@@ -68,7 +70,7 @@ class Handout:
         return self._rates[device] / sum(rate for name, rate in self._rates.items() if name not in self._gone)
 
     def _at_least(self, device: str) -> int:
-        return max(1, int(self._least * self._fair(device)))
+        return max(self._floor.get(device, 1), int(self._least * self._fair(device)))
 
     def _front(self, span: int, device: str, wanted: float) -> tuple[int, int] | None:
         """Take the first rows of a span, in whole granules; all of it if little would be left."""
@@ -87,12 +89,12 @@ class Handout:
         """Take rows from the end of what the device has left that would need longest for it."""
         behind = max(self._owner, key=self._seconds)
         span = self._left[self._owner[behind]]
-        rows, granule, least = span[1] - span[0], self._granules[device], self._at_least(device)
-        if rows < least + self._at_least(behind):
+        rows, granule = span[1] - span[0], self._granules[device]
+        if rows < 2 * self._at_least(behind):
             return None  # its owner is about to finish: a piece so small costs more than it brings
-        both = self._rates[device] + self._rates[behind]
-        taken = min(wanted, rows * self._rates[device] / both)
-        taken = max(least, int(taken) // granule * granule)
+        together = rows * self._rates[device] / (self._rates[device] + self._rates[behind])  # both finish at once
+        taken = int(min(max(wanted, self._at_least(device)), together))
+        taken = max(1, taken // granule * granule)
         span[1] -= taken
         return span[1], span[1] + taken
 
@@ -100,9 +102,15 @@ class Handout:
         lo, hi = self._left[self._owner[device]]
         return (hi - lo) / self._rates[device]
 
-    def measured(self, device: str, rate: float) -> None:
-        """Correct what is known of a device's speed: rows per second, as it runs."""
-        if rate > 0.0:
+    def measured(self, device: str, rows: int, seconds: float) -> None:
+        """Correct what is known of a device's speed by a piece that it has finished."""
+        if seconds > 0.0:
+            rate = rows / seconds
+            if (
+                seconds < self._worth
+            ):  # mostly the cost of a launch: the device is at least so fast, its pieces too small
+                self._floor[device] = max(self._floor.get(device, 1), 2 * rows)
+                rate = max(rate, self._rates[device])
             self._rates[device] = rate
             self._measured.add(device)
 
