@@ -226,7 +226,7 @@ def _torch_sum(x: Any, out: Any) -> Any:
 LAYERS = (
     Layer("VGG16 conv1_2", 2, 64, 224, 64, 3),
     Layer("VGG16 conv3_2", 2, 256, 56, 256, 3),
-    Layer("ResNet50 conv3_x", 8, 128, 28, 128, 3),
+    Layer("ResNet50 conv3_x", 16, 128, 28, 128, 3),
 )
 CASES = (
     *(product(side, side, side) for side in (512, 1024, 2048, 4096)),

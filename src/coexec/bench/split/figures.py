@@ -52,10 +52,12 @@ def summary(cases: Sequence[Data], unseen: Sequence[Data]) -> Data:
     }
 
 
-def by_group(cases: Sequence[Data], unseen: Sequence[Data], key: str) -> dict[str, Data]:
+def by_group(cases: Sequence[Data], unseen: Sequence[Data], key: str) -> list[Data]:
     """Return the summary of the cases with each value of a key, in the order of appearance."""
-    values = dict.fromkeys(case[key] for case in cases)
-    return {v: summary([c for c in cases if c[key] == v], [c for c in unseen if c[key] == v]) for v in values}
+    return [
+        {key: value, **summary([c for c in cases if c[key] == value], [c for c in unseen if c[key] == value])}
+        for value in dict.fromkeys(case[key] for case in cases)
+    ]
 
 
 def _best(case: Data) -> float:

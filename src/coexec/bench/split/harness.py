@@ -46,7 +46,7 @@ class Effort(NamedTuple):
     warm_up: tuple[int, int]  # calls through coexec that are dropped: it learns meanwhile
 
 
-THOROUGH = Effort(38.0, 3.5, (3, 11), (3, 6))
+THOROUGH = Effort(38.0, 2.5, (3, 11), (3, 6))
 BRIEF = Effort(0.5, 0.05, (2, 2), (2, 2))
 
 
