@@ -15,8 +15,8 @@ from ..errors import DoesNotFit
 from ..graph.instruction import Allocation
 from .launch import aligned_empty, set_data
 
-POOL_BYTES = 1 << 28  # freed memory kept for reuse
-POOL_LARGEST = 1 << 26
+POOL_BYTES = 1 << 29  # freed memory kept for reuse: fresh pages cost more than the pass that fills them
+POOL_LARGEST = 1 << 28
 _BYTES: np.dtype[Any] = np.dtype(np.uint8)
 
 

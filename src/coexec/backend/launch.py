@@ -111,7 +111,7 @@ def run_kernel(instruction: Kernel, debug: bool) -> None:
             args[position] = task.scalars[name]
         returned = _body(instruction)(*args)
         if returned is not None:
-            _check_nothing_returned(kernel, returned)
+            check_nothing_returned(kernel, returned)
         return
     _run_body(instruction, {binding.name: resolve(binding) for binding in instruction.bindings}, debug)
 
@@ -140,20 +140,20 @@ def _run_body(instruction: Kernel, values: dict[str, Any], debug: bool, piece: B
     task, kernel = instruction.task, instruction.task.kernel
     assert kernel is not None
     if debug:
-        _poison(instruction, values)
+        poison(instruction, values)
     named = {**values, "xp": np}
     for name, value in task.scalars.items():
         named[name] = values[name][()] if name in values else value  # a 0-d array may be passed as a scalar
     if kernel.takes_chunk:
-        named["chunk"] = _chunk_info(instruction, piece or instruction.chunk.box)
+        named["chunk"] = chunk_info(instruction, piece or instruction.chunk.box)
     by_keyword = {name: named[name] for name in kernel.keyword_only}
     returned = _body(instruction)(*[named[name] for name in kernel.params if name not in by_keyword], **by_keyword)
     if kernel.returns.names:
         _place_returned(instruction, values, returned)
     else:
-        _check_nothing_returned(kernel, returned)
+        check_nothing_returned(kernel, returned)
     if debug:
-        _check_poison(instruction, values)
+        check_poison(instruction, values)
 
 
 def _body(instruction: Kernel) -> Callable[..., Any]:
@@ -165,7 +165,7 @@ def _body(instruction: Kernel) -> Callable[..., Any]:
     return body
 
 
-def _check_nothing_returned(kernel: Any, returned: Any) -> None:
+def check_nothing_returned(kernel: Any, returned: Any) -> None:
     if returned is not None and not kernel.host:
         raise ProgramError(
             f"kernel {kernel.name!r} returned a {type(returned).__name__}; write into an output, or declare "
@@ -173,7 +173,7 @@ def _check_nothing_returned(kernel: Any, returned: Any) -> None:
         )
 
 
-def _chunk_info(instruction: Kernel, box: Box) -> ChunkInfo:
+def chunk_info(instruction: Kernel, box: Box) -> ChunkInfo:
     task = instruction.task
     parts = {}
     for param, array_shape in zip(task.accesses, task.shapes, strict=True):
@@ -230,13 +230,13 @@ def _promised(instruction: Kernel, values: dict[str, Any]) -> Iterator[tuple[str
                 yield param.name, array
 
 
-def _poison(instruction: Kernel, values: dict[str, Any]) -> None:
+def poison(instruction: Kernel, values: dict[str, Any]) -> None:
     """Debug mode: fill outputs that must be assigned in full with a pattern."""
     for _, array in _promised(instruction, values):
         array[...] = np.frombuffer(bytes([SENTINEL]) * array.dtype.itemsize, array.dtype)[0]
 
 
-def _check_poison(instruction: Kernel, values: dict[str, Any]) -> None:
+def check_poison(instruction: Kernel, values: dict[str, Any]) -> None:
     for name, array in _promised(instruction, values):
         raw = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
         left = np.argwhere((raw == SENTINEL).all(axis=-1))

@@ -15,6 +15,7 @@ from .output import FAILURE, console, emit, fields, say, table
 if TYPE_CHECKING:
     from rich.table import Table
 
+WIDEST = 14  # columns of a table; --json has them all
 Data = dict[str, Any]
 Benchmark = Callable[[bool, Callable[[str], None]], Data]
 
@@ -87,9 +88,17 @@ def tables(title: str, data: Mapping[str, Any]) -> Iterator[Table]:
         if isinstance(value, Mapping):
             yield from tables(f"{title}: {key}", value)
         elif _nested(value):
-            columns = list(dict.fromkeys(column for row in value for column in row))
+            columns = _columns(value)
             rows = [[_text(row.get(column, "")) for column in columns] for row in value]
             yield table(f"{title}: {key}", columns, rows, numbers="l" + "w" * (len(columns) - 1))
+
+
+def _columns(rows: list[Mapping[str, Any]]) -> list[str]:
+    """Return the columns to show: all, or without those that hold groups if no terminal is wide enough for them."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    if len(columns) > WIDEST:
+        columns = [c for c in columns if not any(isinstance(row.get(c), Mapping | list) for row in rows)][:WIDEST]
+    return columns
 
 
 def _nested(value: object) -> bool:

@@ -73,7 +73,10 @@ class Redo:
 
     def _say(self, text: str) -> None:
         self._note(text)
-        warnings.warn(text, CoexecWarning, stacklevel=2)
+        try:
+            warnings.warn(text, CoexecWarning, stacklevel=2)
+        except CoexecWarning:  # the program wants warnings raised, but here is nobody to take one: see the trace
+            return
 
 
 def _updates(failed: Kernel) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -134,4 +133,6 @@ def output(
 @cache
 def opencl_source(name: str) -> str:
     """Return the OpenCL C of a file beside this one."""
+    from importlib import resources  # slow to import
+
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -30,6 +30,7 @@ from .planned import Planned
 from .preview import alone_seconds, preview
 from .split import SEVERAL_BLOCKS, blocks, deal, deal_evenly, even, in_runs
 
+LOOPING = ("cpu", "torch")  # kinds of devices that compute one piece after the other by themselves
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs more than it brings
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
@@ -46,8 +47,8 @@ def _planned(fields: tuple[Command, tuple[Share, ...], bool]) -> Planned:
 
 
 def _looping(group: Sequence[Candidate]) -> set[str]:
-    """Return the devices that compute one piece after the other by themselves."""
-    return {c.name for c in group if c.device.kind == "cpu"}
+    """Return the devices that loop over pieces."""
+    return {c.name for c in group if c.device.kind in LOOPING}
 
 
 def _faster(a: Candidate, b: Candidate, work: Work) -> bool:

@@ -132,10 +132,10 @@ class Chain:
                 if isinstance(value, Array):
                     own[id(value._storage)] = own.get(id(value._storage), 0) + 1
         wanted = {len(self.operations) - 1}
-        for storage, number in self._made.items():
+        for storage in self._made:
             others = sys.getrefcount(storage) - own[id(storage)] - 3  # the dictionary, the loop, the argument
             if others > 0:
-                wanted.add(number)
+                wanted.add(self._made[storage])
         return wanted
 
 

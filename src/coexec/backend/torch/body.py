@@ -16,7 +16,7 @@ import torch
 from ...errors import ArgumentError, ProgramError, ShapeError
 from ...geometry import Box
 from ...graph.instruction import Kernel
-from ..launch import _check_nothing_returned, _check_poison, _chunk_info, _poison
+from ..launch import check_nothing_returned, check_poison, chunk_info, poison
 from .handover import numpy_dtype, to_numpy, to_tensor
 from .namespace import Namespace
 
@@ -136,7 +136,7 @@ def call(instruction: Kernel, body: Body, box: Box, values: Mapping[str, Any], x
     for name, value in task.scalars.items():
         named[name] = _scalar(values[name], xp) if name in values else _plain(value, xp)
     if kernel.takes_chunk:
-        chunk = _chunk_info(instruction, box)
+        chunk = chunk_info(instruction, box)
         named["chunk"] = chunk if xp is np else ChunkOnTorch(chunk, xp)
     by_keyword = {name: named[name] for name in kernel.keyword_only}
     return body(*[named[name] for name in kernel.params if name not in by_keyword], **by_keyword)
@@ -158,7 +158,7 @@ def returned(instruction: Kernel, result: Any) -> tuple[Any, ...]:
     assert kernel is not None
     names = kernel.returns.names
     if not names:
-        _check_nothing_returned(kernel, result)
+        check_nothing_returned(kernel, result)
         return ()
     results = (result,) if kernel.returns.single else result
     if not isinstance(results, tuple | list) or len(results) != len(names):
@@ -190,13 +190,13 @@ class Watched:
         written = {binding.name for binding in instruction.bindings if binding.writes}
         self._before = {name: tensor.clone() for name, tensor in values.items() if name not in written}
         poisoned = {name: to_numpy(tensor) for name, tensor in values.items()}
-        _poison(instruction, poisoned)
+        poison(instruction, poisoned)
         for name in written:
             values[name].copy_(torch.from_numpy(poisoned[name]))
 
     def check(self) -> None:
         """Raise if a cx.write output was left unassigned, or a cx.read input was written to."""
-        _check_poison(self._instruction, {name: to_numpy(tensor) for name, tensor in self._values.items()})
+        check_poison(self._instruction, {name: to_numpy(tensor) for name, tensor in self._values.items()})
         for name, before in self._before.items():
             if not unchanged(before, self._values[name]):
                 raise wrote_to_input(self._instruction, name)
