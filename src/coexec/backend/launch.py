@@ -166,6 +166,7 @@ def _body(instruction: Kernel) -> Callable[..., Any]:
 
 
 def check_nothing_returned(kernel: Any, returned: Any) -> None:
+    """Raise if a body returned something that nobody asked for."""
     if returned is not None and not kernel.host:
         raise ProgramError(
             f"kernel {kernel.name!r} returned a {type(returned).__name__}; write into an output, or declare "
@@ -174,6 +175,7 @@ def check_nothing_returned(kernel: Any, returned: Any) -> None:
 
 
 def chunk_info(instruction: Kernel, box: Box) -> ChunkInfo:
+    """Return what a body may ask about the part it computes."""
     task = instruction.task
     parts = {}
     for param, array_shape in zip(task.accesses, task.shapes, strict=True):
@@ -237,6 +239,7 @@ def poison(instruction: Kernel, values: dict[str, Any]) -> None:
 
 
 def check_poison(instruction: Kernel, values: dict[str, Any]) -> None:
+    """Debug mode: raise if an output was not assigned in full."""
     for name, array in _promised(instruction, values):
         raw = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
         left = np.argwhere((raw == SENTINEL).all(axis=-1))

@@ -32,8 +32,8 @@ from ..plan.plan import Part, Plan
 from ..program import session
 from ..program.access import Access, read, reduce, update, write
 from ..program.array import Array, Storage
-from ..program.host_task import HostTask
 from ..program.call import Options
+from ..program.host_task import HostTask
 from ..program.kernel import Kernel
 from .queries import InstructionGraph, Selection
 from .verify import verify

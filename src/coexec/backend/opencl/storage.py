@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...graph.instruction import Allocation
 
 DENSE = None
+POOLED = 8  # the part of the capacity that freed buffers may keep, as its divisor
 
 
 class Storage(Protocol):
@@ -50,11 +51,21 @@ class OwnMemory:
         self._name, self._context, self._device = name, context, device
         self.capacity = capacity if capacity is not None else device.capacity
         self._used = 0
+        self._pool: dict[int, list[Any]] = {}  # freed buffers by size: fresh ones cost page faults
+        self._pooled = 0
 
     def allocate(self, allocation: Allocation) -> None:
         import pyopencl as cl
 
         nbytes = max(1, allocation.nbytes)  # OpenCL has no buffers without bytes
+        spare = self._pool.get(nbytes)
+        if spare:
+            allocation.data = spare.pop()
+            self._pooled -= nbytes
+            self._used += nbytes
+            return
+        if self._used + self._pooled + nbytes > self.capacity:
+            self._empty_pool()
         if nbytes > self._device.largest_buffer:
             raise DoesNotFit(f"allocation {allocation}", self._name, nbytes, self._device.largest_buffer)
         if self._used + nbytes > self.capacity:
@@ -70,8 +81,20 @@ class OwnMemory:
     def release(self, allocation: Allocation) -> None:
         buffer, allocation.data = allocation.data, None
         if buffer is not None:
-            self._used -= max(1, allocation.nbytes)
-            buffer.release()
+            nbytes = max(1, allocation.nbytes)
+            self._used -= nbytes
+            if self._pooled + nbytes <= self.capacity // POOLED:
+                self._pool.setdefault(nbytes, []).append(buffer)
+                self._pooled += nbytes
+            else:
+                buffer.release()
+
+    def _empty_pool(self) -> None:
+        for buffers in self._pool.values():
+            for buffer in buffers:
+                buffer.release()
+        self._pool.clear()
+        self._pooled = 0
 
     def holds(self, allocation: Allocation) -> bool:
         return allocation.memory == self.memory
