@@ -114,7 +114,10 @@ class Planning:
     def rows(self, *arguments: Any, **options: Any) -> dict[str, int]:
         """Return the rows of each device."""
         chunks = self.plan(*arguments, **options).command.chunks
-        return {chunk.device: chunk.box.hi[0] - chunk.box.lo[0] for chunk in chunks}
+        found: dict[str, int] = {}
+        for chunk in chunks:  # a device may have its share in several
+            found[chunk.device] = found.get(chunk.device, 0) + chunk.box.hi[0] - chunk.box.lo[0]
+        return found
 
     def teach(self, kernel: Kernel, arguments: Sequence[Any], rates: dict[str, float], *, start: float = 0.0) -> None:
         """Let each device have been measured at so many rows per second, in parts of several sizes and as a whole."""

@@ -80,9 +80,7 @@ def test_a_slow_link_keeps_a_fast_device_out_until_the_data_is_there() -> None:
     idle(planning)
     y = planning.array(ROWS)
     planning.g.call("make", writes=y, on="dev:1")
-    planned = planning.plan(increment, y)
-    rows = {chunk.device: chunk.box.hi[0] - chunk.box.lo[0] for chunk in planned.command.chunks}
-    assert rows["dev:1"] > 0.9 * ROWS
+    assert planning.rows(increment, y)["dev:1"] > 0.9 * ROWS
 
 
 def test_cuts_move_to_where_the_data_is() -> None:
@@ -198,6 +196,15 @@ def test_neighbouring_tasks_on_the_same_array_are_cut_alike() -> None:
     assert planning.rows(increment, y) == rows
     idle(planning)
     assert planning.rows(increment, planning.on_host(ROWS)) == rows, "so that a new array fits to the others"
+
+
+def test_an_array_is_cut_by_a_division_that_was_remembered_too() -> None:
+    planning = learnt(FAST, SLOW)
+    for _ in range(3):
+        x, y = arrays(planning)
+        planning.plan(double, x, y)
+        idle(planning)
+        assert y._storage.cuts is not None and x._storage.cuts is None
 
 
 def idle(planning: Planning) -> None:

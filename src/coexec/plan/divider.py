@@ -5,7 +5,8 @@ Before: plan/offering.py, plan/divide.py, plan/adapt.py.  After: plan/planner.py
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,12 +21,14 @@ from .divide import divide
 from .energy import least_energy, under_cap
 from .offer import Division, Offer, joules
 from .offering import Missing, Offering, Site
+from .pieces import in_pieces, pieces
 
 KEEP = 0.03  # cuts are kept while new ones promise less than this
 UNSETTLED = 2  # measurements of its parts that a division gets before it is judged: first runs are cold
 MEMO = 256  # divisions remembered
 PATIENCE = 16  # changes of what is known after which a division is looked at anew even if it is balanced
 BALANCED = 0.05  # parts that finish so close together leave little to gain
+WORTH_OVERLAPPING = 0.05  # of a share's time that overlapping its copies must save
 BUSY = 0.1  # waits for busy devices count from this part of the task's own time
 BANDS_FROM = 4  # devices; below, cutting two axes moves no less than cutting one
 
@@ -52,6 +55,7 @@ class Divided(NamedTuple):
     division: Division
     measured: bool = True  # every device's speed is known
     unsettled: bool = False  # its parts were not measured often enough to judge it
+    made: Cuts | None = None  # what is remembered of it with the arrays
 
 
 class Divider:
@@ -76,6 +80,16 @@ class Divider:
         self.offering = Offering(platform, missing)
         self._memo: dict[tuple[object, ...], tuple[tuple[int, ...], Divided]] = {}
         self._last: dict[tuple[object, ...], Cuts] = {}  # of calls with arrays that have no cuts yet
+        self._looking = False  # the divisions of this moment will not be made
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Let divisions be looked at that nobody will make: no array is cut by them."""
+        self._looking = True
+        try:
+            yield
+        finally:
+            self._looking = False
 
     def divide(
         self, task: Task, box: Box, axes: Sequence[int], group: Sequence[Candidate], waits: Sequence[float]
@@ -85,6 +99,7 @@ class Divider:
         key = self._memo_key(task, box, group)
         known = self._memo.get(key) if key is not None else None
         if known is not None and max(waits) <= BUSY * known[1].seconds and _holds(known, versions):
+            self._cut(task, known[1].made)
             return known[1]
         best: Divided | None = None
         for axis in self._preferred(task, axes):
@@ -98,7 +113,8 @@ class Divider:
         if crossed is not None and crossed.seconds < best.seconds * (1.0 - KEEP):
             best = crossed
         else:
-            self._remember(task, best, group)
+            best = best._replace(made=self._made_cuts(best, group))
+            self._remember(task, best.made)
         if key is not None and max(waits) <= BUSY * best.seconds:  # others hold for this moment only
             if len(self._memo) > MEMO:
                 self._memo.clear()
@@ -174,13 +190,13 @@ class Divider:
         chunks: list[Chunk] = []
         shares: list[Share] = []
         used = sum(high > low for low, high in pairwise(cuts))
-        for candidate, low, high in zip(group, cuts, cuts[1:], strict=False):
-            if high > low:
-                work = site.work(low, high)
+        for candidate, offer, low, high in zip(group, offers, cuts, cuts[1:], strict=False):
+            for first, last in pairwise(_overlapping(offer, low, high)):
+                work = site.work(first, last)
                 estimate = candidate.model.estimate(work, together=used > 1)
                 seconds = None if estimate is None else estimate.seconds
                 share = Share(candidate.variant, candidate.model, work, seconds, used > 1, candidate.blocked)
-                chunks.append(site.chunk(candidate.name, low, high, len(chunks), share, self._cache))
+                chunks.append(site.chunk(candidate.name, first, last, len(chunks), share, self._cache))
                 shares.append(share)
         why = _reason(site, cuts, group, division, self._how(division, measured=measured))
         return Divided(
@@ -218,15 +234,25 @@ class Divider:
         ]
         return len(counts) > 1 and 0 < min(counts) < UNSETTLED
 
-    def _remember(self, task: Task, divided: Divided, group: Sequence[Candidate]) -> None:
+    def _made_cuts(self, divided: Divided, group: Sequence[Candidate]) -> Cuts:
         site = divided.site
         cuts = tuple([round(site.rows.position(cut)) for cut in divided.division.cuts])
         devices = tuple([c.name for c in group])
         used = frozenset(c.memory for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low)
-        made = Cuts(site.axis, site.rows.rows, devices, cuts, used)
+        return Cuts(site.axis, site.rows.rows, devices, cuts, used)
+
+    def _remember(self, task: Task, made: Cuts | None) -> None:
+        if made is None or self._looking:
+            return
         if len(self._last) > MEMO:
             self._last.clear()
-        self._last[task.kernel, site.axis, site.rows.rows, devices] = made
+        self._last[task.kernel, made.axis, made.rows, made.devices] = made
+        self._cut(task, made)
+
+    def _cut(self, task: Task, made: Cuts | None) -> None:
+        """Note where the arrays that a task writes are cut: who uses them next should cut them alike."""
+        if made is None or self._looking:
+            return
         for param, array in zip(task.accesses, task.arrays, strict=True):
             if param.access.writes and param.access.mode != "reduce" and array._storage.cuts != made:
                 array._storage.cuts = made
@@ -240,16 +266,29 @@ def _reason(site: Site, cuts: Sequence[int], group: Sequence[Candidate], divisio
     return f"divided along axis {site.axis}, {how}: {', '.join(parts)}; {division.seconds * 1e3:.3g} ms"
 
 
+def _overlapping(offer: Offer, low: int, high: int) -> list[int]:
+    """Return where a device's share is cut again, so that the copies of one piece overlap the compute of another."""
+    rows, count = high - low, 1
+    if rows > 1 and (offer.in_per_row or offer.out_per_row):
+        count = pieces(offer, rows)
+        if in_pieces(offer, rows, count) > (1.0 - WORTH_OVERLAPPING) * in_pieces(offer, rows, 1):
+            count = 1
+    return [low + rows * i // count for i in range(count + 1)] if rows > 0 else []
+
+
 def _balanced(divided: Divided) -> bool:
     """Tell whether all parts are still predicted to finish together, and before any device would alone."""
-    finishes = []
-    times = {offer.device: t for offer, t in zip(divided.offers, divided.division.times, strict=True)}
+    computing: dict[str, float] = {}
     for chunk, share in zip(divided.chunks, divided.shares, strict=True):
         seconds = share.model.seconds(share.work, together=share.together) if share.model and share.work else None
         if seconds is None:
             return False
-        planned = times[chunk.device]
-        finishes.append(planned.input_end + seconds + planned.finish - planned.compute_end)
+        computing[chunk.device] = computing.get(chunk.device, 0.0) + seconds
+    finishes = [
+        planned.input_end + computing[offer.device] + planned.finish - planned.compute_end
+        for offer, planned in zip(divided.offers, divided.division.times, strict=True)
+        if offer.device in computing
+    ]
     alone = min(divided.division.single.values(), default=0.0)
     return len(finishes) > 1 and max(finishes) <= (1.0 + BALANCED) * min(finishes) and max(finishes) <= alone
 

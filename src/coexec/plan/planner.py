@@ -18,6 +18,7 @@ from ..graph.task_graph import touched
 from ..predict.features import work_of, work_of_part
 from ..predict.work import Work
 from ..program.array import Array
+from ..program.kernel import Kernel
 from ..program.mapper import Same
 from ..program.variant import Variant
 from .blocking import Blocking
@@ -28,7 +29,7 @@ from .place import WIDE_GAIN, Asked, Loads, Placement
 from .plan import Plan
 from .planned import Planned
 from .preview import alone_seconds, preview
-from .split import SEVERAL_BLOCKS, blocks, deal, deal_evenly, even, in_runs
+from .split import SEVERAL_BLOCKS, blocks, deal, deal_evenly, even, in_runs, tiles
 
 LOOPING = ("cpu", "torch")  # kinds of devices that compute one piece after the other by themselves
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
@@ -94,7 +95,7 @@ class Planner:
         kernel, options = task.kernel, task.options
         assert kernel is not None and options is not None
         self.last = None
-        with self.loads.untouched():
+        with self.loads.untouched(), self.divider.untouched():
             planned = self.plan(task)
         candidates = [] if kernel.host else self._able(task, list(self._candidates.of(kernel, options.devices).all))
         alone = alone_seconds(candidates, work_of(task), self.loads, lambda: self._where(task))
@@ -109,6 +110,14 @@ class Planner:
         if not kernel.host:
             self._able(task, list(self._candidates.of(kernel, options.devices).all))
             work_of(task)
+
+    def runs(self, kernel: Kernel, arrays: Sequence[Array]) -> bool:
+        """Tell whether some device can run `kernel` on arrays of these types."""
+        try:
+            candidates, _, only_cpu = self._candidates.of(kernel, None)
+        except PlanError:
+            return False
+        return only_cpu or bool(self._candidates.holding(candidates, [array.dtype for array in arrays]))
 
     def plan(self, task: Task, *, idle: bool = False) -> Planned:
         """Return the command, and what each of its chunks runs and is predicted to take.
@@ -127,14 +136,16 @@ class Planner:
                 candidates = self._near(task, candidates)
         work = work_of(task)
         if self._plans and (plan := self._plans.get((task.name, repr(task.key)))) is not None:
-            return self._followed(task, plan, candidates)
+            followed = self._followed(task, plan, candidates)
+            if followed is not None:
+                return followed
         if idle and candidates[0].runs_here and not (kernel.reduces and box.volume >= SEVERAL_BLOCKS):
             first = candidates[0]
             seconds = first.model.seconds(work)
             if seconds is not None and seconds < CHEAP and self._placement.pairs:
                 command = _new(Command, (task.id, task, first.chunks(box), task.after, "runs in the caller"))
                 return _planned((command, first.shares(work, seconds), True))
-        if blocked and self._placement.pairs:
+        if blocked and task.once and self._placement.pairs:  # or a piece might read what the one before wrote
             candidates = self._blocking.choose(candidates, blocked, work)
         if kernel.split:
             divided = self._divide(task, box, candidates, work, named=options.devices is not None)
@@ -161,8 +172,11 @@ class Planner:
         command = _new(Command, (task.id, task, chosen.chunks(box), task.after, why))
         return _planned((command, chosen.shares(work, seconds), False))
 
-    def _followed(self, task: Task, plan: Plan, candidates: Sequence[Candidate]) -> Planned:
-        """Return the command that a saved plan says: the same shares, places and variants again."""
+    def _followed(self, task: Task, plan: Plan, candidates: Sequence[Candidate]) -> Planned | None:
+        """Return the command that a saved plan says: the same shares, places and variants again.
+
+        None if it cannot be divided so, because this call has one array twice.
+        """
         pairs = {(c.name, c.variant.name): c for c in candidates}
         missing = [f"{p.device} ({p.variant})" for p in plan.parts if (p.device, p.variant) not in pairs]
         if missing:
@@ -172,10 +186,18 @@ class Planner:
             )
         group = [pairs[part.device, part.variant] for part in plan.parts]
         chunks = tuple(Chunk(p.device, Box(p.lo, p.hi), slot) for slot, p in enumerate(plan.parts))
+        if not tiles(task.box, [chunk.box for chunk in chunks]):
+            raise PlanError(
+                f"the plan for {task.name!r} has parts {', '.join(str(chunk.box) for chunk in chunks)}, which do not make "
+                f"up {task.box}; make the plan anew"
+            )
         if task.kernel is not None and task.kernel.reduces:
-            parts = blocks(task.box, plan.axis or 0)
-            cuts = [chunk.box.lo[plan.axis or 0] if chunk.box.lo else 0 for chunk in chunks]
-            chunks = in_runs(deal(parts, plan.axis or 0, [c.device for c in chunks], cuts), _looping(group))
+            axis = next((a for a in task.kernel.split if task.box.hi[a] - task.box.lo[a] > 1), 0)
+            cuts = [chunk.box.lo[axis] if chunk.box.lo else 0 for chunk in chunks]
+            dealt = deal(blocks(task.box, axis), axis, [c.device for c in chunks], cuts)
+            chunks = in_runs(dealt, _looping(group))
+        elif not self._independent(task, chunks):
+            return None
         return self._shared(task, chunks, group, "as the plan says")
 
     def _in_pieces(
