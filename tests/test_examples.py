@@ -11,7 +11,7 @@ import pytest
 from tests.repository import ROOT, child_environment
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-SMALL = {"heat": ["120", "12"], "black_scholes": ["40000"], "image": ["150"]}
+SMALL = {"heat": ["120", "12"], "black_scholes": ["40000"], "image": ["150"], "matmul_everywhere": ["300"]}
 """Arguments that keep an example short; sizes that still are divided."""
 
 
