@@ -124,7 +124,7 @@ class Runtime:
         self._on_demand = OnDemand(
             self._lowering.lower, self._submit_part, self.loads, self._executor.release, cache=cache
         )
-        self._fusing = Fusing(self._lock, self._enter_chain, on=not config.sync and config.fuse)
+        self._fusing = Fusing(self._lock, self._enter_chain, self._planner.runs, on=not config.sync and config.fuse)
         self._upkeep = Upkeep(self._graph, self._lowering, self._executor, self._on_demand, self._recorder)
         self._executor.on_finished = self._finished
         redo = Redo(platform, candidates, self._lowering, self.loads, self._recorder.note)
@@ -134,8 +134,7 @@ class Runtime:
         self._executor.check_signals = self._signals.check
         self._cpu: Any = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
         self._inline = config.inline and not config.sync and self._cpu is not None
-        self._sync = config.sync
-        self._horizon_step = config.horizon
+        self._sync, self._horizon_step = config.sync, config.horizon
         with self._lock:
             _, epoch = self._upkeep.epoch("start")
             self._lowering.passed(epoch[-1].id, ())
@@ -196,7 +195,10 @@ class Runtime:
 
     def fuse(self, operation: Operation) -> bool:
         """Hold an elementwise operation back for a moment: what uses its result may come, and be one kernel with it."""
-        return not self.closed and self._fusing.hold(operation)
+        held = not self.closed and self._fusing.hold(operation)
+        if held and self._graph.since_horizon >= self._horizon_step:
+            self._pass_horizon()
+        return held
 
     def _enter_chain(self, kernel: Kernel, args: tuple[Any, ...], context: Context, where: tuple[str, int]) -> None:
         """Record a chain of elementwise operations. Locked."""
@@ -327,8 +329,7 @@ class Runtime:
             self.loads.remove(instruction.device, instruction.predicted)
             if instruction.task.finished:
                 self.loads.over(instruction.task.id)
-            if self._on_demand.open:
-                self._on_demand.finished(ran)
+            self._on_demand.finished(ran)
 
     def unseen(self) -> list[Any]:
         """Return the failures that the program has not looked at yet."""

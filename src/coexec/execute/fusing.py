@@ -10,58 +10,74 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from typing import Any
 
 import numpy as np
 
-from ..program.fuse import Chain, Operation
+from ..program.array import Array
+from ..program.fuse import Chain, Line, Operation
 from ..program.kernel import Kernel
 
 MOMENT = 300e-6  # seconds: longer than the next operation of an expression takes to come, shorter than one to compute
 
-Enter = Callable[[Kernel, tuple[Any, ...], Context, tuple[str, int]], None]
+QUIET = {"ignore", "warn"}
+"""What NumPy may do about a division by zero so that it does not matter which operations are one kernel."""
+Enter = Callable[[Kernel, tuple[Any, ...], Context, Line], None]
+Runs = Callable[[Kernel, Sequence[Any]], bool]
 
 
 class Fusing:
     """The chain that is held back, if any."""
 
-    def __init__(self, lock: Any, enter: Enter, *, on: bool) -> None:
+    def __init__(self, lock: Any, enter: Enter, runs: Runs, *, on: bool) -> None:
         self._lock = lock
         self._enter = enter  # records a call, under the lock
+        self._runs = runs  # tells whether a kernel can run here
         self.on = on
         self.held: Chain | None = None
         self._context: Context | None = None
         self._errors: Any = {}  # what NumPy does about errors
-        self._where = ("", 0)
+        self._late: BaseException | None = None  # what went wrong on the thread: the program is told as soon as it asks
         self._armed = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
 
     def hold(self, operation: Operation) -> bool:
-        """Hold an operation back; False if it must be recorded at once."""
-        if not self.on:
-            return False
+        """Hold an operation back; False if it must be recorded at once, which also says what is wrong with it."""
         errors = np.geterr()
+        if not self.on or not QUIET.issuperset(errors.values()) or not self._plain(operation):
+            return False
+        line = _caller()
         with self._lock:
             if self.held is not None and (errors != self._errors or not self.held.accepts(operation)):
                 self.flush()
             if self.held is None:
                 self.held, self._context, self._errors = Chain(), copy_context(), errors
-                self._where = _caller()
                 self._arm()
-            self.held.add(operation)
+            self.held.add(operation, line)
         return True
+
+    def _plain(self, operation: Operation) -> bool:
+        """Tell whether an operation has an axis, arrays of this runtime only, and a device that computes it."""
+        arrays = [value for value in operation.arguments if isinstance(value, Array)]
+        session = operation.output._storage.session
+        alike = all(array._storage.session is session for array in arrays)
+        return bool(alike and operation.output.shape and self._runs(operation.kernel, arrays))
 
     def flush(self) -> None:
         """Record what is held back. Locked."""
+        if self._late is not None:
+            error, self._late = self._late, None
+            raise error
         chain, context = self.held, self._context
         if chain is not None and context is not None:
             self.held = self._context = None
-            kernel, arguments = chain.call()
+            calls = chain.calls()
             del chain  # or its handles would keep what nobody wants
-            self._enter(kernel, arguments, context, self._where)
+            for kernel, arguments, line in calls:
+                self._enter(kernel, arguments, context, line)
 
     def _arm(self) -> None:
         if self._thread is None:
@@ -79,7 +95,10 @@ class Fusing:
             self._armed.clear()
             pause.wait(MOMENT)
             with self._lock:
-                self.flush()
+                try:
+                    self.flush()
+                except BaseException as error:  # noqa: BLE001 - the next wait of the program raises it
+                    self._late = error
 
     def stop(self) -> None:
         """End the thread. Nothing is held any more."""
@@ -90,9 +109,9 @@ class Fusing:
             self._thread = None
 
 
-def _caller() -> tuple[str, int]:
-    """Return the program's line that made the first operation."""
+def _caller() -> Line:
+    """Return the program's line that asks for an operation."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("coexec.", "numpy")):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("coexec.", "numpy.")):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

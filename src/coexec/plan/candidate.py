@@ -17,6 +17,7 @@ from ..machine.platform import Device, Platform
 from ..predict.learned import Learned
 from ..predict.model import Model
 from ..predict.work import Work
+from ..program.mapper import Same
 from ..program.variant import Numerics, Variant
 
 if TYPE_CHECKING:
@@ -131,8 +132,11 @@ class Candidates:
 
     def _blocked(self, kernel: Kernel, found: list[Candidate]) -> list[Candidate]:
         """Return those that could compute one cache-sized piece after the other: they loop over NumPy arrays."""
-        if not kernel.split or kernel.reduces or any(p.access.mapper.pads for p in kernel.array_params):
+        params = kernel.array_params
+        if not kernel.split or kernel.reduces or any(p.access.mapper.pads for p in params):
             return []
+        if any(p.access.writes and not isinstance(p.access.mapper, Same) for p in params):
+            return []  # a piece might write what another has written
         return [
             Candidate(c.device, c.variant, self._learned.model(kernel, c.variant, c.device, "in cache"), blocked=True)
             for c in found

@@ -236,7 +236,7 @@ class Planner:
             return None
         if not self.divider.for_energy and self._wide_is_faster(candidates, work, divided.seconds):
             return None
-        if policy in ("dynamic", "auto"):
+        if policy in ("dynamic", "auto") and divided.division.cuts:  # along one axis
             why = f"{policy}, beginning with: {divided.why}"
             planned = self._command(task, divided.chunks, divided.shares, why)
             return planned._replace(handout=policy, site=divided.site._replace(task=task))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Container, Sequence
+from itertools import combinations
 
-from ..geometry import Box, bounding, cut
+from ..geometry import Box, bounding, covers, cut, overlaps
 from ..graph.command import Chunk
 
 BLOCKS = 32
@@ -44,6 +45,14 @@ def deal(parts: Sequence[Box], axis: int, devices: Sequence[str], cuts: Sequence
         owner = min(len(devices) - 1, max(0, bisect_right(cuts, middle) - 1))
         dealt.append(Chunk(devices[owner], part, i))
     return tuple(dealt)
+
+
+def tiles(box: Box, parts: Sequence[Box]) -> bool:
+    """Tell whether the parts make up `box`, each point once."""
+    if any(part.ndim != box.ndim or not covers(box, part) for part in parts):
+        return False
+    apart = not any(overlaps(a, b) for a, b in combinations(parts, 2))
+    return apart and sum(part.volume for part in parts) == box.volume
 
 
 def in_runs(chunks: Sequence[Chunk], loops: Container[str]) -> tuple[Chunk, ...]:

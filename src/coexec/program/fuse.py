@@ -10,7 +10,7 @@ computed in full like any other result.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy
 from functools import lru_cache
 from math import prod
@@ -30,6 +30,10 @@ BLOCK = 1 << 14
 """Elements of a block: a handful of buffers of doubles stays in a core's own cache."""
 LONGEST = 24
 """Operations in a chain: compilers and readers of traces have limits."""
+
+
+Line = tuple[str, int]
+"""A file and a line of the program."""
 
 
 class Operation(NamedTuple):
@@ -70,6 +74,7 @@ class Chain:
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
+        self.lines: list[Line] = []  # where the program asked for each
         self._made: dict[Storage, int] = {}  # who computes it
 
     def accepts(self, operation: Operation) -> bool:
@@ -79,15 +84,38 @@ class Chain:
         if len(self.operations) >= LONGEST or operation.output.shape != self.operations[0].output.shape:
             return False
         for value in operation.inputs:
-            maker = self._made.get(value._storage) if isinstance(value, Array) else None
+            maker = self._maker(value)
             if maker is not None and not same_place(value, self.operations[maker].output):
                 return False
         return True
 
-    def add(self, operation: Operation) -> None:
+    def add(self, operation: Operation, line: Line = ("", 0)) -> None:
         """Append an operation."""
         self._made[operation.output._storage] = len(self.operations)
         self.operations.append(operation)
+        self.lines.append(line)
+
+    def calls(self) -> list[tuple[Kernel, tuple[Any, ...], Line]]:
+        """Return the calls that compute everything which is still wanted, with their lines.
+
+        What does not use each other's results is apart: a read waits for, and a failure spoils, only what it must.
+        """
+        group: list[int] = []
+        for number, operation in enumerate(self.operations):
+            makers = {group[m] for v in operation.inputs if (m := self._maker(v)) is not None}
+            mine = min(makers, default=number)
+            group = [mine if g in makers else g for g in group] + [mine]
+        parts: dict[int, Chain] = {0: self}
+        if any(group):
+            operations, lines = self.operations, self.lines
+            self.operations, self.lines, self._made = [], [], {}
+            for number, operation, line in zip(group, operations, lines, strict=True):
+                parts.setdefault(number, Chain()).add(operation, line)
+        return [(*part.call(), part.lines[0]) for part in parts.values()]
+
+    def _maker(self, value: Any) -> int | None:
+        """Return which operation computes `value`, if one does."""
+        return self._made.get(value._storage) if isinstance(value, Array) else None
 
     def call(self) -> tuple[Kernel, tuple[Any, ...]]:
         """Return the kernel that computes everything which is still wanted, and its arguments."""
@@ -125,6 +153,7 @@ class Chain:
         """Return the operations whose results somebody outside still holds; the last is always computed.
 
         A storage is referred to by this chain's own handles and its dictionary; whatever goes beyond is the program's.
+        Where the count is not understood, the result counts as wanted: that is slower, never wrong.
         """
         own: dict[int, int] = {}
         for operation in self.operations:
@@ -164,27 +193,44 @@ class Fused:
     def __call__(self, *values: Any) -> None:
         """Compute the chain on one chunk."""
         inputs, scalars, outputs = values[: self._arrays], values[self._arrays : self._inputs], values[self._inputs :]
-        first = outputs[0]
-        rows = max(1, BLOCK // max(1, prod(first.shape[1:])))
+        shape = tuple(outputs[0].shape)
         buffers: dict[tuple[int, np.dtype[Any]], Any] = {}
-        for slot, step in zip(self._slots, self._steps, strict=True):
-            if not step.live and (slot, step.dtype) not in buffers:
-                buffers[slot, step.dtype] = self._xp.empty((min(rows, len(first)), *first.shape[1:]), step.dtype)
-        for begin in range(0, len(first), rows):
-            part = slice(begin, begin + rows)
-            size = len(first[part])
-            blocks = [x[part] if x.ndim == first.ndim and len(x) == len(first) else x for x in inputs]
-            self._run(blocks, scalars, iter(outputs), part, size, buffers)
+        for block in blocks_of(shape):
+            targets = [out[block] for out in outputs]
+            size = tuple(targets[0].shape)
+            if not buffers:  # the first block is as large as any
+                for slot, step in zip(self._slots, self._steps, strict=True):
+                    if not step.live and (slot, step.dtype) not in buffers:
+                        buffers[slot, step.dtype] = self._xp.empty(size, step.dtype)
+            parts = {key: buffer[tuple([slice(n) for n in size])] for key, buffer in buffers.items()}
+            self._run([_seen(x, block, len(shape)) for x in inputs], scalars, iter(targets), parts)
 
-    def _run(
-        self, blocks: list[Any], scalars: tuple[Any, ...], outputs: Any, part: slice, size: int, buffers: dict[Any, Any]
-    ) -> None:
+    def _run(self, blocks: list[Any], scalars: tuple[Any, ...], outputs: Any, buffers: dict[Any, Any]) -> None:
+        """Compute the chain on one block."""
         made: list[Any] = []
         for slot, step in zip(self._slots, self._steps, strict=True):
-            target = next(outputs)[part] if step.live else buffers[slot, step.dtype][:size]
+            target = next(outputs) if step.live else buffers[slot, step.dtype]
             values = [blocks[i] if kind == "x" else scalars[i] if kind == "s" else made[i] for kind, i in step.values]
-            step.function(*values, out=target, **dict(step.options))
+            try:
+                step.function(*values, out=target, **dict(step.options))
+            except Exception as error:
+                error.add_note(f"in operation {len(made) + 1} of a chain, {step.function.__name__}")
+                raise
             made.append(target)
+
+
+def blocks_of(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Yield the blocks of an array of `shape`, in order, each of at most `BLOCK` elements."""
+    axis = next(a for a in range(len(shape)) if prod(shape[a + 1 :]) <= BLOCK)
+    rows = max(1, BLOCK // max(1, prod(shape[axis + 1 :])))
+    for outer in np.ndindex(shape[:axis]):
+        for begin in range(0, shape[axis], rows):
+            yield (*[slice(i, i + 1) for i in outer], slice(begin, begin + rows))
+
+
+def _seen(x: Any, block: tuple[slice, ...], ndim: int) -> Any:
+    """Return what a block sees of an input, which may have fewer axes, or some of length one."""
+    return x[tuple([slice(None) if n == 1 else s for n, s in zip(x.shape, block[ndim - x.ndim :], strict=False)])]
 
 
 def _slots(steps: tuple[Step, ...]) -> list[int]:
