@@ -41,14 +41,18 @@ class OpenTask:
         self.site = site
         self.shares = {chunk.device: share for chunk, share in zip(command.chunks, shares, strict=True)}
         first = site.box.lo[site.axis]
-        stocks = []
+        stocks: dict[str, Stock] = {}
         for chunk, share in zip(command.chunks, shares, strict=True):
             lo, hi = chunk.box.lo[site.axis] - first, chunk.box.hi[site.axis] - first
             rate, granule = (hi - lo) / (share.seconds or 1.0), platform.device(chunk.device).granule
-            stocks.append(Stock(chunk.device, lo, hi, rate, granule))
+            before = stocks.get(chunk.device)  # a share may be cut to overlap copies: its pieces are neighbours
+            stocks[chunk.device] = Stock(chunk.device, lo if before is None else before.lo, hi, rate, granule)
         seconds = max([share.seconds or 0.0 for share in shares])
         self.handout = Handout(
-            stocks, policy=policy, least=min(0.25, max(LEAST, WORTH_IT / max(seconds, WORTH_IT))), worth=WORTH_IT
+            list(stocks.values()),
+            policy=policy,
+            least=min(0.25, max(LEAST, WORTH_IT / max(seconds, WORTH_IT))),
+            worth=WORTH_IT,
         )
         self.slots = 0
 
