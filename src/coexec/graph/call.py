@@ -19,6 +19,8 @@ from ..program.kernel import ArrayParam, Kernel
 from ..program.mapper import all as map_all
 from .task import Owner, Task
 
+NOT_THE_PROGRAM = ("coexec.", "numpy.")
+"""Modules that calls come through: operators are NumPy's, ready-made operations ours."""
 WHOLE = ArrayParam("", -1, read(map_all))
 
 
@@ -56,7 +58,7 @@ def describe(
     task.body = kernel.body()
     task.context = copy_context()
     frame = sys._getframe(3)
-    if kernel.internal or frame.f_globals.get("__name__", "").startswith("coexec."):
+    if kernel.internal or frame.f_globals.get("__name__", "").startswith(NOT_THE_PROGRAM):
         frame = _program_frame(frame)
     task.call, task.line = frame.f_code.co_filename, frame.f_lineno
     return task
@@ -93,6 +95,6 @@ def _foreign(kernel: Kernel, array: Array) -> CoexecError:
 
 def _program_frame(frame: FrameType) -> FrameType:
     """Return the nearest caller outside coexec: assignments and ufuncs are called through coexec's own code."""
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("coexec."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(NOT_THE_PROGRAM):
         frame = frame.f_back
     return frame

@@ -207,7 +207,7 @@ class Kernel:
 
     def space(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[tuple[int, ...], Box, Any]:
         """Return the shape of the index space, the part of it that is visited, and a key for these shapes. Checks all."""
-        shapes = tuple([(array.shape, array._storage.dtype.num) for array in arrays])
+        shapes = tuple([(array.shape, array.dtype.num) for array in arrays])
         if self._space_varies:
             shape, visited = self._find_space(arrays, scalars)
             return shape, visited, Key((shapes, shape))
