@@ -358,3 +358,16 @@ def test_only_the_cpu_works_in_the_hosts_memory():
     driver.type = "cuda"
     with pytest.raises(ConfigError, match="does not work in the host's memory"):
         TorchBackend(driver, "torch:cuda0", memory="shared")
+
+
+def test_a_device_that_fails_in_the_middle_is_a_backend_error():
+    class Broken(Later):
+        def finish(self, event):
+            raise RuntimeError("device-side assert")
+
+    with (
+        Rig("own", driver=Broken()) as rig,
+        pytest.raises(BackendError, match=r"torch:cpu failed in .*device-side assert") as error,
+    ):
+        rig.run(Alloc(rig.id(), rig.name, None, Allocation(rig.id(), OWN, 0, whole((3,)), np.dtype(float)), ()))
+    assert error.value.begun

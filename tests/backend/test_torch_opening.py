@@ -3,18 +3,13 @@
 import sys
 from importlib.metadata import PackageNotFoundError
 
-import numpy as np
 import pytest
 
-import coexec as cx
 from coexec.backend.machine import open_machine
 from coexec.errors import (
-    BackendError,
     ConfigError,
     UnknownName,
 )
-from coexec.geometry import whole
-from coexec.graph.instruction import Alloc, Allocation
 from coexec.machine.cores import available_cores
 from coexec.machine.platform import HOST
 
@@ -22,12 +17,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
 
 from coexec.backend.torch import driver as driver_module  # noqa: E402 - needs torch
-from tests.backend.torch_parts import OWN, Rig  # noqa: E402
-
-both = pytest.mark.parametrize("memory", ["shared", "own"])
 
 
-@cx.kernel(x=cx.read, y=cx.update)
 def test_a_machine_without_torch_is_told_what_to_install(monkeypatch):
     def version(name):
         raise PackageNotFoundError(name)
@@ -74,16 +65,3 @@ def test_devices_are_listed_with_the_reason_when_there_is_none(monkeypatch):
         [],
         [("torch", "PyTorch or array-api-compat is not installed", driver_module.REMEDY)],
     )
-
-
-def test_a_device_that_fails_in_the_middle_is_a_backend_error():
-    class Broken(Later):
-        def finish(self, event):
-            raise RuntimeError("device-side assert")
-
-    with (
-        Rig("own", driver=Broken()) as rig,
-        pytest.raises(BackendError, match=r"torch:cpu failed in .*device-side assert") as error,
-    ):
-        rig.run(Alloc(rig.id(), rig.name, None, Allocation(rig.id(), OWN, 0, whole((3,)), np.dtype(float)), ()))
-    assert error.value.begun
