@@ -3,7 +3,8 @@
 Before: program/fuse.py.  After: runtime.py.  Owned by a runtime. Its thread only ends the waiting, and ends with it.
 
 A chain is let go when anything else happens that could see the difference: another kernel, a read, a wait. If nothing
-does, a thread lets it go a moment later, so that work never stands still while the program is busy elsewhere.
+does, a thread lets it go a moment after its last operation, so that work never stands still while the program is busy
+elsewhere.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Fusing:
         self._context: Context | None = None
         self._errors: Any = {}  # what NumPy does about errors
         self._late: BaseException | None = None  # what went wrong on the thread: the program is told as soon as it asks
+        self._taken = 0  # operations so far
         self._armed = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -57,6 +59,7 @@ class Fusing:
                 self.held, self._context, self._errors = Chain(), copy_context(), errors
                 self._arm()
             self.held.add(operation, line)
+            self._taken += 1
         return True
 
     def _plain(self, operation: Operation) -> bool:
@@ -77,7 +80,7 @@ class Fusing:
             calls = chain.calls()
             del chain  # or its handles would keep what nobody wants
             for kernel, arguments, line in calls:
-                self._enter(kernel, arguments, context, line)
+                self._enter(kernel, arguments, context.copy(), line)  # one kernel at a time can be in a context
 
     def _arm(self) -> None:
         if self._thread is None:
@@ -93,7 +96,10 @@ class Fusing:
             if self._stopped:
                 return
             self._armed.clear()
-            pause.wait(MOMENT)
+            before = -1
+            while before != self._taken and not self._stopped:  # an expression may still be growing
+                before = self._taken
+                pause.wait(MOMENT)
             with self._lock:
                 try:
                     self.flush()
