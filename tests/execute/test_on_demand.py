@@ -297,3 +297,16 @@ def test_what_waits_behind_an_open_task_can_be_cancelled(policy) -> None:
             behind.result()
         increment(z)
         assert np.asarray(z).sum() == ROWS
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_shares_that_the_plan_cuts_into_pieces_are_handed_out_whole(policy) -> None:
+    """Copies that take long are overlapped by cutting a share; on demand it is one stock again."""
+    double, _ = kernels()
+    with cx.Runtime(MIXED, memory={"opencl:0": "own"}):
+        x, y = cx.array(np.arange(400_000, dtype=float)), cx.zeros(400_000)
+        for _ in range(6):
+            double.using(devices=names(MIXED), policy="static")(x, y)
+            double.using(devices=names(MIXED), policy=policy)(x, y)
+            x += 1  # on the host's side: the device has to fetch it again
+        np.testing.assert_array_equal(np.asarray(y), 2 * (np.arange(400_000) + 5))

@@ -100,8 +100,8 @@ class OnDemand:
         opened = self._open = OpenTask(planned, site, policy, self._cache, self._loads.platform)
         task.open += 1  # it is not over before its last part is handed out
         for _ in range(DEPTH):
-            for chunk in planned.command.chunks:
-                self._next(opened, chunk.device)
+            for device in opened.shares:  # once each, into however many pieces the plan cuts its share
+                self._next(opened, device)
 
     def finished(self, ran: Ran) -> None:
         """Give the device that finished a part of the open task another one."""
