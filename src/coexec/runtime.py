@@ -209,6 +209,7 @@ class Runtime:
 
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return how a call would be divided and placed, and how long it is predicted to take. Nothing runs."""
+        self.learned.take_time()
         arrays, scalars = kernel.bind(args, kwargs)
         if kernel.returns.names:
             arrays += make_returned(kernel, arrays, scalars, self)
@@ -396,5 +397,4 @@ class Runtime:
         self._executor.check_broken()
 
     def __repr__(self) -> str:
-        names = ", ".join(device.name for device in self.platform.devices)
-        return f"<cx.Runtime on {names}{', closed' if self.closed else ''}>"
+        return f"<cx.Runtime on {', '.join(d.name for d in self.platform.devices)}{', closed' if self.closed else ''}>"

@@ -15,7 +15,7 @@ from ..machine.platform import Device
 from ..program.fingerprint import fingerprint
 from .features import feature_names, flops_at
 from .model import Model
-from .regression import settle
+from .regression import settle, solver
 from .roofline import Roofline
 from .store import Store
 
@@ -59,6 +59,10 @@ class Learned:
             self._rates = self.store.rates()
         flops, bandwidth = self._rates.get((device.speed, device.software), (None, None))
         return Roofline(device.flops or flops, device.bandwidth or bandwidth)
+
+    def take_time(self) -> None:
+        """Fetch whatever makes predictions better, and wait for it: nobody is in a hurry."""
+        solver()
 
     def models(self) -> dict[str, Model]:
         """Return every model, by its key."""

@@ -217,8 +217,10 @@ class Table:
         """
         if len(features) != self._width:
             return None
-        if self.shapes < SHAPES or not at_hand():
+        if self.shapes < SHAPES:
             return _proportional(self.all(), features, scales_with)
+        if not at_hand():
+            return _scaled(self.all(), features, scales_with)
         base, local = self._refreshed()
         factor, distance = local.at(features)
         return Guess(base.seconds(features) * factor, min(local.spread * (1.0 + distance), 1.0))
@@ -267,6 +269,11 @@ def _proportional(entries: list[Entry], features: tuple[float, ...], scales_with
     if not entries:
         return None
     feature = min(range(len(features)), key=lambda j: (_unexplained(entries, j), j != scales_with))
+    return _scaled(entries, features, feature)
+
+
+def _scaled(entries: list[Entry], features: tuple[float, ...], feature: int) -> Guess | None:
+    """Return the nearest entry's seconds, scaled by one of the features."""
     nearest = min(entries, key=lambda e: _distance(e.features, features))
     has, wanted = nearest.features[feature], features[feature]
     ratio = wanted / has if has > 0.0 else 1.0
