@@ -21,7 +21,7 @@ from .curve import Curve, sizes
 from .offer import Offer
 from .split import in_cache
 
-HANDING_OVER = 40e-6  # seconds that a part costs beside its kernel: another thread has to wake, and to report
+HANDING_OVER = 100e-6  # seconds that a part costs beside its kernel: planned, lowered, another thread woken, reported
 SAMPLES = 10  # sizes at which a model is asked
 
 Missing = Callable[[Array, int, Box], Sequence[Box]]

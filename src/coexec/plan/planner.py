@@ -33,7 +33,7 @@ from .split import SEVERAL_BLOCKS, blocks, deal, deal_evenly, even, in_runs, til
 
 LOOPING = ("cpu", "torch")  # kinds of devices that compute one piece after the other by themselves
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
-WORTH_DIVIDING = 150e-6  # seconds on one device; below, a second device costs more than it brings
+WORTH_DIVIDING = 300e-6  # seconds on one device; below, a second device costs more than it brings
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
 Valid = Callable[[Array], int]
 Note = Callable[[str], None]
