@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +120,15 @@ class Plan:
         """Return the plan that `as_dict` described; raise PlanError if it is none."""
         try:
             values = {name: value for name, value in data.items() if name != "coexec_plan"}
-            parts = tuple(Part(**{**p, "lo": tuple(p["lo"]), "hi": tuple(p["hi"])}) for p in values.pop("parts"))
+            parts = tuple(Part(**{**p, "lo": _point(p["lo"]), "hi": _point(p["hi"])}) for p in values.pop("parts"))
             single = {name: float("inf") if s is None else s for name, s in values.pop("single").items()}
             return cls(**{**values, "parts": parts, "single": single, "space": tuple(values["space"])})
         except (KeyError, TypeError, AttributeError) as error:
             raise PlanError(f"this is no plan of version {VERSION}: {error}") from error
+
+
+def _point(values: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(index(value) for value in values)
 
 
 def save_plans(plans: Iterable[Plan], path: str | Path) -> None:

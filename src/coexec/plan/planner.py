@@ -187,9 +187,9 @@ class Planner:
         group = [pairs[part.device, part.variant] for part in plan.parts]
         chunks = tuple(Chunk(p.device, Box(p.lo, p.hi), slot) for slot, p in enumerate(plan.parts))
         if not tiles(task.box, [chunk.box for chunk in chunks]):
+            spans = ", ".join(f"{part.lo} to {part.hi}" for part in plan.parts)
             raise PlanError(
-                f"the plan for {task.name!r} has parts {', '.join(str(chunk.box) for chunk in chunks)}, which do not make "
-                f"up {task.box}; make the plan anew"
+                f"the plan for {task.name!r} has parts {spans}, which do not make up {task.box}; make the plan anew"
             )
         if task.kernel is not None and task.kernel.reduces:
             axis = next((a for a in task.kernel.split if task.box.hi[a] - task.box.lo[a] > 1), 0)

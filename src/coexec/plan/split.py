@@ -49,7 +49,7 @@ def deal(parts: Sequence[Box], axis: int, devices: Sequence[str], cuts: Sequence
 
 def tiles(box: Box, parts: Sequence[Box]) -> bool:
     """Tell whether the parts make up `box`, each point once."""
-    if any(part.ndim != box.ndim or not covers(box, part) for part in parts):
+    if any(len(part.lo) != box.ndim or len(part.hi) != box.ndim or not covers(box, part) for part in parts):
         return False
     apart = not any(overlaps(a, b) for a, b in combinations(parts, 2))
     return apart and sum(part.volume for part in parts) == box.volume

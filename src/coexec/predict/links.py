@@ -41,13 +41,13 @@ class Links:
 
     def update(self) -> None:
         """Correct the platform by what was learnt since the last time."""
-        for pair in self._changed:
+        changed, self._changed = self._changed, set()
+        for pair in changed:
             link = self._platform.links[pair]
-            small, large = self._small.get(pair, ()), self._large.get(pair, ())
+            small, large = list(self._small.get(pair, ())), list(self._large.get(pair, ()))  # others may go on learning
             latency = median(small) if len(small) >= ENOUGH else link.latency
             rates = [nbytes / max(seconds - latency, 0.1 * seconds) for nbytes, seconds in large]
             self._set(pair, latency, median(rates) if len(rates) >= ENOUGH else link.bandwidth)
-        self._changed.clear()
 
     def measured(self) -> dict[tuple[str, str], tuple[float, float]]:
         """Return what was measured, by names of memories: seconds of latency and bytes per second."""
