@@ -23,6 +23,20 @@ from coexec.errors import ConfigError, UnknownName
         ({"devices": 5}, "expected a str"),
         ({"sync": "yes"}, "expected a bool"),
         ({"horizon": 0}, "at least 1"),
+        ({"policy": "dynamc"}, r"unknown policy 'dynamc'; did you mean 'dynamic'\?"),
+        ({"policy": 3}, "expected a str"),
+        ({"objective": "speed"}, r"unknown objective 'speed' \(known: energy, time\)"),
+        ({"energy_cap": "5"}, "expected a float"),
+        ({"energy_cap": -1.0}, "must be a number of joules"),
+        ({"energy_cap": float("nan")}, "must be a number of joules"),
+        ({"watts": "cpu:0"}, "must read device=busy"),
+        ({"watts": "cpu:0=1/5"}, "busy >= idle"),
+        ({"watts": "cpu:0=much"}, "must read device=busy"),
+        ({"watts": 5}, "expected a str"),
+        ({"store": 5}, "expected a str"),
+        ({"plan": 5}, "expected a str"),
+        ({"fuse": 1}, "expected a bool"),
+        ({"inline": 0}, "expected a bool"),
     ],
 )
 def test_malformed_options_are_refused_in_words(options, words) -> None:
@@ -39,6 +53,7 @@ def test_malformed_options_are_refused_in_words(options, words) -> None:
         ({"devices": "cpu:0", "placement": "round-robbin"}, r"did you mean 'round-robin'\?"),
         ({"devices": "cpu:0", "lanes": "disjont"}, r"did you mean 'disjoint'\?"),
         ({"devices": "cpu:0", "memory": {"cpu:1": "1GB"}}, "unknown device in memory="),
+        ({"devices": "cpu:0", "watts": "cpu:1=5"}, r"unknown device 'cpu:1'; did you mean 'cpu:0'\?"),
     ],
 )
 def test_unknown_names_are_answered_with_the_nearest(options, words) -> None:
@@ -55,6 +70,10 @@ def test_unknown_names_are_answered_with_the_nearest(options, words) -> None:
         ("COEXEC_SYNC", "maybe", "COEXEC_SYNC='maybe' is not a bool"),
         ("COEXEC_HORIZON", "many", "COEXEC_HORIZON='many' is not a int"),
         ("COEXEC_DATA_THRESHOLD", "x", "is not a float"),
+        ("COEXEC_ENERGY_CAP", "-3", "must be a number of joules"),
+        ("COEXEC_POLICY", "fast", "unknown policy 'fast'"),
+        ("COEXEC_FUSE", "2", "COEXEC_FUSE='2' is not a bool"),
+        ("COEXEC_WATTS", "lots", "must read device=busy"),
     ],
 )
 def test_mistakes_in_the_environment_are_errors(monkeypatch, name, value, words) -> None:
@@ -72,3 +91,45 @@ def test_the_environment_sets_defaults_and_arguments_win(monkeypatch) -> None:
     with cx.Runtime("null:2", horizon=5) as runtime:
         assert len(runtime.platform.devices) == 2
         assert runtime.config.horizon == 5
+
+
+def test_the_options_of_divisions_reach_their_places(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("COEXEC_FUSE", "0")
+    monkeypatch.setenv("COEXEC_POLICY", "auto")
+    store = tmp_path / "s.sqlite"
+    with cx.Runtime("cpu:0", objective="energy", watts="cpu:0=15/3", store=store) as runtime:
+        assert not runtime._fusing.on
+        assert runtime._planner._policy == "auto"
+        assert runtime._planner.divider.for_energy
+        assert (runtime.platform.device("cpu:0").watts, runtime.platform.device("cpu:0").idle_watts) == (15.0, 3.0)
+        assert runtime.learned.store.path == store
+    with cx.Runtime("cpu:0", fuse=True, policy="static", energy_cap=2, watts="cpu:0=9", store="off") as runtime:
+        assert runtime._fusing.on
+        assert runtime._planner.divider.for_energy
+        assert runtime.learned.store.path is None
+
+
+def test_files_may_be_given_as_paths(tmp_path) -> None:
+    with cx.Runtime("cpu:0", trace=tmp_path / "t.json", store=tmp_path / "s.sqlite"):
+        x = cx.zeros(4)
+        cx.kernel(x=cx.update)(lambda x: None).plan(x).save(tmp_path / "p.json")
+    with cx.Runtime("cpu:0", plan=tmp_path / "p.json") as runtime:
+        assert len(runtime._planner._plans) == 1
+
+
+@pytest.mark.parametrize("store", ["folder", "read-only"])
+def test_a_store_that_cannot_be_written_is_a_warning_and_work_runs(tmp_path, store) -> None:
+    path = tmp_path / "s.sqlite"
+    if store == "folder":
+        path.mkdir()
+    else:
+        (tmp_path / "file").write_text("")
+        path = tmp_path / "file" / "s.sqlite"
+
+    def work() -> list[float]:
+        with cx.Runtime("cpu:0", store=path):
+            doubled: list[float] = (cx.array([1.0, 2.0]) * 2).tolist()
+            return doubled
+
+    with pytest.warns(cx.CoexecWarning, match="cannot keep measurements"):
+        assert work() == [2.0, 4.0]

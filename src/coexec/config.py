@@ -5,8 +5,10 @@ Before: errors.py.  After: runtime.py, cli/.  Functions receive what they need, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from math import inf
 from typing import TypedDict
 
 from .errors import ConfigError, unknown_name
@@ -52,8 +54,8 @@ class RuntimeOptions(TypedDict, total=False):
     objective: str | None
     energy_cap: float | None
     watts: str | None
-    store: str | None
-    plan: str | None
+    store: str | os.PathLike[str] | None
+    plan: str | os.PathLike[str] | None
     fuse: bool | None
     inline: bool | None
 
@@ -81,7 +83,11 @@ def convert(name: str, text: str, default: object) -> object:
 
 def merged(config: Config, **given: object) -> Config:
     """Return `config` with every given option that is not None, checked."""
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in given.items()
+        if value is not None
+    }
     names = [field.name for field in fields(Config)]
     for name, value in chosen.items():
         if name not in names:
@@ -93,6 +99,8 @@ def merged(config: Config, **given: object) -> Config:
     for name, value, known in (("policy", config.policy, POLICIES), ("objective", config.objective, OBJECTIVES)):
         if value not in known:
             raise ConfigError(str(unknown_name(name, value, known)))
+    if not 0.0 <= config.energy_cap < inf:
+        raise ConfigError(f"Runtime(energy_cap={config.energy_cap}): must be a number of joules, or 0 for no cap")
     if config.horizon < 1:
         raise ConfigError(f"Runtime(horizon={config.horizon}): must be at least 1")
     return config
