@@ -17,7 +17,9 @@ from ..machine.platform import Device, Platform
 from ..predict.learned import Learned
 from ..predict.model import Model
 from ..predict.work import Work
+from ..program.fuse import Fused
 from ..program.mapper import Same
+from ..program.ufunc import Elementwise
 from ..program.variant import Numerics, Variant
 
 if TYPE_CHECKING:
@@ -137,6 +139,8 @@ class Candidates:
             return []
         if any(p.access.writes and not isinstance(p.access.mapper, Same) for p in params):
             return []  # a piece might write what another has written
+        if isinstance(kernel.function, Elementwise | Fused):
+            return []  # one pass is all there is, or it works block by block itself
         return [
             Candidate(c.device, c.variant, self._learned.model(kernel, c.variant, c.device, "in cache"), blocked=True)
             for c in found
