@@ -123,17 +123,17 @@ def _run_pieces(instruction: Kernel, debug: bool) -> None:
     mapped = []
     for param, shape in zip(task.accesses, task.shapes, strict=True):
         access = param.access
-        box = None if access.mode == "reduce" else _seen(access.mapper, chunk.box, task.space, shape)
+        box = None if access.mode == "reduce" else seen(access.mapper, chunk.box, task.space, shape)
         mapped.append((param.name, access.mapper, shape, box))
     for number, piece in enumerate(chunk.pieces):
         parts = {}
         for name, mapper, shape, box in mapped:
-            index = (number,) if box is None else _seen(mapper, piece, task.space, shape).slices(box.lo)
+            index = (number,) if box is None else seen(mapper, piece, task.space, shape).slices(box.lo)
             parts[name] = values[name][(*index, ...)]  # with the dots, never a scalar
         _run_body(instruction, parts, debug, piece)
 
 
-def _seen(mapper: Mapper, box: Box, space: tuple[int, ...], shape: tuple[int, ...]) -> Box:
+def seen(mapper: Mapper, box: Box, space: tuple[int, ...], shape: tuple[int, ...]) -> Box:
     """Return the box of an array that a body sees for a part of the index space; padded, it reaches over the border."""
     pad = mapper.pad(box, shape)
     return mapper.box(box, space, shape) if pad is None else pad.wanted
@@ -187,7 +187,7 @@ def chunk_info(instruction: Kernel, box: Box) -> ChunkInfo:
         if param.access.mode == "reduce":
             parts[param.name] = whole(array_shape)
         else:
-            parts[param.name] = _seen(mapper, box, task.space, array_shape)
+            parts[param.name] = seen(mapper, box, task.space, array_shape)
     return ChunkInfo(box, whole(task.space) if task.visited is None else task.visited, parts)
 
 

@@ -93,6 +93,7 @@ class Candidates:
         self._platform = platform
         self._learned = learned
         self.lost: dict[str, str] = {}  # devices that failed, and how: nothing is given to them any more
+        self.everything = any(d.kind == "cpu" for d in platform.devices)  # any Python body, any type
         self._mark = object()  # of the answers that still hold
         self._runs_python = runs_python  # by device
         self._supports = supports  # by device

@@ -16,7 +16,7 @@ import torch
 from ...errors import ArgumentError, ProgramError, ShapeError
 from ...geometry import Box
 from ...graph.instruction import Kernel
-from ..launch import check_nothing_returned, check_poison, chunk_info, poison
+from ..launch import check_nothing_returned, check_poison, chunk_info, poison, seen
 from .handover import numpy_dtype, to_numpy, to_tensor
 from .namespace import Namespace
 
@@ -117,15 +117,15 @@ def parts(instruction: Kernel, values: Mapping[str, Any]) -> Iterator[tuple[Box,
         yield chunk.box, values
         return
     for number, piece in enumerate(chunk.pieces):
-        seen = {}
+        views = {}
         for param, shape in zip(task.accesses, task.shapes, strict=True):
             mapper, value = param.access.mapper, values[param.name]
             if param.access.mode == "reduce":
-                seen[param.name] = value[number]
+                views[param.name] = value[number]
             else:
-                origin = mapper.box(chunk.box, task.space, shape).lo
-                seen[param.name] = value[mapper.box(piece, task.space, shape).slices(origin)]
-        yield piece, seen
+                origin = seen(mapper, chunk.box, task.space, shape).lo
+                views[param.name] = value[seen(mapper, piece, task.space, shape).slices(origin)]
+        yield piece, views
 
 
 def call(instruction: Kernel, body: Body, box: Box, values: Mapping[str, Any], xp: Any) -> Any:
