@@ -22,7 +22,7 @@ from ..program.capture import Captured
 from ..program.kernel import Kernel
 from ..program.ufunc import WEAK, broadcast, operand, outputs_of
 
-BLOCK = 1 << 16
+BLOCK = 1 << 17
 """Elements of one operand in a block: a few operands of doubles fit into a core's second cache."""
 
 
