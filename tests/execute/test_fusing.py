@@ -16,6 +16,7 @@ from hypothesis import given, settings, strategies as st
 import coexec as cx
 from coexec.errors import PlanError, ProgramError
 from coexec.observe.trace import Trace
+from coexec.plan import planner
 from coexec.program import session, ufunc
 from tests.devices import TWO
 from tests.holding import PATIENCE
@@ -27,8 +28,11 @@ SIZE = 1 << 16  # of doubles: held back as they are
 
 @pytest.fixture(params=DEVICES, scope="module")
 def runtime(request):
-    with pytest.MonkeyPatch.context() as patch, cx.Runtime(request.param) as opened:
+    """Small arrays are held back, and divided over all devices, as large ones are."""
+    with pytest.MonkeyPatch.context() as patch, cx.Runtime(request.param, policy="even") as opened:
         patch.setattr(ufunc, "FUSED_FROM", 1)
+        patch.setattr(planner, "WORTH_DIVIDING", 0.0)
+        patch.setattr(planner, "UNKNOWN_BYTES", 0)
         yield opened
 
 
@@ -103,7 +107,7 @@ def step(draw: Any, pairs: list[Pair]) -> None:
         pairs.append(made)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_random_expressions_equal_numpy(runtime, data) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 9)))
