@@ -26,8 +26,9 @@ from .pieces import in_pieces, pieces
 KEEP = 0.03  # cuts are kept while new ones promise less than this
 UNSETTLED = 2  # measurements of its parts that a division gets before it is judged: first runs are cold
 MEMO = 256  # divisions remembered
+EVERY_AXIS = 8  # looks at a known division, one of which tries all axes
 PATIENCE = 16  # changes of what is known after which a division is looked at anew even if it is balanced
-BALANCED = 0.05  # parts that finish so close together leave little to gain
+BALANCED = 0.08  # parts that finish so close together leave half of that to gain, and measurements scatter as much
 WORTH_OVERLAPPING = 0.05  # of a share's time that overlapping its copies must save
 BUSY = 0.1  # waits for busy devices count from this part of the task's own time
 BANDS_FROM = 4  # devices; below, cutting two axes moves no less than cutting one
@@ -58,6 +59,14 @@ class Divided(NamedTuple):
     made: Cuts | None = None  # what is remembered of it with the arrays
 
 
+class Known(NamedTuple):
+    """A division that was made, and what was known then."""
+
+    versions: tuple[int, ...]  # of the models
+    divided: Divided
+    looks: int  # how often it was looked at anew
+
+
 class Divider:
     """Divides tasks, remembers divisions, and keeps cuts until moving them pays."""
 
@@ -78,7 +87,7 @@ class Divider:
         self._cache = cache  # bytes of arrays that one piece of a blocked part may touch
         self._missing = missing
         self.offering = Offering(platform, missing)
-        self._memo: dict[tuple[object, ...], tuple[tuple[int, ...], Divided]] = {}
+        self._memo: dict[tuple[object, ...], Known] = {}
         self._last: dict[tuple[object, ...], Cuts] = {}  # of calls with arrays that have no cuts yet
         self._looking = False  # the divisions of this moment will not be made
 
@@ -98,9 +107,12 @@ class Divider:
         versions = tuple([candidate.model.version for candidate in group])
         key = self._memo_key(task, box, group)
         known = self._memo.get(key) if key is not None else None
-        if known is not None and max(waits) <= BUSY * known[1].seconds and _holds(known, versions):
-            self._cut(task, known[1].made)
-            return known[1]
+        if known is not None and max(waits) <= BUSY * known.divided.seconds and _holds(known, versions):
+            self._cut(task, known.divided.made)
+            return known.divided
+        looks = 0 if known is None else known.looks + 1
+        if known is not None and looks % EVERY_AXIS:
+            axes = [known.divided.site.axis]
         best: Divided | None = None
         for axis in self._preferred(task, axes):
             found = self._along(task, box, axis, group, waits)
@@ -118,7 +130,7 @@ class Divider:
         if key is not None and max(waits) <= BUSY * best.seconds:  # others hold for this moment only
             if len(self._memo) > MEMO:
                 self._memo.clear()
-            self._memo[key] = (versions, best)
+            self._memo[key] = Known(versions, best, looks)
         return best
 
     def _cost(self, divided: Divided) -> float:
@@ -293,10 +305,10 @@ def _balanced(divided: Divided) -> bool:
     return len(finishes) > 1 and max(finishes) <= (1.0 + BALANCED) * min(finishes) and max(finishes) <= alone
 
 
-def _holds(known: tuple[tuple[int, ...], Divided], versions: tuple[int, ...]) -> bool:
+def _holds(known: Known, versions: tuple[int, ...]) -> bool:
     """Tell whether a division need not be looked at anew: nothing changed, or little, and it is still balanced."""
-    before, divided = known
-    return before == versions or (sum(versions) - sum(before) <= PATIENCE and _balanced(divided))
+    before = known.versions
+    return before == versions or (sum(versions) - sum(before) <= PATIENCE and _balanced(known.divided))
 
 
 def _joined(site: Site, parts: Sequence[Divided]) -> Divided:
