@@ -22,6 +22,7 @@ from ..program.fuse import Chain, Line, Operation
 from ..program.kernel import Kernel
 
 MOMENT = 300e-6  # seconds: longer than the next operation of an expression takes to come, shorter than one to compute
+LONGEST_MOMENT = 8 * MOMENT  # while operations keep coming: each look costs the program's thread the interpreter
 
 QUIET = {"ignore", "warn"}
 """What NumPy may do about a division by zero so that it does not matter which operations are one kernel."""
@@ -96,10 +97,11 @@ class Fusing:
             if self._stopped:
                 return
             self._armed.clear()
-            before = -1
+            before, moment = -1, MOMENT
             while before != self._taken and not self._stopped:  # an expression may still be growing
                 before = self._taken
-                pause.wait(MOMENT)
+                pause.wait(moment)
+                moment = min(2 * moment, LONGEST_MOMENT)
             with self._lock:
                 try:
                     self.flush()
