@@ -229,7 +229,7 @@ class Runtime:
         task.arrays = ()  # the arrays may be dropped from now on
         if self._recorder.tracing:
             self._recorder.command(command, instructions)
-        if here and self._executor.nothing_else(instructions):
+        if here and self._executor.nothing_else(instructions := self._executor.allocated(instructions)):
             self._executor.passed_by(ran := self._cpu.run_here(instructions[0]))
             if isinstance(ran.error, KeyboardInterrupt):
                 raise ran.error

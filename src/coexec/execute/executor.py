@@ -115,6 +115,13 @@ class Executor:
         failed = self.engine.failed
         return len(instructions) == 1 and (not failed or failed.keys().isdisjoint(instructions[0].needs))
 
+    def allocated(self, instructions: list[Instruction]) -> list[Instruction]:
+        """Make memory if that is all there is before the last instruction; return what is left to do. Locked."""
+        if len(instructions) < 2 or any(type(i) is not Alloc for i in instructions[:-1]):
+            return instructions
+        self.submit(instructions[:-1])
+        return instructions[-1:]
+
     def passed_by(self, ran: Ran) -> None:
         """Take a completion of an instruction that never entered the engine, because nothing else was open. Locked."""
         failure = None

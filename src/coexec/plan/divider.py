@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 
+from ..errors import ConfigError
 from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.task import Task
@@ -81,6 +82,8 @@ class Divider:
     ) -> None:
         self._platform = platform
         powered = any(device.watts for device in platform.devices)
+        if (objective == "energy" or cap) and not powered:
+            raise ConfigError("planning for energy needs what devices draw: give watts=, e.g. watts='cpu:0=15/3'")
         self._least = objective == "energy" and powered  # joules, instead of seconds
         self._cap = cap if powered else None  # joules that one task may need
         self.for_energy = self._least or self._cap is not None  # then a division that leaves all to one device stays
