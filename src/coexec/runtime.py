@@ -93,6 +93,7 @@ class Runtime:
             config.trace, platform, machine.lanes["host"].clock, asdict(config), self._links.learn
         )
         self.loads = Loads(platform)
+        self.loads.lags.load(self.learned.lags())
         self._graph = TaskGraph(self)
         candidates = Candidates(
             platform,
@@ -327,9 +328,7 @@ class Runtime:
         """Account for a finished kernel. Locked."""
         instruction = ran.instruction
         if type(instruction) is KernelInstruction:
-            self.loads.remove(instruction.device, instruction.predicted)
-            if instruction.task.finished:
-                self.loads.over(instruction.task.id)
+            self.loads.finished(instruction, ran.start)
             self._on_demand.finished(ran)
 
     def unseen(self) -> list[Any]:
@@ -370,7 +369,7 @@ class Runtime:
             self._fusing.stop()
             self._executor.stop()
             self._drain()
-            self.learned.save(self._links.measured())
+            self.learned.save(self._links.measured(), self.loads.lags.measured())
             self._recorder.close()
             self._signals.restore()
             session.remove(self)

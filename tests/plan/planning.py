@@ -70,6 +70,7 @@ class Planning:
             self.g.platform, self.learned, dict.fromkeys(self.names, True), dict.fromkeys(self.names, self._supports)
         )
         self.loads = Loads(self.g.platform)
+        self.loads.lags.load({d.name: 0.0 for d in self.g.platform.devices})  # what is planned here never begins late
         self.unsupported: set[str] = set()
         self.notes: list[str] = []
         self.divider = Divider(self.g.platform, lambda a, memory, box: a._storage.state.missing(memory, box))

@@ -24,7 +24,7 @@ from ..plan.planned import Planned
 
 DEPTH = 2  # parts that each device has at a time: one runs, the next is being copied
 LEAST = 0.01  # of the task's time that a part lasts at least: the last ones decide how evenly all finish
-WORTH_IT = 4 * HANDING_OVER  # seconds that a part lasts at least
+WORTH_IT = 8 * HANDING_OVER  # seconds that a part lasts at least
 
 Lower = Callable[[Command, Sequence[Share]], list[Instruction]]
 Submit = Callable[[Command, list[Instruction]], None]

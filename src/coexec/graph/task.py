@@ -56,6 +56,7 @@ class Task:
     visited: Box | None = None  # None: everything, and every array whole
     box: Box = Box((), ())  # the visited part of the index space, whether or not arrays arrive whole
     key: Key | None = None  # the arrays' shapes, for predictions
+    inputs: dict[str, float] | None = None  # per device: predicted seconds of copies, if nothing else was going on
     marks = False  # a horizon or an epoch: it comes after everything
     once = False  # every array is touched by one parameter only
     options: Options | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 from ..errors import ConfigError
@@ -28,7 +29,8 @@ KEEP = 0.03  # cuts are kept while new ones promise less than this
 UNSETTLED = 2  # measurements of its parts that a division gets before it is judged: first runs are cold
 MEMO = 256  # divisions remembered
 EVERY_AXIS = 8  # looks at a known division, one of which tries all axes
-PATIENCE = 16  # changes of what is known after which a division is looked at anew even if it is balanced
+FAR_OFF = 0.3  # an imbalance from which a division is looked at anew whenever something changed
+RESTING = 64  # uses that a division has at most before a moderate imbalance counts
 BALANCED = 0.08  # parts that finish so close together leave half of that to gain, and measurements scatter as much
 WORTH_OVERLAPPING = 0.05  # of a share's time that overlapping its copies must save
 BUSY = 0.1  # waits for busy devices count from this part of the task's own time
@@ -66,6 +68,7 @@ class Known(NamedTuple):
     versions: tuple[int, ...]  # of the models
     divided: Divided
     looks: int  # how often it was looked at anew
+    uses: int = 0  # since then
 
 
 class Divider:
@@ -107,12 +110,12 @@ class Divider:
         self, task: Task, box: Box, axes: Sequence[int], group: Sequence[Candidate], waits: Sequence[float]
     ) -> Divided:
         """Return the best division along one of `axes`; all of it may end on one device."""
+        recalled = self.recall(task, box, group, waits)
+        if recalled is not None:
+            return recalled
         versions = tuple([candidate.model.version for candidate in group])
         key = self._memo_key(task, box, group)
         known = self._memo.get(key) if key is not None else None
-        if known is not None and max(waits) <= BUSY * known.divided.seconds and _holds(known, versions):
-            self._cut(task, known.divided.made)
-            return known.divided
         looks = 0 if known is None else known.looks + 1
         if known is not None and looks % EVERY_AXIS:
             axes = [known.divided.site.axis]
@@ -135,6 +138,18 @@ class Divider:
                 self._memo.clear()
             self._memo[key] = Known(versions, best, looks)
         return best
+
+    def recall(self, task: Task, box: Box, group: Sequence[Candidate], waits: Sequence[float]) -> Divided | None:
+        """Return the division of an earlier call like this one, if it need not be looked at anew."""
+        key = self._memo_key(task, box, group)
+        known = self._memo.get(key) if key is not None else None
+        if key is None or known is None or max(waits) > BUSY * known.divided.seconds:
+            return None
+        if not _holds(known, tuple([candidate.model.version for candidate in group])):
+            return None
+        self._memo[key] = known._replace(uses=known.uses + 1)
+        self._cut(task, known.divided.made)
+        return known.divided
 
     def _cost(self, divided: Divided) -> float:
         return joules(divided.offers, divided.division.times) if self._least else divided.seconds
@@ -284,34 +299,42 @@ def _reason(site: Site, cuts: Sequence[int], group: Sequence[Candidate], divisio
 def _overlapping(offer: Offer, low: int, high: int) -> list[int]:
     """Return where a device's share is cut again, so that the copies of one piece overlap the compute of another."""
     rows, count = high - low, 1
-    if rows > 1 and (offer.in_per_row or offer.out_per_row):
+    copying = (offer.in_per_row + offer.out_per_row) * rows
+    if rows > 1 and copying > 2.0 * WORTH_OVERLAPPING * offer.compute.seconds(rows):
         count = pieces(offer, rows)
         if in_pieces(offer, rows, count) > (1.0 - WORTH_OVERLAPPING) * in_pieces(offer, rows, 1):
             count = 1
     return [low + rows * i // count for i in range(count + 1)] if rows > 0 else []
 
 
-def _balanced(divided: Divided) -> bool:
-    """Tell whether all parts are still predicted to finish together, and before any device would alone."""
+def _imbalance(divided: Divided) -> float:
+    """Return how much later the last part is predicted to finish than the first, relative; infinite if it should go."""
     computing: dict[str, float] = {}
     for chunk, share in zip(divided.chunks, divided.shares, strict=True):
         seconds = share.model.seconds(share.work, together=share.together) if share.model and share.work else None
         if seconds is None:
-            return False
+            return inf
         computing[chunk.device] = computing.get(chunk.device, 0.0) + seconds
     finishes = [
-        planned.input_end + computing[offer.device] + planned.finish - planned.compute_end
+        max(planned.input_end, offer.wait) + computing[offer.device] + planned.finish - planned.compute_end
         for offer, planned in zip(divided.offers, divided.division.times, strict=True)
         if offer.device in computing
     ]
     alone = min(divided.division.single.values(), default=0.0)
-    return len(finishes) > 1 and max(finishes) <= (1.0 + BALANCED) * min(finishes) and max(finishes) <= alone
+    if len(finishes) < 2 or max(finishes) > alone:
+        return inf
+    return max(finishes) / min(finishes) - 1.0
 
 
 def _holds(known: Known, versions: tuple[int, ...]) -> bool:
-    """Tell whether a division need not be looked at anew: nothing changed, or little, and it is still balanced."""
-    before = known.versions
-    return before == versions or (sum(versions) - sum(before) <= PATIENCE and _balanced(known.divided))
+    """Tell whether a division need not be looked at anew: nothing changed, or it is still balanced.
+
+    Measurements scatter. The more often a division was looked at, the longer a moderate imbalance may last.
+    """
+    if known.versions == versions:
+        return True
+    off = _imbalance(known.divided)
+    return off <= BALANCED or (off <= FAR_OFF and known.uses < min(RESTING, 1 << known.looks))
 
 
 def _joined(site: Site, parts: Sequence[Divided]) -> Divided:

@@ -12,17 +12,18 @@ from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Link, Platform
-from ..predict.features import Rows, part_of, work_of_part
+from ..predict.features import Rows, part_of, work_of, work_of_part
 from ..predict.work import Work
 from ..program.array import Array
 from ..program.mapper import Mapper
 from .candidate import Candidate, Share
 from .curve import Curve, sizes
+from .lags import Lags
 from .offer import Offer
 from .split import in_cache
 
-HANDING_OVER = 100e-6  # seconds that a part costs beside its kernel: planned, lowered, another thread woken, reported
-SAMPLES = 10  # sizes at which a model is asked
+HANDING_OVER = 50e-6  # seconds that a part costs after its kernel: it is reported, and somebody woken
+SAMPLES = 8  # sizes at which a model is asked
 
 Missing = Callable[[Array, int, Box], Sequence[Box]]
 """The parts of a view's box that are not valid in a memory; boxes in the array's coordinates."""
@@ -72,6 +73,7 @@ class Offering:
     def __init__(self, platform: Platform, missing: Missing) -> None:
         self._platform = platform
         self._missing = missing
+        self.lags = Lags()
         self._curves: dict[tuple[object, ...], tuple[int, Curve | None]] = {}
 
     def offers(self, site: Site, group: Sequence[Candidate], waits: Sequence[float]) -> list[Offer]:
@@ -124,7 +126,8 @@ class Offering:
             curve,
             granule=max(1, device.granule),
             most=None if capacity is None else self._room(site, capacity),
-            wait=wait,
+            wait=wait + self.lags.of(device.name),
+            whole=self._whole(site, candidate),
             fixed_in=moved.fixed * speed_in + (link_in.latency if link_in is not None and copies else 0.0),
             in_per_row=moved.per_row * speed_in,
             there=moved.there,
@@ -135,6 +138,13 @@ class Offering:
             idle_watts=device.idle_watts or 0.0,
             group=f"{device.speed} {device.kind}" if memory == HOST else device.name,
         )
+
+    def _whole(self, site: Site, candidate: Candidate) -> float | None:
+        """Return what the task takes undivided: beside others, memory-bound kernels take longer."""
+        if site.box != site.task.box:
+            return None
+        seconds = candidate.model.seconds(work_of(site.task))
+        return None if seconds is None else seconds + HANDING_OVER
 
     def _link_to(self, memory: int) -> Link | None:
         """Return the link over which inputs come: from the host, or to it from the only other memory there is."""

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from ..errors import unknown_name
+from ..graph.instruction import Kernel
 from ..machine.platform import HOST, USER, Platform
 from ..predict.work import Work
 from .candidate import Candidate
+from .lags import Lags
 
 UNKNOWN_SECONDS = 50e-6  # what a kernel nobody measured is taken to cost, so that work spreads over equal devices
 
@@ -63,6 +65,12 @@ class Loads:
             for d in platform.devices
         }
         self._overlapping = any(self._sharing.values())
+        self.lags = Lags()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no device has anything to do."""
+        return not any(self.tasks.values())
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
@@ -111,6 +119,15 @@ class Loads:
         if self._overlapping:
             for other in self._sharing[device]:
                 self.seconds[other] = max(0.0, self.seconds[other] - seconds)
+
+    def finished(self, instruction: Kernel, start: float) -> None:
+        """Note a finished kernel, and how late it began if nothing else kept it."""
+        task, device = instruction.task, instruction.device
+        self.remove(device, instruction.predicted)
+        if task.finished:
+            self.over(task.id)
+        if task.inputs is not None and device in task.inputs:
+            self.lags.learn(device, start - task.submitted - task.inputs.pop(device))
 
     def transfer(self, memory: int, where: Sequence[tuple[int, int]], *, best: bool = True) -> float:
         """Return the seconds to bring the inputs to `memory`, over the best or the worst link to each."""

@@ -5,24 +5,22 @@ Before: graph/, predict/, machine/.  After: lower/.  Knows no memory's contents 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from math import inf
 from typing import Any
 
-from ..errors import CoexecWarning, PlanError
-from ..geometry import Box, overlaps
+from ..errors import PlanError
+from ..geometry import Box
 from ..graph.command import Chunk, Command
 from ..graph.task import Task
-from ..graph.task_graph import touched
 from ..predict.features import work_of, work_of_part
 from ..predict.work import Work
 from ..program.array import Array
 from ..program.kernel import Kernel
-from ..program.mapper import Same
 from ..program.variant import Variant
 from .blocking import Blocking
 from .candidate import Candidate, Candidates, Share
+from .conflicts import Conflicts
 from .divider import Divided, Divider
 from .offering import Site
 from .place import WIDE_GAIN, Asked, Loads, Placement
@@ -32,6 +30,10 @@ from .preview import alone_seconds, preview
 from .split import SEVERAL_BLOCKS, blocks, deal, deal_evenly, even, in_runs, tiles
 
 LOOPING = ("cpu", "torch")  # kinds of devices that compute one piece after the other by themselves
+SEE_ALONE_AT = 6  # divisions after which a task is seen undivided, if that is not known
+LOOKS = 2  # the first is cold
+NOT_FAR = 1.6  # times the predicted seconds of the division: beyond, undivided cannot win
+DIVIDED = 1024  # tasks of which divisions are counted
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 300e-6  # seconds on one device; below, a second device costs more than it brings
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
@@ -86,8 +88,10 @@ class Planner:
         self.loads = loads
         self._note = note  # where remarks are recorded; reasons are worked out only if there is such a place
         self._blocking = Blocking(cache)
+        divider.offering.lags = loads.lags
         self._plans = {(plan.name, plan.shapes): plan for plan in plans}  # to be followed to the letter
-        self._warned: set[int] = set()
+        self._conflicts = Conflicts(note)
+        self._divided: dict[tuple[object, object], int] = {}
         self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
 
     def preview(self, task: Task) -> Plan:
@@ -198,7 +202,7 @@ class Planner:
             cuts = [chunk.box.lo[axis] if chunk.box.lo else 0 for chunk in chunks]
             dealt = deal(blocks(task.box, axis), axis, [c.device for c in chunks], cuts)
             chunks = in_runs(dealt, _looping(group))
-        elif not self._independent(task, chunks):
+        elif not self._conflicts.independent(task, chunks):
             return None
         return self._shared(task, chunks, group, "as the plan says")
 
@@ -223,18 +227,24 @@ class Planner:
         group = self._group(candidates, work)
         if kernel.reduces:
             return self._reduce(task, box, axes, group, work)
-        if not axes or not options.split or len(group) < 2 or not self._worth(candidates, work, named=named):
-            return None
         policy = options.policy or self._policy
+        if not axes or not options.split or len(group) < 2:
+            return None
+        waits = self._waits(group)
+        divided = None if policy == "even" else self.divider.recall(task, box, group, waits)
+        if divided is None and not self._worth(candidates, work, named=named):
+            return None
         if policy == "even":
             chunks = even(box, axes[0], [c.name for c in group])
-            if len(chunks) < 2 or not self._independent(task, chunks):
+            if len(chunks) < 2 or not self._conflicts.independent(task, chunks):
                 return None
             return self._shared(task, chunks, group, f"divided evenly over {len(chunks)} devices")
-        divided = self.last = self.divider.divide(task, box, axes, group, self._waits(group))
+        divided = self.last = divided or self.divider.divide(task, box, axes, group, waits)
         if len(divided.chunks) < 2 and not self.divider.for_energy:
             return None
-        if not self._independent(task, divided.chunks):
+        if not self._conflicts.independent(task, divided.chunks):
+            return None
+        if policy == "static" and self._should_see_alone(task, group, work, divided.seconds):
             return None
         if not self.divider.for_energy and self._wide_is_faster(candidates, work, divided.seconds):
             return None
@@ -242,7 +252,23 @@ class Planner:
             why = f"{policy}, beginning with: {divided.why}"
             planned = self._command(task, divided.chunks, divided.shares, why)
             return planned._replace(handout=policy, site=divided.site._replace(task=task))
+        if self.loads.idle:
+            times = zip(divided.offers, divided.division.times, strict=True)
+            task.inputs = {offer.device: t.input_end for offer, t in times if t.finish}
         return self._given(task, divided.chunks, divided.shares, divided.why)
+
+    def _should_see_alone(self, task: Task, group: Sequence[Candidate], work: Work, seconds: float) -> bool:
+        """Tell whether a task that was always divided should be seen undivided, so that both are compared as measured."""
+        key = (task.kernel, task.key)
+        count = self._divided.get(key, 0) + 1
+        if len(self._divided) > DIVIDED:
+            self._divided.clear()
+        self._divided[key] = count
+        if not SEE_ALONE_AT <= count < SEE_ALONE_AT + LOOKS or self.divider.for_energy:
+            return False
+        best = min(group, key=lambda c: c.model.seconds(work) or inf)
+        estimate = best.model.estimate(work)
+        return estimate is not None and estimate.source != "history" and estimate.seconds < NOT_FAR * seconds
 
     def _reduce(self, task: Task, box: Box, axes: list[int], group: list[Candidate], work: Work) -> Planned:
         """Deal the fixed blocks of a reduction to the devices, as many to each as let all finish together."""
@@ -352,36 +378,3 @@ class Planner:
             known = f"{seconds * 1e3:.3g} ms" if seconds is not None else "unknown"
             parts.append(f"{candidate.name} {known} after {self.loads.seconds[candidate.name] * 1e3:.3g} ms of work")
         return "earliest predicted finish: " + ", ".join(parts)
-
-    def _independent(self, task: Task, chunks: Sequence[Chunk]) -> bool:
-        """Tell whether no chunk touches what a sibling writes; warn once per kernel if one does."""
-        storages = {id(array._storage) for array in task.arrays}
-        simple = all(not p.access.writes or isinstance(p.access.mapper, Same) for p in task.accesses)
-        if simple and len(storages) == len(task.arrays):
-            return True
-        task.visited = task.box
-        touches = [
-            [
-                (a, p.access.writes, touched(task, p.access, a, chunk.box))
-                for p, a in zip(task.accesses, task.arrays, strict=True)
-            ]
-            for chunk in chunks
-        ]
-        for mine, theirs in combinations(touches, 2):
-            for array, writes, box in mine:
-                for other, other_writes, other_box in theirs:
-                    if array._storage is other._storage and (writes or other_writes) and overlaps(box, other_box):
-                        self._warn_conflict(task)
-                        return False
-        return True
-
-    def _warn_conflict(self, task: Task) -> None:
-        if id(task.kernel) not in self._warned:
-            self._warned.add(id(task.kernel))
-            text = (
-                f"kernel {task.name!r} ({task.call}:{task.line}): one part would touch what another part writes (the "
-                "same array twice, or an output wider than its chunk), so it runs undivided"
-            )
-            warnings.warn(text, CoexecWarning, stacklevel=2)
-            if self._note is not None:
-                self._note(text)

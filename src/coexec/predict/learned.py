@@ -68,12 +68,22 @@ class Learned:
         """Return every model, by its key."""
         return self._models
 
-    def save(self, links: Mapping[tuple[str, str], tuple[float, float]] | None = None) -> None:
-        """Write what was learnt since the last time, about kernels and about links. The end of a runtime."""
+    def lags(self) -> dict[str, float]:
+        """Return how late devices begin, as far as that was measured."""
+        return {device: seconds for (device, _), (seconds, _) in self.store.lags().items()}
+
+    def save(
+        self,
+        links: Mapping[tuple[str, str], tuple[float, float]] | None = None,
+        lags: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write what was learnt since the last time, about kernels, links and devices. The end of a runtime."""
         changed = {key: samples for key, model in self._models.items() if (samples := model.changed())}
         if changed:
             self.store.save(changed)
         if links:
             self.store.save_links(links)
+        if lags:
+            self.store.save_lags({(device, ""): (seconds, 1.0) for device, seconds in lags.items()})
         self.store.close()
         settle()

@@ -29,7 +29,7 @@ VARIABLE = "COEXEC_STORE"
 OFF = "off"
 WAIT = 2.0
 """Seconds to wait for another process, in all, before the file counts as locked."""
-LINKS, RATES = "link", "rate"
+LINKS, RATES, LAGS = "link", "rate", "lag"
 
 # Whoever holds this uses a file, so at most one connection is open in a process, and none while it forks: SQLite's locks
 # belong to a process, and a child must inherit neither them nor an open transaction.
@@ -130,6 +130,14 @@ class Store:
     def save_rates(self, rates: Mapping[tuple[str, str], tuple[float, float]]) -> None:
         """Keep the peak rates measured of devices, instead of what was known of them."""
         self._save_figures(RATES, rates)
+
+    def lags(self) -> Figures:
+        """Return (device, "") -> (seconds that it begins late, 1) as measured."""
+        return self._load_figures(LAGS)
+
+    def save_lags(self, lags: Mapping[tuple[str, str], tuple[float, float]]) -> None:
+        """Keep how late devices begin, instead of what was known of it."""
+        self._save_figures(LAGS, lags)
 
     def _load_figures(self, what: str) -> Figures:
         with _using:
