@@ -328,7 +328,7 @@ class Runtime:
         """Account for a finished kernel. Locked."""
         instruction = ran.instruction
         if type(instruction) is KernelInstruction:
-            self.loads.finished(instruction, ran.start)
+            self.loads.finished(instruction, ran.start, ran.stop)
             self._on_demand.finished(ran)
 
     def unseen(self) -> list[Any]:

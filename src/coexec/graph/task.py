@@ -5,7 +5,7 @@ Before: program/.  After: graph/task_graph.py, plan/, lower/.  Names no device. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import Context
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -57,6 +57,7 @@ class Task:
     box: Box = Box((), ())  # the visited part of the index space, whether or not arrays arrive whole
     key: Key | None = None  # the arrays' shapes, for predictions
     inputs: dict[str, float] | None = None  # per device: predicted seconds of copies, if nothing else was going on
+    outcome: tuple[Hashable, bool, float] | None = None  # what its time teaches: plan/outcomes.py's key and way
     marks = False  # a horizon or an epoch: it comes after everything
     once = False  # every array is touched by one parameter only
     options: Options | None = None

@@ -15,6 +15,7 @@ from ..machine.platform import HOST, USER, Platform
 from ..predict.work import Work
 from .candidate import Candidate
 from .lags import Lags
+from .outcomes import Outcomes
 
 UNKNOWN_SECONDS = 50e-6  # what a kernel nobody measured is taken to cost, so that work spreads over equal devices
 
@@ -66,6 +67,7 @@ class Loads:
         }
         self._overlapping = any(self._sharing.values())
         self.lags = Lags()
+        self.outcomes = Outcomes()
 
     @property
     def idle(self) -> bool:
@@ -120,12 +122,15 @@ class Loads:
             for other in self._sharing[device]:
                 self.seconds[other] = max(0.0, self.seconds[other] - seconds)
 
-    def finished(self, instruction: Kernel, start: float) -> None:
-        """Note a finished kernel, and how late it began if nothing else kept it."""
+    def finished(self, instruction: Kernel, start: float, stop: float) -> None:
+        """Note a finished kernel; if nothing else was going on, how late it began and how long its task took."""
         task, device = instruction.task, instruction.device
         self.remove(device, instruction.predicted)
         if task.finished:
             self.over(task.id)
+            if task.outcome is not None and task.failure is None:
+                key, divided, after = task.outcome
+                self.outcomes.learn(key, divided=divided, seconds=stop - task.submitted + after)
         if task.inputs is not None and device in task.inputs:
             self.lags.learn(device, start - task.submitted - task.inputs.pop(device))
 

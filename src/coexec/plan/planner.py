@@ -30,10 +30,7 @@ from .preview import alone_seconds, preview
 from .split import SEVERAL_BLOCKS, blocks, deal, deal_evenly, even, in_runs, tiles
 
 LOOPING = ("cpu", "torch")  # kinds of devices that compute one piece after the other by themselves
-SEE_ALONE_AT = 6  # divisions after which a task is seen undivided, if that is not known
-LOOKS = 2  # the first is cold
-NOT_FAR = 1.6  # times the predicted seconds of the division: beyond, undivided cannot win
-DIVIDED = 1024  # tasks of which divisions are counted
+NOT_FAR = 1.6  # times the predicted seconds of a division: beyond, undivided cannot win
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 300e-6  # seconds on one device; below, a second device costs more than it brings
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
@@ -91,7 +88,6 @@ class Planner:
         divider.offering.lags = loads.lags
         self._plans = {(plan.name, plan.shapes): plan for plan in plans}  # to be followed to the letter
         self._conflicts = Conflicts(note)
-        self._divided: dict[tuple[object, object], int] = {}
         self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
 
     def preview(self, task: Task) -> Plan:
@@ -244,31 +240,33 @@ class Planner:
             return None
         if not self._conflicts.independent(task, divided.chunks):
             return None
-        if policy == "static" and self._should_see_alone(task, group, work, divided.seconds):
-            return None
+        if policy == "static" and self._better_undivided(task, group, work, divided.seconds):
+            self._watched(task, {}, divided=False)
+            single = divided.division.single
+            best = min(group, key=lambda c: single.get(c.name, inf))
+            return self._placed(task, box, [best], work)
         if not self.divider.for_energy and self._wide_is_faster(candidates, work, divided.seconds):
             return None
         if policy in ("dynamic", "auto") and divided.division.cuts:  # along one axis
             why = f"{policy}, beginning with: {divided.why}"
             planned = self._command(task, divided.chunks, divided.shares, why)
             return planned._replace(handout=policy, site=divided.site._replace(task=task))
-        if self.loads.idle:
-            times = zip(divided.offers, divided.division.times, strict=True)
-            task.inputs = {offer.device: t.input_end for offer, t in times if t.finish}
+        times = list(zip(divided.offers, divided.division.times, strict=True))
+        inputs = {offer.device: t.input_end for offer, t in times if t.finish}
+        self._watched(task, inputs, divided=True, after=max(t.finish - t.compute_end for _, t in times))
         return self._given(task, divided.chunks, divided.shares, divided.why)
 
-    def _should_see_alone(self, task: Task, group: Sequence[Candidate], work: Work, seconds: float) -> bool:
-        """Tell whether a task that was always divided should be seen undivided, so that both are compared as measured."""
-        key = (task.kernel, task.key)
-        count = self._divided.get(key, 0) + 1
-        if len(self._divided) > DIVIDED:
-            self._divided.clear()
-        self._divided[key] = count
-        if not SEE_ALONE_AT <= count < SEE_ALONE_AT + LOOKS or self.divider.for_energy:
+    def _better_undivided(self, task: Task, group: Sequence[Candidate], work: Work, seconds: float) -> bool:
+        """Tell whether the task was measured to be faster undivided, or should be seen so because it is not far off."""
+        if self.divider.for_energy:
             return False
-        best = min(group, key=lambda c: c.model.seconds(work) or inf)
-        estimate = best.model.estimate(work)
-        return estimate is not None and estimate.source != "history" and estimate.seconds < NOT_FAR * seconds
+        alone = min([c.model.seconds(work) or inf for c in group])
+        return self.loads.outcomes.undivided((task.kernel, task.key), close=alone < NOT_FAR * seconds)
+
+    def _watched(self, task: Task, inputs: dict[str, float], *, divided: bool, after: float = 0.0) -> None:
+        """Have the task's time learnt, if nothing else is going on; results need `after` seconds to come back."""
+        if self.loads.idle and task.key is not None:
+            task.inputs, task.outcome = inputs, ((task.kernel, task.key), divided, after)
 
     def _reduce(self, task: Task, box: Box, axes: list[int], group: list[Candidate], work: Work) -> Planned:
         """Deal the fixed blocks of a reduction to the devices, as many to each as let all finish together."""
