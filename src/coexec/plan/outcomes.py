@@ -15,39 +15,69 @@ from statistics import median
 WINDOW = 5
 ENOUGH = 3  # outcomes of a way before it is judged; the first is cold
 TRY_AT = 4  # divisions after which the other way is tried
-AGAIN = 64  # undivided runs after which a division is tried again
+PAUSE = 8  # undivided runs after which a division is tried again; twice as many each time that it was slower again
+LONGEST = 256
 WORTH = 0.97  # undivided must be faster by this to be preferred
 
 
+class Ways:
+    """The recent times of one task, undivided and divided."""
+
+    __slots__ = ("cuts", "divided", "left", "pause", "runs", "whole")
+
+    def __init__(self) -> None:
+        self.whole: deque[float] = deque(maxlen=WINDOW)
+        self.divided: deque[float] = deque(maxlen=WINDOW)
+        self.runs = [0, 0]  # undivided, divided
+        self.cuts: Hashable = None  # of the division whose times are remembered
+        self.pause = self.left = PAUSE
+
+    def learn(self, seconds: float, cuts: Hashable) -> None:
+        """Take one time; another division begins anew."""
+        if cuts is not None and cuts != self.cuts:
+            self.cuts, self.runs[1] = cuts, 0
+            self.divided.clear()
+        way = self.whole if cuts is None else self.divided
+        which = 0 if cuts is None else 1
+        self.runs[which] += 1
+        if self.runs[which] == 2:
+            way.clear()  # the first run was cold
+        way.append(seconds)
+
+    def undivided(self, *, close: bool) -> bool:
+        """Tell whether the next run should be undivided."""
+        if self.runs[0] < ENOUGH:
+            return close and self.runs[1] >= TRY_AT
+        if len(self.divided) < ENOUGH:
+            return False  # it is being tried
+        if median(self.whole) >= WORTH * median(self.divided):
+            self.pause = self.left = PAUSE
+            return False
+        self.left -= 1
+        if self.left > 0:
+            return True
+        self.pause = self.left = min(LONGEST, 2 * self.pause)
+        self.divided.clear()
+        return False
+
+
 class Outcomes:
-    """Recent times of tasks by (kernel, shapes), divided and undivided."""
+    """What came out of tasks, by (kernel, shapes)."""
 
     def __init__(self, most: int = 1024) -> None:
         self._most = most
-        self._recent: dict[Hashable, tuple[deque[float], deque[float]]] = {}  # undivided, divided
-        self._runs: dict[Hashable, list[int]] = {}
+        self._ways: dict[Hashable, Ways] = {}
 
-    def learn(self, key: Hashable, *, divided: bool, seconds: float) -> None:
-        """Take the time of one task."""
-        if len(self._recent) >= self._most and key not in self._recent:
-            self._recent.clear()
-            self._runs.clear()
-        ways = self._recent.setdefault(key, (deque(maxlen=WINDOW), deque(maxlen=WINDOW)))
-        runs = self._runs.setdefault(key, [0, 0])
-        runs[divided] += 1
-        if runs[divided] == 2:
-            ways[divided].clear()  # the first run was cold
-        ways[divided].append(seconds)
+    def learn(self, key: Hashable, *, seconds: float, cuts: Hashable = None) -> None:
+        """Take the time of one task, divided at `cuts` or undivided."""
+        ways = self._ways.get(key)
+        if ways is None:
+            if len(self._ways) >= self._most:
+                self._ways.clear()
+            ways = self._ways[key] = Ways()
+        ways.learn(seconds, cuts)
 
     def undivided(self, key: Hashable, *, close: bool) -> bool:
         """Tell whether a task that would be divided should not be: that was faster, or was not tried and may be close."""
-        runs = self._runs.get(key)
-        if runs is None:
-            return False
-        whole, parts = runs
-        if whole < ENOUGH:
-            return close and parts >= TRY_AT
-        known = self._recent[key]
-        if not known[0] or not known[1] or median(known[0]) >= WORTH * median(known[1]):
-            return False
-        return whole % AGAIN >= ENOUGH  # for a few runs out of many, a division gets another chance
+        ways = self._ways.get(key)
+        return ways is not None and ways.undivided(close=close)

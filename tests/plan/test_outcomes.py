@@ -1,0 +1,80 @@
+"""The better way to run a task is the one that was measured to be: divided or undivided."""
+
+from __future__ import annotations
+
+from coexec.plan.outcomes import ENOUGH, PAUSE, TRY_AT, Outcomes
+
+CUTS = (0, 5, 10)
+
+
+def run(outcomes: Outcomes, times: int, seconds: float, cuts: object = None) -> None:
+    for _ in range(times):
+        outcomes.learn("k", seconds=seconds, cuts=cuts)
+
+
+def test_a_task_nobody_ran_is_divided_as_planned() -> None:
+    assert not Outcomes().undivided("k", close=True)
+
+
+def test_the_other_way_is_tried_after_a_few_divisions_if_it_may_be_close() -> None:
+    outcomes = Outcomes()
+    run(outcomes, TRY_AT - 1, 1.0, CUTS)
+    assert not outcomes.undivided("k", close=True)
+    run(outcomes, 1, 1.0, CUTS)
+    assert outcomes.undivided("k", close=True) and not outcomes.undivided("k", close=False)
+    run(outcomes, ENOUGH, 2.0)
+    assert not outcomes.undivided("k", close=True), "it was tried, and is slower"
+
+
+def test_divisions_with_other_cuts_are_counted_anew() -> None:
+    outcomes = Outcomes()
+    run(outcomes, TRY_AT - 1, 1.0, CUTS)
+    run(outcomes, 1, 1.0, (0, 6, 10))
+    assert not outcomes.undivided("k", close=True)
+
+
+def test_what_is_faster_undivided_stays_whole_and_division_gets_chances_at_growing_distances() -> None:
+    outcomes = Outcomes()
+    run(outcomes, TRY_AT, 1.0, CUTS)
+    run(outcomes, ENOUGH, 0.5)
+    distances, whole = [], 0
+    for _ in range(20 * PAUSE):
+        if outcomes.undivided("k", close=False):
+            whole += 1
+            run(outcomes, 1, 0.5)
+        else:
+            run(outcomes, 1, 1.0, CUTS)
+            distances.append(whole)
+            whole = 0
+    assert [d for d in distances if d] == [PAUSE - 1, 2 * PAUSE - 1, 4 * PAUSE - 1, 8 * PAUSE - 1][
+        : len([d for d in distances if d])
+    ]
+    assert len([d for d in distances if d]) >= 3
+
+
+def test_a_division_that_was_disturbed_comes_back() -> None:
+    outcomes = Outcomes()
+    run(outcomes, 5, 9.0, CUTS)
+    run(outcomes, ENOUGH, 2.0)
+    ways = []
+    for _ in range(3 * PAUSE):
+        whole = outcomes.undivided("k", close=False)
+        ways.append(whole)
+        run(outcomes, 1, 2.0 if whole else 1.0, None if whole else CUTS)
+    assert not any(ways[-PAUSE:])
+
+
+def test_first_runs_are_cold_and_do_not_count() -> None:
+    outcomes = Outcomes()
+    run(outcomes, 1, 0.1, CUTS)
+    run(outcomes, TRY_AT, 1.0, CUTS)
+    run(outcomes, 1, 50.0)
+    run(outcomes, ENOUGH, 0.8)
+    assert outcomes.undivided("k", close=False)
+
+
+def test_memory_stays_bounded() -> None:
+    outcomes = Outcomes(most=4)
+    for key in range(100):
+        outcomes.learn(key, seconds=1.0)
+    assert len(outcomes._ways) <= 4
