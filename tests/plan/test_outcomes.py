@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from coexec.plan.outcomes import ENOUGH, PAUSE, TRY_AT, Outcomes
 
-CUTS = (0, 5, 10)
 
-
-def run(outcomes: Outcomes, times: int, seconds: float, cuts: object = None) -> None:
+def run(outcomes: Outcomes, times: int, seconds: float, *, divided: bool = False) -> None:
     for _ in range(times):
-        outcomes.learn("k", seconds=seconds, cuts=cuts)
+        outcomes.learn("k", seconds=seconds, divided=divided)
 
 
 def test_a_task_nobody_ran_is_divided_as_planned() -> None:
@@ -18,24 +16,17 @@ def test_a_task_nobody_ran_is_divided_as_planned() -> None:
 
 def test_the_other_way_is_tried_after_a_few_divisions_if_it_may_be_close() -> None:
     outcomes = Outcomes()
-    run(outcomes, TRY_AT - 1, 1.0, CUTS)
+    run(outcomes, TRY_AT - 1, 1.0, divided=True)
     assert not outcomes.undivided("k", close=True)
-    run(outcomes, 1, 1.0, CUTS)
+    run(outcomes, 1, 1.0, divided=True)
     assert outcomes.undivided("k", close=True) and not outcomes.undivided("k", close=False)
     run(outcomes, ENOUGH, 2.0)
     assert not outcomes.undivided("k", close=True), "it was tried, and is slower"
 
 
-def test_divisions_with_other_cuts_are_counted_anew() -> None:
-    outcomes = Outcomes()
-    run(outcomes, TRY_AT - 1, 1.0, CUTS)
-    run(outcomes, 1, 1.0, (0, 6, 10))
-    assert not outcomes.undivided("k", close=True)
-
-
 def test_what_is_faster_undivided_stays_whole_and_division_gets_chances_at_growing_distances() -> None:
     outcomes = Outcomes()
-    run(outcomes, TRY_AT, 1.0, CUTS)
+    run(outcomes, TRY_AT, 1.0, divided=True)
     run(outcomes, ENOUGH, 0.5)
     distances, whole = [], 0
     for _ in range(20 * PAUSE):
@@ -43,7 +34,7 @@ def test_what_is_faster_undivided_stays_whole_and_division_gets_chances_at_growi
             whole += 1
             run(outcomes, 1, 0.5)
         else:
-            run(outcomes, 1, 1.0, CUTS)
+            run(outcomes, 1, 1.0, divided=True)
             distances.append(whole)
             whole = 0
     assert [d for d in distances if d] == [PAUSE - 1, 2 * PAUSE - 1, 4 * PAUSE - 1, 8 * PAUSE - 1][
@@ -54,20 +45,20 @@ def test_what_is_faster_undivided_stays_whole_and_division_gets_chances_at_growi
 
 def test_a_division_that_was_disturbed_comes_back() -> None:
     outcomes = Outcomes()
-    run(outcomes, 5, 9.0, CUTS)
+    run(outcomes, TRY_AT, 9.0, divided=True)
     run(outcomes, ENOUGH, 2.0)
     ways = []
     for _ in range(3 * PAUSE):
         whole = outcomes.undivided("k", close=False)
         ways.append(whole)
-        run(outcomes, 1, 2.0 if whole else 1.0, None if whole else CUTS)
+        run(outcomes, 1, 2.0 if whole else 1.0, divided=not whole)
     assert not any(ways[-PAUSE:])
 
 
 def test_first_runs_are_cold_and_do_not_count() -> None:
     outcomes = Outcomes()
-    run(outcomes, 1, 0.1, CUTS)
-    run(outcomes, TRY_AT, 1.0, CUTS)
+    run(outcomes, 1, 0.1, divided=True)
+    run(outcomes, TRY_AT, 1.0, divided=True)
     run(outcomes, 1, 50.0)
     run(outcomes, ENOUGH, 0.8)
     assert outcomes.undivided("k", close=False)
@@ -76,5 +67,5 @@ def test_first_runs_are_cold_and_do_not_count() -> None:
 def test_memory_stays_bounded() -> None:
     outcomes = Outcomes(most=4)
     for key in range(100):
-        outcomes.learn(key, seconds=1.0)
+        outcomes.learn(key, seconds=1.0, divided=True)
     assert len(outcomes._ways) <= 4

@@ -32,7 +32,6 @@ class Offer(NamedTuple):
     watts: float = 0.0  # while it copies or computes
     idle_watts: float = 0.0
     group: str = ""  # offers of one group are identical
-    whole: float | None = None  # seconds that all rows take with nobody beside it, where that is known apart
 
     def input_seconds(self, low: float, high: float) -> float:
         """Return the seconds of input copies for rows [low, high), which are not empty."""
@@ -123,10 +122,7 @@ def alone(offer: Offer, rows: int) -> float:
     """Return the seconds of this device doing everything by itself."""
     if rows > offer.room:
         return inf
-    times = finish_times([offer], (0, rows))[0]
-    if offer.whole is None:
-        return times.finish
-    return max(times.input_end, offer.wait) + offer.whole + times.finish - times.compute_end
+    return finish_times([offer], (0, rows))[0].finish
 
 
 def joules(offers: Sequence[Offer], times: Sequence[Times]) -> float:

@@ -12,7 +12,7 @@ from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Link, Platform
-from ..predict.features import Rows, part_of, work_of, work_of_part
+from ..predict.features import Rows, part_of, work_of_part
 from ..predict.work import Work
 from ..program.array import Array
 from ..program.mapper import Mapper
@@ -127,7 +127,6 @@ class Offering:
             granule=max(1, device.granule),
             most=None if capacity is None else self._room(site, capacity),
             wait=wait + self.lags.of(device.name),
-            whole=self._whole(site, candidate),
             fixed_in=moved.fixed * speed_in + (link_in.latency if link_in is not None and copies else 0.0),
             in_per_row=moved.per_row * speed_in,
             there=moved.there,
@@ -138,13 +137,6 @@ class Offering:
             idle_watts=device.idle_watts or 0.0,
             group=f"{device.speed} {device.kind}" if memory == HOST else device.name,
         )
-
-    def _whole(self, site: Site, candidate: Candidate) -> float | None:
-        """Return what the task takes undivided: beside others, memory-bound kernels take longer."""
-        if site.box != site.task.box:
-            return None
-        seconds = candidate.model.seconds(work_of(site.task))
-        return None if seconds is None else seconds + HANDING_OVER
 
     def _link_to(self, memory: int) -> Link | None:
         """Return the link over which inputs come: from the host, or to it from the only other memory there is."""

@@ -14,7 +14,7 @@ from statistics import median
 
 WINDOW = 5
 ENOUGH = 3  # outcomes of a way before it is judged; the first is cold
-TRY_AT = 4  # divisions after which the other way is tried
+TRY_AT = 6  # divisions after which the other way is tried
 PAUSE = 8  # undivided runs after which a division is tried again; twice as many each time that it was slower again
 LONGEST = 256
 WORTH = 0.97  # undivided must be faster by this to be preferred
@@ -23,24 +23,19 @@ WORTH = 0.97  # undivided must be faster by this to be preferred
 class Ways:
     """The recent times of one task, undivided and divided."""
 
-    __slots__ = ("cuts", "divided", "left", "pause", "runs", "whole")
+    __slots__ = ("divided", "left", "pause", "runs", "whole")
 
     def __init__(self) -> None:
         self.whole: deque[float] = deque(maxlen=WINDOW)
         self.divided: deque[float] = deque(maxlen=WINDOW)
         self.runs = [0, 0]  # undivided, divided
-        self.cuts: Hashable = None  # of the division whose times are remembered
         self.pause = self.left = PAUSE
 
-    def learn(self, seconds: float, cuts: Hashable) -> None:
-        """Take one time; another division begins anew."""
-        if cuts is not None and cuts != self.cuts:
-            self.cuts, self.runs[1] = cuts, 0
-            self.divided.clear()
-        way = self.whole if cuts is None else self.divided
-        which = 0 if cuts is None else 1
-        self.runs[which] += 1
-        if self.runs[which] == 2:
+    def learn(self, seconds: float, *, divided: bool) -> None:
+        """Take one time."""
+        way = self.divided if divided else self.whole
+        self.runs[divided] += 1
+        if self.runs[divided] == 2:
             way.clear()  # the first run was cold
         way.append(seconds)
 
@@ -68,14 +63,14 @@ class Outcomes:
         self._most = most
         self._ways: dict[Hashable, Ways] = {}
 
-    def learn(self, key: Hashable, *, seconds: float, cuts: Hashable = None) -> None:
-        """Take the time of one task, divided at `cuts` or undivided."""
+    def learn(self, key: Hashable, *, seconds: float, divided: bool) -> None:
+        """Take the time of one task."""
         ways = self._ways.get(key)
         if ways is None:
             if len(self._ways) >= self._most:
                 self._ways.clear()
             ways = self._ways[key] = Ways()
-        ways.learn(seconds, cuts)
+        ways.learn(seconds, divided=divided)
 
     def undivided(self, key: Hashable, *, close: bool) -> bool:
         """Tell whether a task that would be divided should not be: that was faster, or was not tried and may be close."""

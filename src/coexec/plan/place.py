@@ -129,8 +129,8 @@ class Loads:
         if task.finished:
             self.over(task.id)
             if task.outcome is not None and task.failure is None:
-                key, cuts, after = task.outcome
-                self.outcomes.learn(key, seconds=stop - task.submitted + after, cuts=cuts)
+                key, divided, after = task.outcome
+                self.outcomes.learn(key, seconds=stop - task.submitted + after, divided=divided)
         if task.inputs is not None and device in task.inputs:
             self.lags.learn(device, start - task.submitted - task.inputs.pop(device))
 

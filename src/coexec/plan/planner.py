@@ -241,7 +241,7 @@ class Planner:
         if not self._conflicts.independent(task, divided.chunks):
             return None
         if policy == "static" and self._better_undivided(task, group, work, divided.seconds):
-            self._watched(task, {}, divided=None)
+            self._watched(task, {}, divided=False)
             single = divided.division.single
             best = min(group, key=lambda c: single.get(c.name, inf))
             return self._placed(task, box, [best], work)
@@ -253,10 +253,8 @@ class Planner:
             return planned._replace(handout=policy, site=divided.site._replace(task=task))
         times = list(zip(divided.offers, divided.division.times, strict=True))
         inputs = {offer.device: t.input_end for offer, t in times if t.finish}
-        if divided.measured and not divided.unsettled:
-            self._watched(
-                task, inputs, divided=divided.division.cuts, after=max(t.finish - t.compute_end for _, t in times)
-            )
+        if divided.measured:
+            self._watched(task, inputs, divided=True, after=max(t.finish - t.compute_end for _, t in times))
         return self._given(task, divided.chunks, divided.shares, divided.why)
 
     def _better_undivided(self, task: Task, group: Sequence[Candidate], work: Work, seconds: float) -> bool:
@@ -266,9 +264,7 @@ class Planner:
         alone = min([c.model.seconds(work) or inf for c in group])
         return self.loads.outcomes.undivided((task.kernel, task.key), close=alone < NOT_FAR * seconds)
 
-    def _watched(
-        self, task: Task, inputs: dict[str, float], *, divided: tuple[float, ...] | None, after: float = 0.0
-    ) -> None:
+    def _watched(self, task: Task, inputs: dict[str, float], *, divided: bool, after: float = 0.0) -> None:
         """Have the task's time learnt, if nothing else is going on; results need `after` seconds to come back."""
         if self.loads.idle and task.key is not None:
             task.inputs, task.outcome = inputs, ((task.kernel, task.key), divided, after)
