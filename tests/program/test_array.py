@@ -386,11 +386,11 @@ def test_the_same_array_may_be_given_twice() -> None:
         y += x
 
     with cx.Runtime("cpu"):
-        x = cx.array(np.arange(400_000.0))
+        x = cx.array(np.arange(4_000_000.0))
         add(x, x)
-        np.testing.assert_array_equal(np.asarray(x), 2 * np.arange(400_000.0))
+        np.testing.assert_array_equal(np.asarray(x), 2 * np.arange(4_000_000.0))
         with pytest.warns(cx.CoexecWarning, match="undivided"):
             add(x[:-1], x[1:])
-        expected = 2 * np.arange(400_000.0)
+        expected = 2 * np.arange(4_000_000.0)
         expected[1:] += expected[:-1]
         np.testing.assert_array_equal(np.asarray(x), expected)

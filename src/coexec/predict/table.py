@@ -232,8 +232,10 @@ class Table:
             rows, times = self._measurements()
             if self._fit is None or changes - self._fitted >= max(1, count // 5):
                 some = _spread_out(rows[:, 0])
-                self._fit, self._fitted = fit(rows[some], times[some]), changes
-            self._local, self._corrected = _correction(self._fit, rows, times), changes
+                with np.errstate(all="ignore"):  # absurd times are weighed down, not reported
+                    self._fit, self._fitted = fit(rows[some], times[some]), changes
+            with np.errstate(all="ignore"):
+                self._local, self._corrected = _correction(self._fit, rows, times), changes
         assert self._fit is not None
         return self._fit, self._local
 
