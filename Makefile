@@ -57,4 +57,4 @@ $(RUN): pyproject.toml constraints.txt
 	$(call set_up,opencl,coexec with OpenCL,$@)
 
 $(DEV): pyproject.toml constraints.txt
-	$(call set_up,opencl$(comma)torch$(comma)dev,coexec with OpenCL, torch and the development tools,$(RUN) $@)
+	$(call set_up,opencl$(comma)torch$(comma)dev,coexec with OpenCL$(comma) torch and the development tools,$(RUN) $@)
