@@ -35,7 +35,7 @@ def test_rows_within_the_seconds_of_some_rows_are_those_rows(curve: Curve, rows:
 
 @given(st.lists(st.floats(0, 1e3), min_size=1, max_size=12), st.integers(1, 10**6))
 def test_any_samples_make_a_curve_that_never_falls(values: list[float], rows: int) -> None:
-    curve = Curve.sampled(lambda size: values[size % len(values)], rows)
+    curve = Curve.through([(size, values[size % len(values)]) for size in sizes(rows, 12)])
     grid = [curve.seconds(rows * i / 50) for i in range(60)]
     assert all(a <= b + 1e-9 for a, b in pairwise(grid))
     assert curve.xs[0] == 0
@@ -48,7 +48,7 @@ def test_samples_are_about_a_dozen_at_equal_ratios_with_both_ends() -> None:
 
 
 def test_a_sampled_line_is_the_line() -> None:
-    curve = Curve.sampled(lambda rows: 3.0 + 0.5 * rows, 1000)
+    curve = Curve.through([(rows, 3.0 + 0.5 * rows) for rows in sizes(1000, 12)])
     assert curve.seconds(0) == pytest.approx(3.0) and curve.seconds(777) == pytest.approx(391.5)
     assert curve.convex
 

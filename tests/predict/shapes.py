@@ -62,3 +62,20 @@ def relative_errors(model: Model, truth: Truth, shapes: Sequence[Shape], *, toge
         assert seconds is not None
         found.append(abs(seconds / truth(work) - 1.0))
     return found
+
+
+CALIBRATED = some_shapes(20, seed=11)
+UNSEEN = some_shapes(40, seed=12)
+
+
+def line(size: float, key: object = None, kind: str = "f8") -> Work:
+    """Return work with one feature."""
+    return Work((float(size),), kind, key)
+
+
+def trained(*seconds: float, work: Work) -> Model:
+    """Return a model that has seen these seconds."""
+    model = Model()
+    for value in seconds:
+        model.learn(work, value)
+    return model

@@ -8,26 +8,23 @@ from statistics import median
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from coexec.predict.model import Model, Models
+from coexec.predict.model import Model
 from coexec.predict.roofline import Roofline
 from coexec.predict.work import Estimate, Work
-from tests.predict.shapes import FLOPS_AT, Shape, cached, calibrated, product, relative_errors, some_shapes, steady
-
-CALIBRATED = some_shapes(20, seed=11)
-UNSEEN = some_shapes(40, seed=12)
-
-
-def line(size: float, key: object = None, kind: str = "f8") -> Work:
-    """Return work with one feature."""
-    return Work((float(size),), kind, key)
-
-
-def trained(*seconds: float, work: Work) -> Model:
-    model = Model()
-    for value in seconds:
-        model.learn(work, value)
-    return model
-
+from tests.predict.shapes import (
+    CALIBRATED,
+    FLOPS_AT,
+    UNSEEN,
+    Shape,
+    cached,
+    calibrated,
+    line,
+    product,
+    relative_errors,
+    some_shapes,
+    steady,
+    trained,
+)
 
 # what nobody measured
 
@@ -109,13 +106,6 @@ def test_measurements_are_counted_by_key_else_by_size_class() -> None:
 def test_times_that_are_no_times_are_ignored() -> None:
     model = trained(math.nan, math.inf, -1.0, work=line(1000))
     assert model.seconds(line(1000)) is None
-
-
-def test_models_are_kept_by_key() -> None:
-    models = Models()
-    models.model(("axpy", "cpu")).learn(line(1000), 1e-3)
-    assert models.model(("axpy", "cpu")).seconds(line(1000)) == 1e-3
-    assert models.model(("axpy", "opencl")).seconds(line(1000)) is None
 
 
 # few shapes

@@ -9,23 +9,16 @@ import pytest
 from coexec.predict.model import Model
 from coexec.predict.sample import Sample
 from coexec.predict.table import KEYS
-from coexec.predict.work import Work
-from tests.predict.shapes import FLOPS_AT, calibrated, product, some_shapes, steady
-
-CALIBRATED = some_shapes(20, seed=11)
-UNSEEN = some_shapes(40, seed=12)
-
-
-def line(size: float, key: object = None, kind: str = "f8") -> Work:
-    """Return work with one feature."""
-    return Work((float(size),), kind, key)
-
-
-def trained(*seconds: float, work: Work) -> Model:
-    model = Model()
-    for value in seconds:
-        model.learn(work, value)
-    return model
+from tests.predict.shapes import (
+    CALIBRATED,
+    FLOPS_AT,
+    UNSEEN,
+    calibrated,
+    line,
+    product,
+    steady,
+    trained,
+)
 
 
 def test_samples_loaded_into_another_model_predict_the_same() -> None:

@@ -1,13 +1,17 @@
 """The NumPy body of cx.conv2d: pixels under the taps are gathered for some output rows at a time, then one BLAS call.
 
-Before: nothing.  After: ops/conv2d.py.  Knows NumPy arrays only; `chunk` tells where its part begins.
+Before: program/body.py.  After: ops/conv2d.py, ops/on_torch.py.  Knows NumPy arrays only; `chunk` tells where its part begins.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ..program.body import signature
 
 GATHERED = 1 << 19  # elements that are gathered at a time: a few rows of a layer, within the cache that cores share
 Image = np.ndarray[Any, Any]
@@ -39,23 +43,22 @@ def convolve(
     _convolve(x, w, out, Steps((sh, sw), (min(top, 0), -pad_left), (dh, dw)), per_group, chunk.lo[1])
 
 
-def convolve_and_add(
-    x: Any,
-    w: Any,
-    bias: Any,
-    out: Any,
-    sh: int,
-    sw: int,
-    pad_top: int,
-    pad_left: int,
-    dh: int,
-    dw: int,
-    per_group: int,
-    chunk: Any,
-) -> None:
-    """Convolve the images of a chunk and add each output channel's bias."""
-    convolve(x, w, out, sh, sw, pad_top, pad_left, dh, dw, per_group, chunk)
-    out += bias[:, None, None]
+class WithBias:
+    """A body: a convolution, and each output channel's bias added to it. NumPy's and torch's alike."""
+
+    def __init__(self, convolution: Callable[..., None]) -> None:
+        x, w, *rest = inspect.signature(convolution).parameters
+        self.__signature__ = signature([x, w, "bias", *rest])
+        self.__name__ = f"{convolution.__name__}_and_add"
+        self._convolution = convolution
+
+    def __call__(self, x: Any, w: Any, bias: Any, out: Any, *rest: Any) -> None:
+        """Convolve the images of a chunk and add the bias."""
+        self._convolution(x, w, out, *rest)
+        out += bias[:, None, None]
+
+
+convolve_and_add = WithBias(convolve)
 
 
 def _convolve(x: Any, w: Any, out: Any, steps: Steps, per_group: int, first: int) -> None:

@@ -1,11 +1,13 @@
 """The ready-made operations in torch's own words: library calls on tensors.
 
-Before: nothing.  After: ops/matmul.py, ops/conv2d.py.  torch is imported when the first of them runs, on its device.
+Before: ops/convolve.py.  After: ops/matmul.py, ops/conv2d.py.  torch is imported when the first of them runs, on its device.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from .convolve import WithBias
 
 
 def product(a: Any, b: Any, out: Any) -> None:
@@ -44,20 +46,4 @@ def convolve(
         out[:, part] = conv2d(seen, w[part], stride=(sh, sw), dilation=(dh, dw))
 
 
-def convolve_and_add(
-    x: Any,
-    w: Any,
-    bias: Any,
-    out: Any,
-    sh: int,
-    sw: int,
-    pad_top: int,
-    pad_left: int,
-    dh: int,
-    dw: int,
-    per_group: int,
-    chunk: Any,
-) -> None:
-    """Convolve the images of a chunk and add each output channel's bias."""
-    convolve(x, w, out, sh, sw, pad_top, pad_left, dh, dw, per_group, chunk)
-    out += bias[:, None, None]
+convolve_and_add = WithBias(convolve)

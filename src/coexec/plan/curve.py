@@ -6,7 +6,7 @@ Before: nothing.  After: plan/offer.py, plan/divide.py.  Knows no device and no 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from math import inf, isfinite
 
@@ -47,11 +47,6 @@ class Curve:
             xs.insert(0, 0)
             ys.insert(0, max(0.0, ys[0] - slope * xs[1]))
         return cls(xs, ys)
-
-    @classmethod
-    def sampled(cls, function: Callable[[int], float], rows: int, points: int = 12) -> Curve:
-        """Return the curve through `function` at about `points` sizes from 1 to `rows`, at equal ratios."""
-        return cls.through([(size, function(size)) for size in sizes(rows, points)])
 
     def seconds(self, rows: float) -> float:
         """Return the seconds that `rows` take."""

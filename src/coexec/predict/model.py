@@ -179,17 +179,3 @@ class Model:
     def _changed(self) -> None:
         self.version += 1
         self._answers.clear()
-
-
-class Models:
-    """All models, by (variant, speed class)."""
-
-    def __init__(self) -> None:
-        self._models: dict[Hashable, Model] = {}
-
-    def model(self, key: Hashable) -> Model:
-        """Return the model for `key`, an empty one if nothing was measured yet."""
-        known = self._models.get(key)
-        if known is None:
-            known = self._models[key] = Model()
-        return known

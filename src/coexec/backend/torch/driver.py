@@ -18,7 +18,6 @@ from ..base import Unavailable, describe_failure
 REMEDY = "pip install 'coexec[torch]'"
 NUMBERED = ("cuda", "xpu")
 """Device types of which there may be several, each with streams, events and pinned host memory."""
-ACCELERATORS = (*NUMBERED, "mps")
 TYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128")
 """What torch computes with under NumPy's names; its other unsigned types can hardly do arithmetic."""
 NOT_ON = {"mps": ("float64", "complex128")}
