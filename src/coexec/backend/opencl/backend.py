@@ -6,14 +6,13 @@ Before: base.py (the contract), the other files here (one concept each).  After:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...errors import BackendError, ConfigError, InvariantError
+from ...errors import BackendError, ConfigError
 from ...graph.instruction import Alloc, Copy, Fill, Free, Kernel
-from ...graph.task import Task
 from ...machine.cores import available_cores
 from ...machine.platform import HOST, Device, Memory
+from ..on_lanes import OnLanes
 from . import driver
 from .copies import enqueue_copy, enqueue_fill
 from .lanes import Lanes
@@ -21,13 +20,13 @@ from .program import Launcher, Programs
 from .storage import OwnMemory, SharedMemory, Storage
 
 if TYPE_CHECKING:
-    from ...graph.instruction import Allocation, Instruction
+    from ...graph.instruction import Instruction
     from ..base import CallHelper, Finished
 
 LANES = 8
 
 
-class OpenCLBackend:
+class OpenCLBackend(OnLanes):
     """One OpenCL device.
 
     With memory="own" it has buffers of its own (memory `memory_id`) and copies between them and the host. With
@@ -37,7 +36,7 @@ class OpenCLBackend:
 
     kind = "opencl"
     runs_python = False
-    helps = False
+    _storage: Storage
 
     def __init__(
         self,
@@ -59,15 +58,14 @@ class OpenCLBackend:
         if memory == "shared":
             driver.require_coherent(name, self._traits)
         self._cores = cores or (available_cores() if self._traits.cpu else ())
-        self._name = name
         self._context: Any = cl.Context([self._device])
-        self._storage: Storage = (
+        super().__init__(
+            name,
             SharedMemory(name, self._context, self._traits)
             if memory == "shared"
-            else OwnMemory(name, memory_id, self._context, self._traits, capacity)
+            else OwnMemory(name, memory_id, self._context, self._traits, capacity),
         )
         self._launcher = Launcher(Programs(self._context, self._traits), self._traits, self._storage.place)
-        self._lanes: Lanes | None = None
         self.devices: Sequence[Device] = (self._describe(lanes),)
         self.memories: Mapping[int, Memory] = (
             {} if memory == "shared" else {memory_id: Memory(name, capacity or self._traits.capacity)}
@@ -93,39 +91,11 @@ class OpenCLBackend:
 
     def start(self, finished: Finished, call_helper: CallHelper | None = None) -> None:
         del call_helper  # its own threads do everything
-        if self._lanes is not None:
-            raise InvariantError(f"{self._name} was started twice")
+        self._check_not_started()
         driver.pin_workers(self._name, self._traits, self._cores)
         self._lanes = Lanes(
             self._name, self.devices[0].lanes, self._open_queue, self._enqueue, self._complete, finished
         )
-
-    def clock(self) -> float:
-        return perf_counter()
-
-    def allocate(self, allocation: Allocation) -> None:
-        self._storage.allocate(allocation)
-
-    def release(self, allocation: Allocation) -> None:
-        self._storage.release(allocation)
-
-    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> None:
-        if self._lanes is None:
-            raise InvariantError(f"{instruction} was issued before {self._name} was started")
-        self._lanes.issue(instruction, lane, waits)
-
-    def withdraw(self, instruction: Instruction) -> bool:
-        return self._lanes is not None and self._lanes.withdraw(instruction)
-
-    def help(self, waiting_for: Task | None = None) -> bool:
-        return False
-
-    def left(self, *, idle: bool) -> None:
-        """Do nothing: no thread but its own works here."""
-
-    def stop(self) -> None:
-        if self._lanes is not None:
-            self._lanes.stop()
 
     def _open_queue(self) -> Any:
         import pyopencl as cl

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from ...errors import BackendError, ConfigError, InvariantError
+from ...errors import BackendError, ConfigError
 from ...graph.instruction import Alloc, Copy, Fill, Free, Kernel
-from ...graph.task import Task
 from ...machine.cores import available_cores, pin_thread, sharpen_timers
 from ...machine.platform import Device, Memory
 from ...program.session import in_kernel
+from ..on_lanes import OnLanes
 from .body import Translator, Watched, call, parts, place, returned
 from .check import FirstUse
 from .driver import Driver
@@ -26,13 +26,13 @@ from .namespace import Namespace
 from .storage import OwnMemory, Seen, SharedMemory, Storage
 
 if TYPE_CHECKING:
-    from ...graph.instruction import Allocation, Instruction
+    from ...graph.instruction import Instruction
     from ..base import CallHelper, Finished
 
 LANES = 8
 
 
-class TorchBackend:
+class TorchBackend(OnLanes):
     """One torch device.
 
     The CPU shares the host's memory: arrays are handed over, nothing is copied. Every other device has a memory of its
@@ -41,7 +41,7 @@ class TorchBackend:
 
     kind = "torch"
     runs_python = True  # as a variant of this kind, which is checked on first use
-    helps = False
+    _storage: Storage
 
     def __init__(
         self,
@@ -57,14 +57,13 @@ class TorchBackend:
         self._driver = driver = driver or Driver()
         if memory == "shared" and driver.type != "cpu":
             raise ConfigError(f"{name} does not work in the host's memory; leave memory= out, or say 'own'")
-        self._name, self._debug = name, debug
         self._cores = cores or (available_cores() if driver.type == "cpu" else ())
         own = driver.type != "cpu" or memory == "own"
-        self._storage: Storage = OwnMemory(name, memory_id, driver, capacity) if own else SharedMemory(name)
+        super().__init__(name, OwnMemory(name, memory_id, driver, capacity) if own else SharedMemory(name))
+        self._debug = debug
         self._xp = Namespace(driver.device)
         self._translator = Translator(self._xp)
         self._first_use = FirstUse(self._xp, self._translator, driver.device)
-        self._lanes: Lanes | None = None
         self.devices: Sequence[Device] = (self._describe(own=own),)
         self.memories: Mapping[int, Memory] = (
             {memory_id: Memory(name, capacity or driver.traits.capacity)} if own else {}
@@ -92,37 +91,9 @@ class TorchBackend:
 
     def start(self, finished: Finished, call_helper: CallHelper | None = None) -> None:
         del call_helper  # its own thread does everything
-        if self._lanes is not None:
-            raise InvariantError(f"{self._name} was started twice")
+        self._check_not_started()
         torch.get_num_threads()  # the first call in a thread fixes its number, so not after the device's own
         self._lanes = Lanes(self._name, LANES, self._driver, self._prepare, self._begin, finished)
-
-    def clock(self) -> float:
-        return perf_counter()
-
-    def allocate(self, allocation: Allocation) -> None:
-        self._storage.allocate(allocation)
-
-    def release(self, allocation: Allocation) -> None:
-        self._storage.release(allocation)
-
-    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> None:
-        if self._lanes is None:
-            raise InvariantError(f"{instruction} was issued before {self._name} was started")
-        self._lanes.issue(instruction, lane, waits)
-
-    def withdraw(self, instruction: Instruction) -> bool:
-        return self._lanes is not None and self._lanes.withdraw(instruction)
-
-    def help(self, waiting_for: Task | None = None) -> bool:
-        return False
-
-    def left(self, *, idle: bool) -> None:
-        """Do nothing: no thread but its own works here."""
-
-    def stop(self) -> None:
-        if self._lanes is not None:
-            self._lanes.stop()
 
     # On the device's thread ---------------------------------------------------------------------------------------
 
