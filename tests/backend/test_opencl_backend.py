@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ def test_it_describes_itself_as_data():
     assert (shared.devices[0].name, shared.devices[0].cores) == ("fast", (0,))
     assert own.devices[0].cores == (available_cores() if own._traits.cpu else ())
     assert own.devices[0].speed != shared.devices[0].speed
+    assert own.devices[0].software == f"pyopencl {version('pyopencl')}, driver {own._device.driver_version}"
     assert not own.runs_python and not own.helps and own.help() is False
 
 

@@ -83,6 +83,7 @@ class OpenCLBackend(OnLanes):
             lanes=lanes,
             waits_across_lanes=True,
             description=self._traits.name,
+            software=self._traits.software,
         )
 
     def supports(self, dtype: Any) -> bool:

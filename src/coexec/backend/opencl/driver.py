@@ -39,6 +39,7 @@ class Traits(NamedTuple):
     largest_buffer: int  # bytes
     capacity: int  # bytes
     alignment: int  # of host memory that is used in place, in bytes
+    software: str  # what compiles and runs kernels: measurements hold for these versions
 
     def supports(self, dtype: Any) -> bool:
         """Tell whether kernels can compute with `dtype`."""
@@ -92,6 +93,7 @@ def traits(device: Any) -> Traits:
         largest_buffer=int(device.max_mem_alloc_size),
         capacity=int(device.global_mem_size),
         alignment=max(1, int(device.mem_base_addr_align) // 8),
+        software=f"pyopencl {cl.VERSION_TEXT}, driver {' '.join(device.driver_version.split())}",
     )
 
 
