@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 
 import coexec as cx
 from coexec.errors import ArgumentError, CoexecError, CoexecWarning, PlanError
-from coexec.machine.platform import Memory
+from coexec.graph.command import Chunk
+from coexec.machine.platform import HOST, Memory, Platform
+from coexec.plan import divider
 from coexec.plan.divider import KEEP
 from coexec.predict.features import work_of
 from coexec.program.array import Array
@@ -53,6 +56,39 @@ def test_devices_get_rows_by_their_measured_speed() -> None:
     first, second = (share.seconds or 0.0 for share in planned.shares)
     assert first == pytest.approx(second, rel=0.05)
     assert all(share.together for share in planned.shares)
+
+
+def on_one_bus(*bandwidths: float) -> Platform:
+    """Return devices with memories of their own, whose links to them carry one transfer at a time."""
+    platform = unlike(own=(True,) * len(bandwidths))
+    speeds = dict(enumerate(bandwidths, start=2))
+    links = {
+        pair: replace(link, bandwidth=speeds[pair[1]], shared="bus") if pair[0] == HOST else link
+        for pair, link in platform.links.items()
+    }
+    return replace(platform, links=links)
+
+
+def by_rows(chunks: Sequence[Chunk]) -> list[Chunk]:
+    return sorted(chunks, key=lambda chunk: chunk.box.lo)
+
+
+def test_the_device_that_gains_most_goes_first_on_a_shared_link(monkeypatch) -> None:
+    """Copies are emitted in that order; slots, and with them the order of sums, stay those of the rows."""
+    planning = learnt(SLOW, FAST, platform=on_one_bus(8e6, 16e6))
+    planned = planning.plan(double, *arrays(planning))
+    assert planning.planner.last is not None
+    chosen = planning.planner.last.seconds
+    chunks = planned.command.chunks
+    assert list(dict.fromkeys(chunk.device for chunk in chunks)) == ["dev:1", "dev:0"]
+    assert [chunk.slot for chunk in by_rows(chunks)] == list(range(len(chunks)))
+    models = {candidate.name: candidate.model for candidate in planning.candidates.of(double, None).all}
+    assert [share.model for share in planned.shares] == [models[chunk.device] for chunk in chunks]
+    monkeypatch.setattr(divider, "ordered", lambda offers, rows: offers)
+    as_they_stand = learnt(SLOW, FAST, platform=on_one_bus(8e6, 16e6))
+    as_they_stand.plan(double, *arrays(as_they_stand))
+    assert as_they_stand.planner.last is not None
+    assert chosen < 0.99 * as_they_stand.planner.last.seconds
 
 
 @pytest.mark.parametrize("rates", [(FAST, FAST / 2, FAST / 4, FAST / 8), (FAST, FAST, FAST, FAST)])

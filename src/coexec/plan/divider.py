@@ -19,7 +19,7 @@ from ..machine.platform import HOST, Platform
 from .adapt import adapt
 from .bands import bands
 from .candidate import Candidate, Share
-from .divide import divide
+from .divide import divide, ordered
 from .energy import least_energy, under_cap
 from .offer import Division, Offer, joules
 from .offering import Missing, Offering, Site
@@ -170,11 +170,12 @@ class Divider:
 
     def _along(self, task: Task, box: Box, axis: int, group: Sequence[Candidate], waits: Sequence[float]) -> Divided:
         site = Site.of(task, box, axis)
-        offers = self.offering.offers(site, group, waits)
         rows = site.rows.rows
+        offers = self.offering.offers(site, group, waits)
         if self.for_energy:
             found = least_energy(offers, rows) if self._cap is None else under_cap(offers, rows, self._cap)
             return self._made(site, group, offers, found, measured=True)
+        offers = ordered(offers, rows)
         kept = self._kept(task, site, group)
         division = adapt(offers, rows, divide(offers, rows), sticky=kept, keep=KEEP)
         measured = all(self.offering.known(site, candidate) for candidate in group)
@@ -229,6 +230,7 @@ class Divider:
                 chunks.append(site.chunk(candidate.name, first, last, len(chunks), share, self._cache))
                 shares.append(share)
         why = _reason(site, cuts, group, division, self._how(division, measured=measured))
+        chunks, shares = _by_turn(offers, chunks, shares)
         return Divided(
             tuple(chunks), tuple(shares), division.seconds, why, site, tuple(offers), division, measured=measured
         )
@@ -294,6 +296,15 @@ def _reason(site: Site, cuts: Sequence[int], group: Sequence[Candidate], divisio
         f"{c.name} {(high - low) / rows:.1%}" for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low
     ]
     return f"divided along axis {site.axis}, {how}: {', '.join(parts)}; {division.seconds * 1e3:.3g} ms"
+
+
+def _by_turn(offers: Sequence[Offer], chunks: list[Chunk], shares: list[Share]) -> tuple[list[Chunk], list[Share]]:
+    """Return chunks and shares in the order in which devices use a shared link: their copies are emitted in it."""
+    turn = {offer.device: offer.priority for offer in offers}
+    if not any(turn.values()):
+        return chunks, shares
+    order = sorted(range(len(chunks)), key=lambda i: turn[chunks[i].device])
+    return [chunks[i] for i in order], [shares[i] for i in order]
 
 
 def _overlapping(offer: Offer, low: int, high: int) -> list[int]:
