@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
 
-from coexec.backend.base import Ran
 from coexec.backend.opencl import OpenCLBackend
 from coexec.backend.opencl.probe import probe
 from coexec.geometry import Box, whole
 from coexec.graph.command import Chunk
-from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Instruction, Kernel
+from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Kernel
 from coexec.machine.platform import HOST, USER
 from coexec.plan.candidate import Share
 from coexec.program.variant import Variant
+from tests.backend.driven import Driven
 
 OWN = 2
 
@@ -39,45 +37,12 @@ class Call:
     name: str = "test"
 
 
-class Rig:
+class Rig(Driven[OpenCLBackend]):
     """A started backend that waits for its reports."""
 
     def __init__(self, memory: Any = "own", **options: Any) -> None:
-        self.backend = OpenCLBackend(0, memory_id=OWN, memory=memory, **options)
+        super().__init__(OpenCLBackend(0, memory_id=OWN, memory=memory, **options))
         self.shared = memory == "shared"
-        self.reports: list[Ran] = []
-        self.wanted = 0
-        self._told = threading.Condition()
-        self._ids = itertools.count()
-        self.backend.start(self._finished)
-
-    def _finished(self, ran: Ran) -> None:
-        with self._told:
-            self.reports.append(ran)
-            self._told.notify_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.backend.stop()
-
-    def run(self, *instructions: Instruction, lane: int = 0, waits: tuple[Instruction, ...] = ()) -> list[Ran]:
-        """Issue instructions and return their reports; raise the first error."""
-        for instruction in instructions:
-            self.backend.issue(instruction, lane, waits)
-        self.wanted += len(instructions)
-        with self._told:
-            assert self._told.wait_for(lambda: len(self.reports) >= self.wanted, timeout=60)
-        ids = {instruction.id for instruction in instructions}
-        found = [ran for ran in self.reports if ran.instruction.id in ids]
-        for ran in found:
-            if ran.error is not None:
-                raise ran.error
-        return found
-
-    def id(self) -> int:
-        return next(self._ids)
 
     def host(self, data: np.ndarray, lo: tuple[int, ...] = (), memory: int = HOST) -> Allocation:
         """Return an allocation of the host's memory that is `data`."""

@@ -236,7 +236,6 @@ def test_shared_memory_is_written_in_place_and_forgotten_when_dropped():
         assert (y.data == 3).all() and len(wrapped) == 1 and y.memory == HOST
         y.data = None
         rig.reports.clear()
-        rig.wanted = 0
         gc.collect()
         z = rig.put(np.zeros(4, np.float32))
         rig.run(rig.kernel("y(i) += 1", whole((4,)), {"y": z}))

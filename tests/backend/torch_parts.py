@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
 from contextvars import copy_context
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from coexec.backend.base import Ran
 from coexec.backend.launch import aligned_empty, set_data
 from coexec.backend.torch.backend import TorchBackend
 from coexec.geometry import Box, whole
 from coexec.graph.command import Chunk
-from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Instruction, Kernel
+from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Kernel
 from coexec.graph.task import Task
 from coexec.machine.platform import HOST, USER
 from coexec.plan.candidate import Share
 from coexec.program.kernel import Kernel as Definition
 from coexec.program.variant import Variant, close
+from tests.backend.driven import Driven
 
 OWN = 2
 
@@ -34,43 +32,13 @@ def back_on_host(allocation: Allocation) -> None:
     set_data(allocation, aligned_empty(allocation.box.shape, allocation.dtype))
 
 
-class Rig:
+class Rig(Driven[TorchBackend]):
     """A started backend that waits for its reports."""
 
     def __init__(self, memory: Any = "", **options: Any) -> None:
-        self.backend = TorchBackend(memory=memory, memory_id=OWN, **options)
+        super().__init__(TorchBackend(memory=memory, memory_id=OWN, **options))
         self.own = self.backend.devices[0].memory == OWN
         self.name = self.backend.devices[0].name
-        self.reports: list[Ran] = []
-        self._told = threading.Condition()
-        self._ids = itertools.count()
-        self.backend.start(self._finished)
-
-    def _finished(self, ran: Ran) -> None:
-        with self._told:
-            self.reports.append(ran)
-            self._told.notify_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.backend.stop()
-
-    def id(self) -> int:
-        return next(self._ids)
-
-    def run(self, *instructions: Instruction) -> None:
-        """Issue instructions on lane 0, wait for them and raise the first error."""
-        for instruction in instructions:
-            self.backend.issue(instruction, 0)
-        with self._told:
-            ids = {instruction.id for instruction in instructions}
-            done = lambda: [ran for ran in self.reports if ran.instruction.id in ids]  # noqa: E731
-            assert self._told.wait_for(lambda: len(done()) == len(ids), timeout=60)
-        for ran in done():
-            if ran.error is not None:
-                raise ran.error
 
     def host(self, data: Any, memory: int = HOST) -> Allocation:
         """Return an allocation of the host that is `data` itself."""

@@ -19,30 +19,28 @@ def planned(offers: list[Offer], rows: int, **options: object) -> Division:
     return adapt(offers, rows, divide(offers, rows), **options)  # type: ignore[arg-type]
 
 
+def compare_with_exhaustive_search(offers: list[Offer], rows: int) -> None:
+    best = exhaustive(offers, rows)
+    if best < inf:
+        found = planned(offers, rows)
+        assert best * (1 - 1e-9) <= found.seconds <= best * (1 + ALIGN)
+        shares = in_rows(offers, rows, divide(offers, rows))
+        before = seconds_of(offers, shares) if keeps_the_rules(offers, shares) else inf
+        assert min(before, *found.single.values()) == pytest.approx(best, rel=1e-9)
+
+
 @settings(max_examples=400)
 @given(platforms(links=False), st.integers(0, 14))
 def test_few_rows_without_a_shared_link_are_divided_as_well_as_by_exhaustive_search(
     offers: list[Offer], rows: int
 ) -> None:
-    best = exhaustive(offers, rows)
-    if best < inf:
-        found = planned(offers, rows)
-        assert best * (1 - 1e-9) <= found.seconds <= best * (1 + ALIGN)
-        shares = in_rows(offers, rows, divide(offers, rows))
-        before = seconds_of(offers, shares) if keeps_the_rules(offers, shares) else inf
-        assert min(before, *found.single.values()) == pytest.approx(best, rel=1e-9)
+    compare_with_exhaustive_search(offers, rows)
 
 
 @settings(max_examples=200)
 @given(platforms(), st.integers(0, 14))
 def test_few_rows_on_a_shared_link_are_divided_as_well_as_by_exhaustive_search(offers: list[Offer], rows: int) -> None:
-    best = exhaustive(offers, rows)
-    if best < inf:
-        found = planned(offers, rows)
-        assert best * (1 - 1e-9) <= found.seconds <= best * (1 + ALIGN)
-        shares = in_rows(offers, rows, divide(offers, rows))
-        before = seconds_of(offers, shares) if keeps_the_rules(offers, shares) else inf
-        assert min(before, *found.single.values()) == pytest.approx(best, rel=1e-9)
+    compare_with_exhaustive_search(offers, rows)
 
 
 @settings(max_examples=300)

@@ -1,6 +1,8 @@
-"""Fits need SciPy's solver, which runtimes fetch in the background: here it is there from the start."""
+"""A file for a store; and SciPy's solver, which runtimes fetch in the background, is there from the start."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -11,3 +13,9 @@ from coexec.predict.regression import solver
 def fetched() -> None:
     """Fetch the solver."""
     solver()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where a store may be made."""
+    return tmp_path / "store.sqlite"

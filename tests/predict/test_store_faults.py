@@ -12,29 +12,11 @@ from pathlib import Path
 import pytest
 
 from coexec.predict import store_file
-from coexec.predict.sample import Sample
 from coexec.predict.store import Store
+from tests.predict.store_files import is_intact, listed, sample
 from tests.scripts import run_script
 
 NOBODY = 65534
-
-
-def sample(key: str, *seconds: float) -> Sample:
-    return Sample("float32", key, (1.0,), seconds or (1.0,), False)
-
-
-def listed(path: Path) -> list[str]:
-    return sorted(entry.name for entry in path.parent.iterdir())
-
-
-def is_intact(path: Path) -> bool:
-    with closing(sqlite3.connect(path)) as file:
-        return list(file.execute("PRAGMA integrity_check")) == [("ok",)]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.sqlite"
 
 
 @pytest.fixture

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
 
-import pytest
-
-from coexec.predict.sample import Sample
 from coexec.predict.store import Store
+from tests.predict.store_files import is_intact, listed, sample
 from tests.scripts import ROOT
 
 PROCESSES = 4
@@ -32,10 +28,6 @@ store = Store(path)
 def sample(key, *seconds):
     return Sample("float32", key, (1.0,), seconds or (1.0,), False)
 """
-
-
-def sample(key: str, *seconds: float) -> Sample:
-    return Sample("float32", key, (1.0,), seconds or (1.0,), False)
 
 
 def start(text: str, *args: object) -> subprocess.Popen[str]:
@@ -63,20 +55,6 @@ def run_together(text: str, path: Path) -> None:
     for child in children:
         child.communicate()
     assert [child.returncode for child in children] == [0] * PROCESSES
-
-
-def listed(path: Path) -> list[str]:
-    return sorted(entry.name for entry in path.parent.iterdir())
-
-
-def is_intact(path: Path) -> bool:
-    with closing(sqlite3.connect(path)) as file:
-        return list(file.execute("PRAGMA integrity_check")) == [("ok",)]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.sqlite"
 
 
 def test_processes_that_write_at_the_same_time_lose_nothing(path: Path) -> None:

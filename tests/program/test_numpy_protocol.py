@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import given, strategies as st
 
 import coexec as cx
 from coexec.errors import ProgramError, ShapeError, UnsupportedError
+from tests.ops.forced import outcome
 
 # NumPy's own annotations know NumPy's arrays only.
 array: Any = cx.array
@@ -34,18 +34,6 @@ BINARY = [
     operator.xor,
     operator.lshift,
 ]
-
-
-def outcome(function, *args):
-    """Return what a function gives, or the type of what it raises, without NumPy's warnings."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            answer = function(*args)
-        except (TypeError, ValueError, OverflowError) as error:
-            return type(error)
-        answers = answer if isinstance(answer, tuple) else (answer,)
-        return [np.asarray(a) for a in answers]
 
 
 def agree(function, *args):

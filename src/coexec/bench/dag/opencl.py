@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backend.opencl import driver
-from ...backend.opencl.layout import Launch, dense_strides, dividing_group, launches, rounded
-from ...backend.opencl.source import Argument, Written, scalar, write
-from ...program.kernel import Kernel
+from ...backend.opencl.layout import Launch, dividing_group, launches, rounded
+from ...backend.opencl.source import Written, write
+from ..arguments import arguments
 from .hand import Crew, Signals, run_step
 from .program import Arrays, Call, Program, Reset
 from .schedule import Schedule, arrivals
@@ -64,14 +64,20 @@ class Buffers:
         arrays = [named[p.name] for p in kernel.array_params]
         shape, _, _ = kernel.space(arrays, {})
         single = all(array.dtype != np.float64 for array in arrays)
+        buffers = {
+            name: self.buffers[given]
+            for name, given in zip(kernel.passed, call.args, strict=True)
+            if isinstance(given, str)
+        }
+        writes = {p.name: p.access.writes for p in kernel.array_params}
+        passed = arguments(named.items(), lambda name, _: buffers[name], lambda name, _: writes[name], single=single)
         ready = []
         for launch in self._launches(variant, shape):
-            arguments, values, dtypes = self._arguments(kernel, call, named, single=single)
-            written = write(variant.source, variant.entry, arguments, len(shape), checked=launch.checked)
+            written = write(variant.source, variant.entry, passed.declared, len(shape), checked=launch.checked)
             extents = [named[name].shape[axis] for name, axis in written.extents]
             built = cl.Kernel(self._program(written), written.entry)
-            built.set_scalar_arg_dtypes(dtypes + [np.int64] * (len(shape) + len(extents)))
-            built.set_args(*values, *shape, *extents)
+            built.set_scalar_arg_dtypes(passed.dtypes + [np.int64] * (len(shape) + len(extents)))
+            built.set_args(*passed.values, *shape, *extents)
             ready.append(Ready(built, launch))
         return ready
 
@@ -89,25 +95,6 @@ class Buffers:
         if group is None:
             return [Launch((), size, dividing_group(size, self._traits.largest_group), checked=False)]
         return [Launch((), rounded(size, group), group, checked=True)]
-
-    def _arguments(
-        self, kernel: Kernel, call: Call, named: dict[str, Any], *, single: bool
-    ) -> tuple[tuple[Argument, ...], list[Any], list[Any]]:
-        """Return the arguments as the text needs them, as they are passed, and the types of those passed by value."""
-        writes = {p.name: p.access.writes for p in kernel.array_params}
-        arguments, values, dtypes = [], [], list[Any]()
-        for name, given in zip(kernel.passed, call.args, strict=True):
-            if isinstance(given, str):
-                array = named[name]
-                arguments.append(Argument(name, array.dtype.name, array.ndim, writes[name], unit=True))
-                values += [self.buffers[given], 0, *dense_strides(array.shape)]
-                dtypes += [None] + [np.int64] * (array.ndim + 1)
-            else:
-                dtype, value = scalar(name, given, single=single)
-                arguments.append(Argument(name, dtype))
-                values.append(value)
-                dtypes.append(np.dtype(dtype))
-        return tuple(arguments), values, dtypes
 
     def enqueue(self, number: int) -> list[Any]:
         """Enqueue one step; return its events."""

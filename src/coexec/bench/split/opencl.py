@@ -13,9 +13,10 @@ import numpy as np
 
 from ...backend.launch import aligned_empty
 from ...backend.opencl import driver
-from ...backend.opencl.layout import Launch, dense_strides, launches, rounded
-from ...backend.opencl.source import Argument, is_long, scalar, write
+from ...backend.opencl.layout import Launch, launches, rounded
+from ...backend.opencl.source import is_long, write
 from ...program.kernel import Kernel
+from ..arguments import arguments
 from .cases import FLOAT, Problem, Values
 
 
@@ -53,37 +54,31 @@ class InOpenCL:
         import pyopencl as cl
 
         variant = next(v for v in called.variants if v.kind == "opencl")
-        arguments, values, dtypes = self._arguments([(name, named[name]) for name in called.passed])
+        buffers = {id(array): buffer for array, buffer in self._inputs + self._outputs}
+        outputs = {id(array) for array, _ in self._outputs}
+        passed = arguments(
+            [(name, named[name]) for name in called.passed],
+            lambda _, array: buffers[id(array)],
+            lambda _, array: id(array) in outputs,
+            single=True,
+        )
         shape, found = self._made.shape, []
         for launch in self._cut(variant, shape):
             written = write(
-                variant.source, variant.entry, arguments, len(shape), checked=launch.checked, contract=variant.contract
+                variant.source,
+                variant.entry,
+                passed.declared,
+                len(shape),
+                checked=launch.checked,
+                contract=variant.contract,
             )
             extents = [named[name].shape[axis] for name, axis in written.extents]
             last = [*shape, *extents, *([0] * len(shape) if written.origin else [])]
             kernel = cl.Kernel(cl.Program(self._context, written.text).build(list(written.options)), written.entry)
-            kernel.set_scalar_arg_dtypes(dtypes + [np.int64] * len(last))
-            kernel.set_args(*values, *last)
+            kernel.set_scalar_arg_dtypes(passed.dtypes + [np.int64] * len(last))
+            kernel.set_args(*passed.values, *last)
             found.append((kernel, launch))
         return found
-
-    def _arguments(self, given: list[tuple[str, Any]]) -> tuple[tuple[Argument, ...], list[Any], list[Any]]:
-        """Return the arguments as the text needs them, as they are passed, and the types of those passed by value."""
-        buffers = {id(array): buffer for array, buffer in self._inputs + self._outputs}
-        written = {id(array) for array, _ in self._outputs}
-        arguments, values, dtypes = [], [], list[Any]()
-        for name, argument in given:
-            if isinstance(argument, np.ndarray):
-                writes = id(argument) in written
-                arguments.append(Argument(name, argument.dtype.name, argument.ndim, writes, unit=True))
-                values += [buffers[id(argument)], 0, *dense_strides(argument.shape)]
-                dtypes += [None] + [np.int64] * (argument.ndim + 1)
-            else:
-                dtype, value = scalar(name, argument, single=True)
-                arguments.append(Argument(name, dtype))
-                values.append(value)
-                dtypes.append(np.dtype(dtype))
-        return tuple(arguments), values, dtypes
 
     def _cut(self, variant: Any, shape: tuple[int, ...]) -> list[Launch]:
         if variant.global_size is None:
