@@ -25,6 +25,7 @@ def heat_map(path, values, colours=VIRIDIS, low=None, high=None, scale=1):
     low, high = (np.nanmin(values) if low is None else low, np.nanmax(values) if high is None else high)
     level = np.clip((values - low) / ((high - low) or 1.0), 0.0, 1.0) * 255
     pixels = _table(colours)[np.nan_to_num(level).astype(np.uint8)]
+    pixels[np.isnan(values)] = 255  # white where there is nothing
     png(path, pixels.repeat(scale, axis=0).repeat(scale, axis=1))
 
 

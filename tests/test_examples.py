@@ -11,7 +11,15 @@ import pytest
 from tests.repository import ROOT, child_environment
 
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem != "picture")
-SMALL = {"heat": ["120", "12"], "black_scholes": ["40000"], "image": ["150"], "matmul_everywhere": ["300"]}
+SMALL = {
+    "heat": ["120", "12"],
+    "black_scholes": ["40000"],
+    "image": ["150"],
+    "matmul_everywhere": ["300"],
+    "nbody": ["150", "5"],
+    "rsim": ["6", "12"],
+    "wave_sim": ["200", "20"],
+}
 """Arguments that keep an example short; sizes that still are divided."""
 
 
