@@ -34,29 +34,29 @@ class TaskGraph:
 
     def __init__(self, owner: Owner | None = None) -> None:
         self._owner = owner
-        self._next = EPOCH
+        self.last = EPOCH  # the last number given to a task
         self._parents: dict[int, tuple[int, ...]] = {}  # of tasks since the last two horizons
         self._front: dict[int, None] = {}  # tasks nothing depends on yet
-        self._orders: dict[Any, int] = {}  # host tasks: last one per order
-        self._storages: dict[int, Tracker] = {}
-        self._marks = Marks()
-        self._horizon = EPOCH
+        self.orders: dict[Any, int] = {}  # host tasks: last one per order
+        self.storages: dict[int, Tracker] = {}
+        self.marks = Marks()
+        self.horizon = EPOCH  # the last mark that stands for everything before it
         self.since_horizon = 0
 
     def register(self, storage: Storage) -> None:
         """Begin to track a new array."""
-        storage.tracker = self._storages[storage.id] = Tracker(storage.box, self._horizon)
+        storage.tracker = self.storages[storage.id] = Tracker(storage.box, self.horizon)
 
     def forget(self, storage_id: int) -> None:
         """Stop tracking a dropped array."""
-        self._storages.pop(storage_id, None)
+        self.storages.pop(storage_id, None)
 
     def add(self, task: Task) -> None:
         """Number `task`, find what it comes after, and make it visible to later tasks."""
         found: set[int] = set()
-        self._next = id = task.id = self._next + 1
+        self.last = id = task.id = self.last + 1
         if task.visited is None and task.once:
-            touch = self._marks.touched.add
+            touch = self.marks.touched.add
             for (_, _, access), array in zip(task.accesses, task.arrays):  # noqa: B905 - equally long, and this is hot
                 if array.size:
                     tracker = array._storage.tracker
@@ -69,8 +69,8 @@ class TaskGraph:
             self._add_parts(task, found)
         kernel = task.kernel
         if kernel is not None and kernel.order is not None:
-            found.add(self._orders.get(kernel.order, self._horizon))
-            self._orders[kernel.order] = id
+            found.add(self.orders.get(kernel.order, self.horizon))
+            self.orders[kernel.order] = id
         self._link(task, found)
 
     def _add_parts(self, task: Task, found: set[int]) -> None:
@@ -88,17 +88,20 @@ class TaskGraph:
                 if access.writes:
                     tracker.before_write(box, grid, found)
         for tracker, box, grid, access in touches:
-            self._marks.touched.add(tracker)
+            self.marks.touched.add(tracker)
             if access.writes:
                 tracker.did_write(box, grid, task.id)
             else:
                 tracker.did_read(box, grid, task.id)
 
     def _link(self, task: Task, found: set[int]) -> None:
-        found.discard(self._horizon)
+        found.discard(self.horizon)
         if len(found) > 1:
             found = self._without_ancestors(found)
-        after = tuple(sorted(found)) if len(found) > 1 else tuple(found) or (self._horizon,)
+        self.link(task, tuple(sorted(found)) if len(found) > 1 else tuple(found) or (self.horizon,))
+
+    def link(self, task: Task, after: tuple[int, ...]) -> None:
+        """Let a numbered task come after others."""
         task.after = self._parents[task.id] = after
         front = self._front
         for id in after:
@@ -126,30 +129,30 @@ class TaskGraph:
 
     def mark(self, name: str) -> Task:
         """Return a task that comes after everything so far: a horizon or an epoch."""
-        self._next += 1
-        task = Task(self._next, name, None, self._owner)
-        task.after = tuple(self._front) or (self._horizon,)
+        self.last += 1
+        task = Task(self.last, name, None, self._owner)
+        task.after = tuple(self._front) or (self.horizon,)
         task.marks = True
         self._front = {task.id: None}
         self._parents[task.id] = task.after
         self.since_horizon = 0
-        self._marks.mark(task.id)
+        self.marks.mark(task.id)
         return task
 
     def passed(self, horizon: int) -> None:
         """Let a mark stand for everything before it."""
-        self._horizon = horizon
+        self.horizon = horizon
         self._parents = {id: after for id, after in self._parents.items() if id >= horizon}
-        self._orders = {order: max(id, horizon) for order, id in self._orders.items()}
-        self._marks.passed(horizon)
+        self.orders = {order: max(id, horizon) for order, id in self.orders.items()}
+        self.marks.passed(horizon)
 
     def frontier(self) -> set[int]:
         """Return the tasks that a later task could directly depend on."""
-        return set().union(*(tracker.ids() for tracker in self._storages.values())) - {self._horizon}
+        return set().union(*(tracker.ids() for tracker in self.storages.values())) - {self.horizon}
 
     def live(self) -> int:
         """Return how many entries the graph holds: bounded by the horizons."""
-        return len(self._parents) + sum(len(tracker) for tracker in self._storages.values())
+        return len(self._parents) + sum(len(tracker) for tracker in self.storages.values())
 
     def parents(self, ids: Iterable[int]) -> set[int]:
         """Return the parents of tasks that are still remembered."""

@@ -9,9 +9,21 @@ a list beside them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
 
 from ..geometry import Box, Grid, Region, grid_covers, grids_meet, overlap, overlaps, subtract
+
+
+class Entries(NamedTuple):
+    """What a tracker remembers, as plain data."""
+
+    boxes: bool  # whether boxes differ; if not, the next two are everything
+    one_writer: int
+    whole_readers: tuple[int, ...]
+    writers: tuple[tuple[Box, int], ...]
+    readers: tuple[tuple[Box, tuple[int, ...]], ...]
+    strided: tuple[tuple[Box, Grid, int, bool], ...]
 
 
 class Tracker:
@@ -226,6 +238,28 @@ class Tracker:
         self._aligned = all(box in self._writers for box in self._readers)
         if len(self._writers) == 1 and not self._readers and not self._strided:
             self._gather(next(iter(self._writers.values())))
+
+    def dump(self) -> Entries:
+        """Return everything remembered, as plain data."""
+        if not self._boxes:
+            return Entries(False, self.one_writer, tuple(self.whole_readers), (), (), ())
+        readers = tuple([(box, tuple(ids)) for box, ids in self._readers.items()])
+        return Entries(True, 0, (), tuple(self._writers.items()), readers, tuple(self._strided))
+
+    def load(self, entries: Entries, renamed: Callable[[int], int], readers: Callable[[int], Iterable[int]]) -> None:
+        """Remember what `entries` say, with other ids; for one reader there may be several, or none."""
+        self._boxes = entries.boxes
+        self.one_writer = 0 if entries.boxes else renamed(entries.one_writer)
+        self.whole_readers = [now for id in entries.whole_readers for now in readers(id)]
+        self._writers = {box: renamed(id) for box, id in entries.writers}
+        found = {box: [now for id in ids for now in readers(id)] for box, ids in entries.readers}
+        self._readers = {box: ids for box, ids in found.items() if ids}
+        self._strided = [
+            (box, grid, now, writes)
+            for box, grid, id, writes in entries.strided
+            for now in ((renamed(id),) if writes else readers(id))
+        ]
+        self._aligned = all(box in self._writers for box in self._readers)
 
     def __len__(self) -> int:
         if not self._boxes:

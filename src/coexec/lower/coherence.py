@@ -26,7 +26,7 @@ class Coherence:
     def __init__(self, platform: Platform, emitter: Emitter) -> None:
         self._platform = platform
         self._emitter = emitter
-        self._next_allocation = 0
+        self.last_allocation = 0  # the last number given to one
         self._copier = {d.memory: d.name for d in reversed(platform.devices) if d.memory not in (USER, HOST)}
         self._nearest: dict[tuple[int, int], int] = {}  # (valid bits, target) -> source memory
 
@@ -38,8 +38,8 @@ class Coherence:
 
     def numbered(self, memory: int, array: int, box: Box, dtype: np.dtype[Any]) -> Allocation:
         """Return a new allocation for a box of the array with that id."""
-        self._next_allocation += 1
-        return Allocation(self._next_allocation, memory, array, box, dtype)
+        self.last_allocation += 1
+        return Allocation(self.last_allocation, memory, array, box, dtype)
 
     def back(self, state: ArrayState, memory: int, box: Box, task: Task | None) -> Backing:
         """Return the backing that holds `box` in one piece, growing or making one if there is none."""

@@ -16,16 +16,16 @@ class Emitter:
     """Numbers instructions and hands them over in topological order."""
 
     def __init__(self) -> None:
-        self._next = 0
+        self.last = 0  # the last number given to an instruction
         self.epoch = 0  # what an instruction without other dependencies comes after
         self.out: list[Instruction] = []
-        self._front: dict[int, None] = {}
+        self.front: dict[int, None] = {}
         self.marks = Marks()
 
     def id(self) -> int:
         """Return a new instruction id."""
-        self._next += 1
-        return self._next
+        self.last += 1
+        return self.last
 
     def roots(self, found: set[int]) -> tuple[int, ...]:
         """Return `found` as a tuple; an instruction that waits for nothing comes after the epoch."""
@@ -33,7 +33,7 @@ class Emitter:
 
     def emit(self, instruction: Instruction) -> None:
         """Hand over an instruction."""
-        front = self._front
+        front = self.front
         if front:
             for id in instruction.needs:
                 front.pop(id, None)
@@ -57,7 +57,7 @@ class Emitter:
         A horizon takes effect one horizon late: by then it is over, so nothing that it replaces can still run. Failed
         instructions are not replaced: what they would have written stays poisoned.
         """
-        horizon = Horizon(self.id(), "", task, (), tuple(self._front) or (self.epoch,), 5)
+        horizon = Horizon(self.id(), "", task, (), tuple(self.front) or (self.epoch,), 5)
         self.emit(horizon)
         if self.marks.last is not None:
             self.passed(self.marks.last, failed)
@@ -66,7 +66,7 @@ class Emitter:
 
     def begin(self, task: Task) -> Epoch:
         """Emit an epoch."""
-        epoch = Epoch(self.id(), "", task, (), tuple(self._front) or ((self.epoch,) if self.epoch else ()), 5)
+        epoch = Epoch(self.id(), "", task, (), tuple(self.front) or ((self.epoch,) if self.epoch else ()), 5)
         self.emit(epoch)
         self.marks.mark(epoch.id)
         return epoch

@@ -50,8 +50,8 @@ class Lowering:
         self._devices: dict[str, Device] = {d.name: d for d in platform.devices}
         self._devices["host"] = Device("host", "cpu", HOST, (HOST, USER))
         self._states: dict[int, ArrayState] = {}
-        self._orders: dict[Any, int] = {}
-        self._next_private = 0
+        self.orders: dict[Any, int] = {}
+        self.last_private = 0  # the last number given to a private array
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class Lowering:
                 if writes:
                     backing.tracker.before_write(box, grid, after)
             if kernel is not None and kernel.order is not None:
-                after.add(self._orders.get(kernel.order, emitter.epoch))
+                after.add(self.orders.get(kernel.order, emitter.epoch))
             after -= needs
             if not needs and not after:
                 after.add(emitter.epoch)
@@ -226,7 +226,7 @@ class Lowering:
                 kind(id, chunk.device, task, chunk, share, tuple(bindings), tuple(needs), tuple(after), priority)
             )
             if kernel is not None and kernel.order is not None:
-                self._orders[kernel.order] = id
+                self.orders[kernel.order] = id
             done.append((id, parts, backings))
         for id, parts, backings in done:
             self._note(id, [touch for touch in parts if not touch.box.empty], backings)
@@ -250,10 +250,10 @@ class Lowering:
         for param, array in zip(task.accesses, task.arrays, strict=True):
             operator = param.access.operator
             if operator is not None:
-                self._next_private -= 1
+                self.last_private += 1
                 box = whole((slots, *array.shape))
                 start = operator.start(array.dtype)
-                partials[param.name] = ArrayState(self._next_private, box, array.dtype, start)
+                partials[param.name] = ArrayState(-self.last_private, box, array.dtype, start)
         return partials
 
     def _combine(self, task: Task, name: str, partial: ArrayState) -> None:
@@ -336,7 +336,7 @@ class Lowering:
     def horizon(self, task: Task, failed: Collection[int] = ()) -> list[Instruction]:
         """Emit a horizon; the one before it takes effect."""
         self.emitter.horizon(task, failed)
-        self._orders = {order: max(id, self.emitter.epoch) for order, id in self._orders.items()}
+        self.orders = {order: max(id, self.emitter.epoch) for order, id in self.orders.items()}
         return self.emitter.take()
 
     def epoch(self, task: Task, failed: Collection[int] = (), *, at_once: bool = True) -> list[Instruction]:
@@ -349,7 +349,7 @@ class Lowering:
     def passed(self, epoch: int, failed: Collection[int]) -> None:
         """Let an epoch that is over stand for everything before it."""
         self.emitter.passed(epoch, failed)
-        self._orders = {order: max(id, epoch) for order, id in self._orders.items()}
+        self.orders = {order: max(id, epoch) for order, id in self.orders.items()}
 
     def ids(self) -> set[int]:
         """Return the instructions that something later could depend on."""

@@ -26,6 +26,7 @@ from ..graph.instruction import Allocation, Instruction
 from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
 from ..lower.lowering import Lowering
+from ..lower.replay import Replay
 from ..machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
 from ..plan.candidate import Share
 from ..plan.plan import Part, Plan
@@ -91,11 +92,13 @@ class GraphBuilder:
         peers: bool = True,
         paged: bool = True,
         platform: Platform | None = None,
+        replay: bool = False,
     ) -> None:
         self.platform = platform or invented_platform(devices, shared=shared, peers=peers, paged=paged)
         self.devices = [device.name for device in self.platform.devices]
         self.graph = TaskGraph()
         self.lowering = Lowering(self.platform)
+        self.replay = Replay(self.graph, self.lowering, on=replay)
         self.tasks: list[Task] = []
         self.commands: list[Command] = []
         self.emitted: list[Instruction] = []
@@ -128,14 +131,20 @@ class GraphBuilder:
         if backing is not None:
             self.given.append(backing.allocation)
             set_data(backing.allocation, np.array(data))
+        self.replay.made(storage, None if backing is None else backing.allocation)
 
     def dropped(self, storage_id: int) -> None:
         """Do nothing: a test says when an array is dropped."""
 
     def drop(self, array: Array) -> list[Instruction]:
         """Drop the last handle of an array; return what that emits."""
-        self.graph.forget(array._storage.id)
-        return self._emit(self.lowering.drop(array._storage.id))
+        id = array._storage.id
+        if (replayed := self.replay.drop(id)) is not None:
+            return self._emit(replayed)
+        self.graph.forget(id)
+        instructions = self._emit(self.lowering.drop(id))
+        self.replay.dropped(id, instructions)
+        return instructions
 
     # Calls ------------------------------------------------------------------------------------------------------------
 
@@ -223,15 +232,20 @@ class GraphBuilder:
     ) -> Task:
         """Go the way of a call through the runtime: task graph, command, lowering."""
         task = describe(kernel, arrays, scalars, options, self)
-        self.graph.add(task)
         self.tasks.append(task)
+        if chunks is not None:
+            self.replay.stop("the test says who computes what")
+        if (replayed := self.replay.task(task)) is not None:
+            self._emit(replayed[1])
+            return task
+        self.graph.add(task)
         parts = self._chunks(task, kernel, options.devices or "", chunks)
         if len(parts) > 1 or chunks is not None:
             task.visited = task.box
         command = Command(task.id, task, parts, task.after, "as the test says")
         self.commands.append(command)
         shares = [Share(kernel.variants[0], None, None, None) for chunk in parts]
-        self._emit(self.lowering.lower(command, shares))
+        self.replay.called(task, command, shares, self._emit(self.lowering.lower(command, shares)))
         return task
 
     def _chunks(
@@ -250,21 +264,28 @@ class GraphBuilder:
     def read(self, array: Array) -> Task:
         """Record a host read. `delivered` has the values once something has run it."""
         task = describe_read(array, self)
-        self.graph.add(task)
         self.tasks.append(task)
 
         def deliver(values: Any) -> None:
             self.delivered[task.id] = values
 
-        self._emit(self.lowering.fence(task, array, deliver))
+        if (replayed := self.replay.read(task, array, deliver)) is not None:
+            self._emit(replayed)
+            return task
+        self.graph.add(task)
+        self.replay.has_read(task, array, self._emit(self.lowering.fence(task, array, deliver)))
         return task
 
     def horizon(self, failed: Collection[int] = ()) -> Task:
         """Pass a horizon, as the runtime does every so many tasks."""
+        if not self.replay.between:
+            self.replay.stop("a horizon in the middle of a step")
+        self.replay.pause()
         task = self.graph.mark("horizon")
         self.graph.passed(self._last_mark)
         self._last_mark = task.id
         self._emit(self.lowering.horizon(task, failed))
+        self.replay.resume(failed)
         return task
 
     def wait(self) -> None:
@@ -273,6 +294,7 @@ class GraphBuilder:
 
     def epoch(self, name: str = "wait", failed: Collection[int] = ()) -> Task:
         """Pass an epoch that takes effect at once, as when `cx.wait()` has returned."""
+        self.replay.stop("an epoch")
         task = self.graph.mark(name)
         self.graph.passed(task.id)
         self._last_mark = task.id

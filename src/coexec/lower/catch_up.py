@@ -1,0 +1,292 @@
+"""Where a replay has got to; and how lowering and task graph catch up with it when it ends.
+
+Before: lower/template.py, lower/snapshot.py.  After: lower/replay.py.  Pure, as all of lower/.
+
+The state at the end of a step is the recorded one with other names. In the middle of a step, what the step has done so
+far is lowered once more from there: the instructions are known, and have the same numbers, so they are thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ..graph.command import Command
+from ..graph.instruction import Allocation, Instruction
+from ..graph.task import Task
+from ..graph.task_graph import TaskGraph
+from ..graph.tracker import Tracker
+from .lowering import Lowering
+from .snapshot import Counters, Renaming, Same, Snapshot, load
+from .state import ArrayState
+from .template import Line, Numbers, Seen, back
+
+
+class Position:
+    """A step that is being replayed: its lines, the numbers of the latest repetitions, and the next line."""
+
+    def __init__(
+        self,
+        lines: tuple[Line, ...],
+        step: Sequence[Seen],
+        earlier: Sequence[Seen],
+        snapshot: Snapshot,
+        renaming: Renaming,
+        arrays: dict[int, int],
+        front: dict[int, None],
+    ) -> None:
+        self.lines = lines
+        self.made = made = renaming.made
+        self.snapshot = snapshot
+        end = snapshot.counters
+        starts = [Counters(*[c - n * m for c, m in zip(end, made, strict=True)]) for n in (1, 2)]
+        self.start = starts[0]  # of the recorded step
+        self.numbers = Numbers(starts, [_allocations(step), _allocations(earlier)])
+        self._instructions = Moving(renaming.instructions, self.start.instructions, made.instructions)
+        self._tasks = Moving(renaming.tasks, self.start.tasks, made.tasks)
+        self._moving_allocations = {later.id for id, later in renaming.allocations.items() if later.id != id}
+        self._moving_arrays = {later for id, later in arrays.items() if later != id}
+        first, before = starts[0].instructions + 1, starts[1].instructions + 1
+        self._lasting = [i for i in range(made.instructions) if before + i in front]  # nothing ever comes after them
+        self._tail = [i for i in range(made.instructions) if first + i in front and i not in self._lasting]
+        self._front = dict(front)
+        self._covered = {first + i for i in self._tail}  # what the next step comes after
+        self._begun: list[int] = []  # where the steps begin whose instructions are not in the front yet
+        self.replayed = 0
+        self.at = 0  # the next line
+        self.open = False  # whether a step has begun and not ended
+        self.done: list[Task | None] = []
+        self.gone: dict[int, tuple[ArrayState, Tracker]] = {}  # arrays that the present step has dropped
+
+    def begin(self, now: Counters, lowering: Lowering, graph: TaskGraph) -> None:
+        """Reserve the numbers of one step."""
+        self.numbers.begin(now)
+        self._begun.append(now.instructions + 1)
+        self._instructions.steps.append(now.instructions + 1)
+        self._tasks.steps.append(now.tasks + 1)
+        lowering.emitter.last += self.made.instructions
+        lowering.coherence.last_allocation += self.made.allocations
+        lowering.last_private += self.made.privates
+        graph.last += self.made.tasks
+        self.done, self.gone, self.open = [], {}, True
+
+    def advance(self) -> bool:
+        """Go to the next line; tell whether the step has ended."""
+        self.at += 1
+        if self.at < len(self.lines):
+            return False
+        self.at, self.open = 0, False
+        self.replayed += 1
+        return True
+
+    def back(self, line: Line) -> None:
+        """Undo `advance`: the line was not what happened after all."""
+        self.replayed -= not self.open
+        self.at, self.open = self.lines.index(line), True
+
+    def fill(self, line: Line, task: Task | None, graph: TaskGraph) -> list[Instruction]:
+        """Return the instructions of a line."""
+        numbers = self.numbers
+        if task is not None:
+            starts = numbers.tasks
+            task.id = starts[0] + line.position
+            graph.link(task, (*[starts[k] + i for k, i in line.after], *line.always_after))
+        self.done.append(task)
+        return [proto.fill(task, numbers) for proto in line.protos]
+
+    # Names of the recorded state, as they are now -------------------------------------------------------------------
+
+    def instruction(self, id: int) -> int:
+        """Return the number that an instruction of the recorded state has now."""
+        return self._instructions.now(id, self.numbers.instructions[self.open :])
+
+    def task(self, id: int) -> int:
+        """Return the number that a task of the recorded state has now."""
+        return self._tasks.now(id, self.numbers.tasks[self.open :])
+
+    def readers(self, id: int) -> list[int]:
+        """Return the readers that there are now for one of the recorded state."""
+        return self._instructions.readers(id, self.numbers.instructions[self.open :], self.open)
+
+    def reading_tasks(self, id: int) -> list[int]:
+        """Return the tasks that read now, for one of the recorded state."""
+        return self._tasks.readers(id, self.numbers.tasks[self.open :], self.open)
+
+    def array(self, id: int) -> int:
+        """Return the array that stands for one of the recorded state now."""
+        if id not in self._moving_arrays:
+            return id
+        steps, position = back(id, self.start.arrays, self.made.arrays)
+        return self.numbers.arrays[steps + self.open] + position
+
+    def allocation(self, allocation: Allocation) -> Allocation:
+        """Return the allocation that stands for one of the recorded state now."""
+        if allocation.id not in self._moving_allocations:
+            return allocation
+        steps, position = back(allocation.id, self.start.allocations, self.made.allocations)
+        return self.numbers.allocations[steps + self.open][position]
+
+    def front(self) -> dict[int, None]:
+        """Return the instructions that nothing comes after, at the end of the last whole step."""
+        whole = self._begun[:-1] if self.open else self._begun
+        front = {id: None for id in self._front if not whole or id not in self._covered}
+        front.update({first + i: None for first in whole for i in self._lasting})
+        front.update({first + i: None for first in whole[-1:] for i in self._tail})
+        return front
+
+    def passed(self, front: dict[int, None], instruction: int, task: int, failed: Collection[int]) -> None:
+        """Note that a horizon came after everything so far, and what now stands for everything before it."""
+        self._front = dict(front)
+        self._covered, self._begun = set(), []
+        self._instructions.passed(instruction, failed)
+        self._tasks.passed(task, ())
+        renewed = self._instructions.renewed
+        self.lines = tuple(
+            [
+                line._replace(
+                    protos=tuple([proto.renewed(renewed) for proto in line.protos]),
+                    always_after=tuple(dict.fromkeys([self._tasks.renewed(id) for id in line.always_after])),
+                )
+                for line in self.lines
+            ]
+        )
+
+
+class Moving:
+    """Numbers of the recorded state that each step renames, and readers that each step adds to."""
+
+    def __init__(self, same: Same, start: int, made: int) -> None:
+        self._start = start
+        self._made = made
+        self._moving = {later for id, later in same.renamed.items() if later != id}
+        self._piling = same.piling
+        self._mark = 0  # what stands for everything before it
+        self._failed: Collection[int] = ()  # but not for these
+        self.steps: list[int] = []  # where the steps since the recorded one begin, as far back as it matters
+
+    def now(self, id: int, starts: Sequence[int]) -> int:
+        """Return the number that stands for `id` now; `starts` are the beginnings of steps, the latest first."""
+        if id not in self._moving:
+            return self.renewed(id)
+        steps, position = back(id, self._start, self._made)
+        return starts[steps] + position
+
+    def readers(self, id: int, starts: Sequence[int], within: bool) -> list[int]:
+        """Return the readers that there are now for `id`. The step that is `within` its lines does not count yet."""
+        if id not in self._piling:
+            return [self.now(id, starts)]
+        found = [id]
+        if id > self._start:
+            found += [first + id - self._start - 1 for first in (self.steps[:-1] if within else self.steps)]
+        return [id for id in found if id >= self._mark]
+
+    def renewed(self, id: int) -> int:
+        """Return the mark that stands for `id`, or `id`."""
+        return id if id >= self._mark or id in self._failed else self._mark
+
+    def passed(self, mark: int, failed: Collection[int]) -> None:
+        """Forget what a mark stands for."""
+        self._mark, self._failed = mark, failed
+        self.steps = [first for first in self.steps if first + self._made > mark]
+
+
+def _allocations(step: Sequence[Seen]) -> list[Allocation]:
+    """Return what a step allocated, in order."""
+    found: list[Allocation] = []
+    for entry in step:
+        if entry.given is not None:
+            found.append(entry.given)
+        found += [i.allocation for i in entry.instructions if i.kind == "alloc"]  # type: ignore[attr-defined]
+    return found
+
+
+class GhostStorage:
+    """What is left of a storage that may be gone."""
+
+    __slots__ = ("cuts", "id", "state", "tracker")
+
+    def __init__(self, id: int, state: ArrayState, tracker: Tracker) -> None:
+        self.id = id
+        self.state = state
+        self.tracker = tracker
+        self.cuts = None
+
+
+class Ghost:
+    """An array that may be gone, as lowering sees it."""
+
+    __slots__ = ("_box", "_cut", "_grid", "_storage", "dtype", "nbytes", "shape", "size")
+
+    def __init__(self, storage: GhostStorage, like: tuple[Any, ...]) -> None:
+        self._storage = storage
+        self._box, self._cut, self._grid, self.shape, self.size, self.dtype, self.nbytes = like
+
+
+def catch_up(position: Position, lowering: Lowering, graph: TaskGraph) -> None:
+    """Let lowering and task graph know everything that was replayed."""
+    states, trackers = lowering.states(), graph.storages
+    for id, (state, tracker) in position.gone.items():
+        states[id], trackers[id] = state, tracker
+    for id, held in position.snapshot.arrays.items():
+        now = position.array(id)
+        load(held, states[now], position.instruction, position.readers, position.allocation)
+        trackers[now].load(held.tasks, position.task, position.reading_tasks)
+        graph.marks.touched.add(trackers[now])
+        for backing in states[now].all_backings():
+            lowering.emitter.touch(backing.tracker)
+    for order, instruction, task in position.snapshot.orders:
+        lowering.orders[order], graph.orders[order] = position.instruction(instruction), position.task(task)
+    lowering.emitter.front = position.front()
+    if position.open:
+        _again(position, lowering, graph)
+
+
+def _again(position: Position, lowering: Lowering, graph: TaskGraph) -> None:
+    """Lower once more what the present step has done so far."""
+    emitter, coherence = lowering.emitter, lowering.coherence
+    ends = emitter.last, coherence.last_allocation, lowering.last_private, graph.last, graph.since_horizon
+    start = position.numbers.starts[0]
+    emitter.last, coherence.last_allocation = start.instructions, start.allocations
+    lowering.last_private, graph.last = start.privates, start.tasks
+    starts = position.numbers.arrays
+    for line, task in zip(position.lines[: position.at], position.done, strict=True):
+        ids = [ref if isinstance(ref, int) else starts[ref[0]] + ref[1] for ref in line.arrays]
+        _lower_again(line, task, ids, lowering, graph)
+    made = position.numbers.allocations[0]
+    for state in lowering.states().values():
+        for backing in state.all_backings():
+            number = backing.allocation.id - start.allocations - 1
+            if 0 <= number < len(made):
+                backing.allocation = made[number]
+                backing.bindings.clear()
+    emitter.last, coherence.last_allocation, lowering.last_private, graph.last, graph.since_horizon = ends
+
+
+def _lower_again(line: Line, task: Task | None, ids: Sequence[int], lowering: Lowering, graph: TaskGraph) -> None:
+    """Do to the states what the line did; its instructions are out already."""
+    seen, states, trackers = line.seen, lowering.states(), graph.storages
+    if line.kind == "made":
+        lowering.coherence.last_allocation += seen.given is not None
+        return
+    if line.kind == "dropped":
+        graph.forget(ids[0])
+        lowering.drop(ids[0])
+        return
+    assert task is not None
+    ghosts: list[Any] = [
+        Ghost(GhostStorage(id, states[id], trackers[id]), like) for id, like in zip(ids, seen.slots, strict=True)
+    ]
+    visited = task.visited
+    task.arrays = ghosts
+    task.visited = None if task.kernel is None or task.kernel.simple else task.box
+    graph.add(task)
+    task.visited = visited
+    if line.kind == "read":
+        lowering.fence(task, ghosts[0], _nobody)
+    else:
+        lowering.lower(Command(task.id, task, seen.chunks, task.after, seen.why), seen.shares)
+    task.arrays = ()
+
+
+def _nobody(values: Any) -> None:
+    del values

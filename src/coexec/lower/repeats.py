@@ -1,0 +1,77 @@
+"""Find repetition in what a program does: the same calls on the same arrays, or on new ones in their place.
+
+Before: program/.  After: lower/replay.py.  Knows events by what they are; never what they are lowered to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+LONGEST = 256  # events of the longest repetition that is recognised
+LOOKS = 8  # earlier occurrences of an event that a repetition may begin with
+
+
+class Event(NamedTuple):
+    """Something the program did: made an array, called a kernel, read, or dropped an array."""
+
+    what: Hashable  # equal for events that are lowered alike, on the same arrays
+    arrays: tuple[int, ...]  # ids
+    views: tuple[Any, ...]  # what is seen of each
+    births: int  # how many arrays there were before
+
+
+def repeats(now: Event, then: Event) -> bool:
+    """Tell whether `now` is `then` once more: on the same arrays, or on younger ones by as many as were made since."""
+    if now.what != then.what or now.views != then.views or len(now.arrays) != len(then.arrays):
+        return False
+    made = now.births - then.births
+    return all(a == b or a - b == made for a, b in zip(now.arrays, then.arrays, strict=True))
+
+
+class Repeats:
+    """Watches events, and tells after each how long it has been repeating what came before."""
+
+    def __init__(self) -> None:
+        self._log: list[Event] = []
+        self._first = 0  # number of the first event in the log
+        self._seen: dict[Hashable, list[int]] = {}
+        self.period = 0  # events after which everything comes again; 0: nothing does
+        self.run = 0  # events for which that has been so
+
+    def add(self, event: Event) -> None:
+        """Take the next event."""
+        number = self._first + len(self._log)
+        self._log.append(event)
+        if self.period and repeats(event, self._log[-1 - self.period]):
+            self.run += 1
+        else:
+            self._look(event, number)
+        earlier = self._seen.setdefault(event.what, [])
+        earlier.append(number)
+        if len(earlier) > LOOKS:
+            del earlier[0]
+        if len(self._log) > 4 * LONGEST:
+            self._forget(2 * LONGEST)
+
+    def _look(self, event: Event, number: int) -> None:
+        """Look for an earlier event that this one repeats."""
+        self.period = self.run = 0
+        for then in reversed(self._seen.get(event.what, ())):
+            period = number - then
+            if period > LONGEST or then < self._first:
+                return
+            if repeats(event, self._log[then - self._first]):
+                self.period, self.run = period, 1
+                return
+
+    def _forget(self, count: int) -> None:
+        del self._log[:count]
+        self._first += count
+        self._seen = {
+            what: kept for what, seen in self._seen.items() if (kept := [n for n in seen if n >= self._first])
+        }
+
+    def last(self, count: int) -> list[Event]:
+        """Return the last events."""
+        return self._log[-count:]

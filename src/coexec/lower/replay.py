@@ -1,0 +1,266 @@
+"""Replay: a step that repeats itself in a repeated state is not analysed again, but made from a template.
+
+Before: lower/lowering.py, lower/template.py, lower/catch_up.py.  After: runtime.py.  Pure: no thread, no device; its
+caller holds the lock. While a step is replayed, the trackers of lowering and task graph stand still; as soon as the
+program does something else, they are brought up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from ..graph.command import Command
+from ..graph.instruction import Allocation, Instruction
+from ..graph.task import Task
+from ..graph.task_graph import TaskGraph
+from ..plan.candidate import Share
+from ..program.array import Array, Storage
+from ..program.mapper import Function
+from .catch_up import Position, catch_up
+from .lowering import Lowering
+from .repeats import LONGEST, Event, Repeats
+from .snapshot import Counters, Renaming, Snapshot, take
+from .template import Line, Seen, Unrepeatable, build, deliver
+
+LOOK_AGAIN = 128  # steps that are replayed before one is planned and analysed again: devices may have changed
+HOPELESS = 16  # looks at a repetition that is none to the lowering, before looks become rare
+KEPT = 20_000  # instructions of the events that are remembered, at most
+
+
+class Replay:
+    """Watches what is lowered, and takes over while it repeats itself."""
+
+    def __init__(self, graph: TaskGraph, lowering: Lowering, *, on: bool = True) -> None:
+        self._graph = graph
+        self._lowering = lowering
+        self.on = on
+        self.steps = 0  # replayed in all
+        self.tasks = 0  # replayed in all
+        self.why = ""  # the last replay ended
+        self._last_array = 0
+        self._playing: Position | None = None
+        self._watch()
+
+    def _watch(self) -> None:
+        """Begin to look for repetition."""
+        self._repeats = Repeats()
+        self._seen: list[Seen] = []
+        self._before: tuple[int, Snapshot] | None = None
+        self._looks = 0
+
+    @property
+    def playing(self) -> bool:
+        """Whether a step is being replayed."""
+        return self._playing is not None
+
+    @property
+    def between(self) -> bool:
+        """Whether a step has just ended, or none is being replayed: the moment for a horizon."""
+        return self._playing is None or not self._playing.open
+
+    def _counters(self) -> Counters:
+        lowering, arrays, tasks = self._lowering, self._last_array, self._graph.last
+        allocations = lowering.coherence.last_allocation
+        return Counters(lowering.emitter.last, allocations, arrays, tasks, lowering.last_private)
+
+    # What the program does: asked first, while a step is replayed -------------------------------------------------
+
+    def task(self, task: Task) -> tuple[Line, list[Instruction]] | None:
+        """Return what a call is lowered to, or None if it is not what comes next."""
+        if self._playing is None or (line := self._next("called", *_call(task))) is None:
+            return None
+        if line.seen.mapped and _mapped(task, line.seen.chunks) != line.seen.mapped:
+            self._playing.back(line)
+            self.stop(f"{task.name}: a range mapper answers differently")
+            return None
+        seen = line.seen.task
+        if seen is not None and seen.visited is not None:
+            task.visited, task.shapes = task.box, seen.shapes
+        self.tasks += 1
+        return line, self._playing.fill(line, task, self._graph)
+
+    def read(self, task: Task, array: Array, to: Callable[[Any], None]) -> list[Instruction] | None:
+        """Return what a host read is lowered to, or None if it is not what comes next."""
+        if self._playing is None or (line := self._next("read", *_read(array))) is None:
+            return None
+        instructions = self._playing.fill(line, task, self._graph)
+        deliver(instructions, to)
+        return instructions
+
+    def drop(self, id: int) -> list[Instruction] | None:
+        """Return what the end of an array is lowered to, or None if it is not what comes next."""
+        if self._playing is None or (line := self._next("dropped", "dropped", (id,), ())) is None:
+            return None
+        self._playing.gone[id] = (self._lowering.states().pop(id), self._graph.storages.pop(id))
+        return self._playing.fill(line, None, self._graph)
+
+    def made(self, storage: Storage, given: Allocation | None) -> None:
+        """Note a new array, which is registered already."""
+        what = ("made", storage.shape, storage.dtype, storage.initial is None, None if given is None else given.memory)
+        before = self._last_array
+        line = self._next("made", what, (storage.id,), ()) if self._playing is not None else None
+        self._last_array = storage.id
+        if line is not None and self._playing is not None:
+            if given is not None:
+                self._playing.numbers.allocations[0].append(given)
+            self._playing.fill(line, None, self._graph)
+        elif self.on:
+            self._note(Seen(Event(what, (storage.id,), (), before), "made", self._counters(), given=given))
+
+    # What the program did: noted afterwards, while none is ---------------------------------------------------------
+
+    def called(self, task: Task, command: Command, shares: Sequence[Share], instructions: list[Instruction]) -> None:
+        """Note a call that was lowered. Its arrays are still there."""
+        if self.on:
+            event = Event(*_call(task), self._last_array)
+            slots = tuple([likeness(array) for array in task.arrays])
+            chunks = command.chunks
+            seen = Seen(
+                event, "called", self._counters(), instructions, task, chunks, tuple(shares), command.why, slots
+            )
+            self._note(seen._replace(mapped=_mapped(task, chunks)) if _asks(task) else seen)
+
+    def has_read(self, task: Task, array: Array, instructions: list[Instruction]) -> None:
+        """Note a host read that was lowered."""
+        if self.on:
+            event = Event(*_read(array), self._last_array)
+            self._note(Seen(event, "read", self._counters(), instructions, task, slots=(likeness(array),)))
+
+    def dropped(self, id: int, instructions: list[Instruction]) -> None:
+        """Note the end of an array."""
+        if self.on:
+            event = Event("dropped", (id,), (), self._last_array)
+            self._note(Seen(event, "dropped", self._counters(), instructions))
+
+    def disturbed(self) -> None:
+        """Note that something was lowered, or is about to be, that is no part of a step."""
+        self._before = None
+
+    # Recognition ------------------------------------------------------------------------------------------------------
+
+    def _note(self, seen: Seen) -> None:
+        self._seen.append(seen)
+        if len(self._seen) > 4 * LONGEST:
+            del self._seen[: 2 * LONGEST]
+        repeats = self._repeats
+        repeats.add(seen.event)
+        period, run = repeats.period, repeats.run
+        if not period or run < period or run % period:
+            return
+        self._looks += 1
+        if self._looks > HOPELESS and (run // period) & (run // period - 1):
+            self._before = None
+            return
+        self._look(period)
+
+    def _look(self, period: int) -> None:
+        """See whether the state at the end of a step is that at its beginning, but for names."""
+        step, earlier = self._seen[-period:], self._seen[-2 * period : -period]
+        now = take(
+            [id for s in (*earlier, *step) for id in s.event.arrays], self._counters(), self._lowering, self._graph
+        )
+        before, self._before = self._before, (period, now)
+        if before is None or before[0] != period or not any(entry.instructions for entry in step):
+            return
+        start = before[1].counters
+        renaming = Renaming(start, now.counters.since(start))
+        arrays = {
+            id if id == other else id - renaming.made.arrays: id
+            for a, b in zip(earlier, step, strict=True)
+            for other, id in zip(a.event.arrays, b.event.arrays, strict=True)
+        }
+        if not all(id in arrays for id in before[1].arrays) or not renaming.holds(before[1], now, arrays):
+            return
+        try:
+            lines = build(earlier, step, start, renaming, arrays)
+        except Unrepeatable:
+            return
+        self._playing = Position(lines, step, earlier, now, renaming, arrays, self._lowering.emitter.front)
+
+    # Replay -----------------------------------------------------------------------------------------------------------
+
+    def _next(self, kind: str, what: Any, arrays: Sequence[int], views: Sequence[Any]) -> Line | None:
+        """Return the line of the next event of the step, if that is what happens; else stop."""
+        playing = self._playing
+        assert playing is not None
+        if not playing.open:
+            if playing.replayed >= LOOK_AGAIN:
+                self._look_again(playing)
+                return None
+            playing.begin(self._counters(), self._lowering, self._graph)
+        line = playing.lines[playing.at]
+        if line.kind != kind or not line.meets(what, arrays, views, playing.numbers.arrays):
+            self.stop(f"{kind} {_name(what)} instead of {line.kind} {_name(line.what)}")
+            return None
+        if playing.advance():
+            self.steps += 1
+        return line
+
+    def stop(self, why: str) -> None:
+        """Bring everything up to date, and begin anew to look for repetition."""
+        if self._playing is not None:
+            playing, self._playing = self._playing, None
+            catch_up(playing, self._lowering, self._graph)
+            self.why = why
+        if self.on:
+            self._watch()
+
+    def _look_again(self, playing: Position) -> None:
+        """Let one step be planned and analysed; if that leads to the same state again, replay goes on."""
+        self._playing = None
+        catch_up(playing, self._lowering, self._graph)
+        arrays = [playing.array(id) for id in playing.snapshot.arrays]
+        self._before = (len(playing.lines), take(arrays, self._counters(), self._lowering, self._graph))
+        self.why = "time to look again"
+
+    def pause(self) -> None:
+        """Bring everything up to date between two steps, for a horizon."""
+        if self._playing is not None:
+            catch_up(self._playing, self._lowering, self._graph)
+        self.disturbed()
+
+    def resume(self, failed: Collection[int]) -> None:
+        """Go on after a horizon, which does not stand for what has `failed`."""
+        if self._playing is not None:
+            emitter = self._lowering.emitter
+            self._playing.passed(emitter.front, emitter.epoch, self._graph.horizon, failed)
+
+
+def likeness(array: Array) -> tuple[Any, ...]:
+    """Return what lowering needs to know of `array` beside its storage."""
+    return array._box, array._cut, array._grid, array.shape, array.size, array.dtype, array.nbytes
+
+
+def _call(task: Task) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
+    kernel, arrays = task.kernel, task.arrays
+    assert kernel is not None
+    what: Any = (kernel, task.key, task.options)
+    if kernel.looked_at:
+        what = (*what, *[task.scalars[name] for name in kernel.looked_at])
+    views = tuple([(array._box, array._cut) for array in arrays])
+    return what, tuple([array._storage.id for array in arrays]), views
+
+
+def _read(array: Array) -> tuple[str, tuple[int, ...], tuple[Any, ...]]:
+    return "read", (array._storage.id,), ((array._box, array._cut),)
+
+
+def _asks(task: Task) -> bool:
+    """Tell whether what the task touches is the answer of a user's function."""
+    return any(type(param.access.mapper) is Function for param in task.accesses)
+
+
+def _mapped(task: Task, chunks: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(
+        [
+            param.access.mapper.box(chunk.box, task.space, array.shape)
+            for param, array in zip(task.accesses, task.arrays, strict=True)
+            if type(param.access.mapper) is Function
+            for chunk in chunks
+        ]
+    )
+
+
+def _name(what: Any) -> str:
+    return str(what[0].name) if isinstance(what, tuple) and hasattr(what[0], "name") else str(what)

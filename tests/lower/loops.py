@@ -1,0 +1,139 @@
+"""Programs that repeat a step, with replay and without: the same instructions, but for their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+import coexec as cx
+from coexec.graph.instruction import Allocation, Instruction, Kernel
+from coexec.testing import GraphBuilder
+
+SIZE = 24
+
+
+@cx.kernel(split=0, x=cx.read, y=cx.update)
+def add(x: Any, y: Any) -> None:
+    y += x
+
+
+@cx.kernel(split=0, x=cx.read(cx.halo(1, border="edge")), y=cx.write)
+def smooth(x: Any, y: Any) -> None:
+    y[...] = 0.5 * x[1:-1] + 0.25 * (x[:-2] + x[2:])
+
+
+@cx.kernel(split=0, x=cx.read(cx.all), y=cx.update)
+def gather(x: Any, y: Any) -> None:
+    y += x.mean()
+
+
+@cx.kernel(split=0, over="x", x=cx.read, total=cx.reduce("sum"))
+def total(x: Any, total: Any) -> None:
+    total += x.sum()
+
+
+@cx.kernel(split=0, x=cx.read, returns=cx.like("x"))
+def half(x: Any) -> Any:
+    return x / 2
+
+
+@cx.kernel(split=0, x=cx.read(lambda c: slice(max(0, c.lo[0] - Reach.by), c.hi[0])), y=cx.update)
+def behind(x: Any, y: Any) -> None:
+    y += x[-y.size :]
+
+
+class Reach:
+    """How far back `behind` looks: a value that a range mapper takes from outside."""
+
+    by = 1
+
+
+@cx.host_task(x=cx.read)
+def look(x: Any) -> None:
+    x.sum()
+
+
+Step = tuple[str, int, int, int]
+"""What is called, on which two arrays, and where."""
+CALLS = ("add", "smooth", "gather", "total", "half", "behind", "look", "odd", "read", "new")
+
+
+def steps() -> st.SearchStrategy[Step]:
+    """Return a call of the body of a loop."""
+    return st.tuples(st.sampled_from(CALLS), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3))
+
+
+class Loop:
+    """Four arrays, some of which may be new ones in each turn, and a scalar."""
+
+    def __init__(self, devices: int, *, peers: bool, replay: bool) -> None:
+        self.g = GraphBuilder(devices, peers=peers, replay=replay)
+        values = np.arange(SIZE, dtype=float)
+        self.arrays: list[Any] = [self.g.array(SIZE, data=values + i) for i in range(4)]
+        self.scalar = self.g.array((), 0.0)
+        every = ",".join(self.g.devices)
+        self.places = [self.g.devices[0], self.g.devices[-1], every, every]
+
+    def turn(self, body: list[Step]) -> None:
+        """Run the body of the loop once, and swap two arrays, as a stencil program does."""
+        with self.g:
+            for step in body:
+                self.do(*step)
+        self.arrays[0], self.arrays[1] = self.arrays[1], self.arrays[0]
+
+    def do(self, what: str, first: int, second: int, place: int) -> None:
+        """Do one thing."""
+        x, y, on = self.arrays[first], self.arrays[second], self.places[place]
+        if what in ("half", "new"):
+            made = half.using(devices=on)(x) if what == "half" else self.g.array(SIZE, 1.0)
+            old, self.arrays[second] = y, made
+            if all(old is not array for array in self.arrays):
+                self.g.drop(old)
+        elif what == "total":
+            total.using(devices=on)(x, self.scalar)
+        elif what == "look":
+            look(x)
+        elif what == "read":
+            self.g.read(self.scalar if first else x)
+        elif x is not y:
+            kernel = {"add": add, "smooth": smooth, "gather": gather, "behind": behind, "odd": add}[what]
+            odd = what == "odd"
+            kernel.using(devices=on)(x[1::2] if odd else x, y[1::2] if odd else y)
+
+
+def normalised(emitted: list[Instruction]) -> list[tuple[Any, ...]]:
+    """Return instructions with the numbers that they would have if none were left out."""
+    ids = {instruction.id: number for number, instruction in enumerate(emitted)}
+    tasks: dict[int, int] = {}
+    places: dict[int, int] = {}
+
+    def place(value: Any) -> Any:
+        allocation = getattr(value, "allocation", value)
+        if not isinstance(allocation, Allocation):
+            return None
+        return places.setdefault(id(allocation), len(places)), allocation.memory, allocation.box
+
+    found = []
+    for i in emitted:
+        task = None if i.task is None else tasks.setdefault(i.task.id, len(tasks))
+        seen = [
+            place(v)
+            for k, v in sorted(vars(i).items())
+            if k in ("allocation", "source", "target", "binding", "partials")
+        ]
+        if isinstance(i, Kernel):
+            seen = [(place(b), b.box, b.cut, b.writes, b.pad) for b in i.bindings] + [i.chunk]
+        edges = [tuple(sorted(ids.get(edge, -1) for edge in edges)) for edges in (i.needs, i.after)]
+        found.append((i.kind, i.device, task, i.task and i.task.name, seen, edges, i.priority))
+    return found
+
+
+def both(devices: int, *, peers: bool, program: Callable[[Loop], None]) -> tuple[Loop, Loop]:
+    """Run a program without replay and with it."""
+    loops = Loop(devices, peers=peers, replay=False), Loop(devices, peers=peers, replay=True)
+    for loop in loops:
+        program(loop)
+    return loops

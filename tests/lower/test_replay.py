@@ -1,0 +1,115 @@
+"""Replay makes the instructions that analysis would have made, whatever repeats and whatever ends it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from coexec.testing.replay import at_random, replay as perform_all
+from tests.lower.loops import Loop, Reach, Step, both, normalised, steps
+
+STENCIL: list[Step] = [("smooth", 0, 1, 2)]
+
+
+def alike(plain: Loop, replayed: Loop) -> None:
+    a, b = normalised(plain.g.emitted), normalised(replayed.g.emitted)
+    for number, (expected, found) in enumerate(zip(a, b, strict=False)):
+        assert expected == found, f"instruction {number} of {len(a)} and {len(b)}"
+    assert len(a) == len(b)
+
+
+def test_a_stencil_that_swaps_its_arrays_is_replayed_after_three_turns() -> None:
+    plain, replayed = both(4, peers=True, program=lambda loop: [loop.turn(STENCIL) for _ in range(20)])
+    alike(plain, replayed)
+    assert replayed.g.replay.tasks >= 10
+    replayed.g.verify()
+
+
+def test_new_arrays_take_the_place_of_dropped_ones() -> None:
+    body: list[Step] = [("half", 0, 2, 2), ("add", 2, 3, 2)]
+    plain, replayed = both(2, peers=True, program=lambda loop: [loop.turn(body) for _ in range(20)])
+    alike(plain, replayed)
+    assert replayed.g.replay.tasks >= 16
+
+
+def test_a_host_read_in_each_turn_does_not_end_it() -> None:
+    body: list[Step] = [("smooth", 0, 1, 2), ("total", 1, 0, 2), ("read", 1, 0, 0)]
+    plain, replayed = both(2, peers=False, program=lambda loop: [loop.turn(body) for _ in range(20)])
+    alike(plain, replayed)
+    assert replayed.g.replay.steps >= 5
+
+
+def test_after_many_steps_one_is_analysed_again() -> None:
+    plain, replayed = both(2, peers=True, program=lambda loop: [loop.turn(STENCIL) for _ in range(700)])
+    alike(plain, replayed)
+    assert replayed.g.replay.steps >= 340
+    assert replayed.g.replay.why == "time to look again"
+
+
+def test_horizons_between_steps_do_not_end_it() -> None:
+    def program(loop: Loop) -> None:
+        for number in range(40):
+            loop.turn(STENCIL)
+            if number % 10 == 9:
+                loop.g.horizon()
+
+    plain, replayed = both(4, peers=True, program=program)
+    alike(plain, replayed)
+    assert replayed.g.replay.tasks >= 30
+
+
+@pytest.mark.parametrize("turn", range(4, 9))
+def test_a_range_mapper_that_answers_differently_ends_it(turn: int) -> None:
+    def program(loop: Loop) -> None:
+        try:
+            for number in range(12):
+                Reach.by = 3 if number == turn else 1
+                loop.turn([("behind", 0, 1, 2), ("add", 1, 2, 2)])
+        finally:
+            Reach.by = 1
+
+    alike(*both(2, peers=True, program=program))
+
+
+BODIES = st.lists(steps(), min_size=1, max_size=6)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_any_loop_gives_the_same_instructions_whatever_interrupts_it(data: st.DataObject) -> None:
+    devices, peers = data.draw(st.integers(1, 3)), data.draw(st.booleans())
+    body = data.draw(BODIES)
+    turns = data.draw(st.integers(4, 12))
+    others = data.draw(st.dictionaries(st.integers(3, turns), st.lists(steps(), max_size=3), max_size=2))
+    cut = data.draw(st.dictionaries(st.integers(3, turns), st.integers(0, len(body)), max_size=1))
+    horizons = data.draw(st.sets(st.integers(1, turns), max_size=2))
+
+    def program(loop: Loop) -> None:
+        for number in range(turns):
+            loop.turn(body[: cut.get(number, len(body))])
+            if number in others:
+                loop.turn(others[number])
+            if number in horizons:
+                loop.g.horizon()
+
+    plain, replayed = both(devices, peers=peers, program=program)
+    alike(plain, replayed)
+    replayed.g.verify()
+
+
+@settings(max_examples=60)
+@given(BODIES, st.integers(0, 2**16))
+def test_replayed_instructions_compute_the_same_in_any_legal_order(body: list[Step], seed: int) -> None:
+    def program(loop: Loop) -> None:
+        for _ in range(8):
+            loop.turn(body)
+        loop.last = [loop.g.read(array) for array in loop.arrays]  # type: ignore[attr-defined]
+
+    plain, replayed = both(2, peers=True, program=program)
+    results = []
+    for loop in (plain, replayed):
+        assert perform_all(loop.g.emitted, at_random(seed)) == {}
+        results.append([loop.g.delivered[task.id] for task in loop.last])  # type: ignore[attr-defined]
+    for expected, found in zip(*results, strict=True):
+        np.testing.assert_array_equal(expected, found)
