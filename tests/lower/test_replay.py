@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -19,8 +21,16 @@ def alike(plain: Loop, replayed: Loop) -> None:
     assert len(a) == len(b)
 
 
+def turns(body: list[Step], count: int) -> Callable[[Loop], None]:
+    def program(loop: Loop) -> None:
+        for _ in range(count):
+            loop.turn(body)
+
+    return program
+
+
 def test_a_stencil_that_swaps_its_arrays_is_replayed_after_three_turns() -> None:
-    plain, replayed = both(4, peers=True, program=lambda loop: [loop.turn(STENCIL) for _ in range(20)])
+    plain, replayed = both(4, peers=True, program=turns(STENCIL, 20))
     alike(plain, replayed)
     assert replayed.g.replay.tasks >= 10
     replayed.g.verify()
@@ -28,20 +38,20 @@ def test_a_stencil_that_swaps_its_arrays_is_replayed_after_three_turns() -> None
 
 def test_new_arrays_take_the_place_of_dropped_ones() -> None:
     body: list[Step] = [("half", 0, 2, 2), ("add", 2, 3, 2)]
-    plain, replayed = both(2, peers=True, program=lambda loop: [loop.turn(body) for _ in range(20)])
+    plain, replayed = both(2, peers=True, program=turns(body, 20))
     alike(plain, replayed)
     assert replayed.g.replay.tasks >= 16
 
 
 def test_a_host_read_in_each_turn_does_not_end_it() -> None:
     body: list[Step] = [("smooth", 0, 1, 2), ("total", 1, 0, 2), ("read", 1, 0, 0)]
-    plain, replayed = both(2, peers=False, program=lambda loop: [loop.turn(body) for _ in range(20)])
+    plain, replayed = both(2, peers=False, program=turns(body, 20))
     alike(plain, replayed)
     assert replayed.g.replay.steps >= 5
 
 
 def test_after_many_steps_one_is_analysed_again() -> None:
-    plain, replayed = both(2, peers=True, program=lambda loop: [loop.turn(STENCIL) for _ in range(700)])
+    plain, replayed = both(2, peers=True, program=turns(STENCIL, 700))
     alike(plain, replayed)
     assert replayed.g.replay.steps >= 340
     assert replayed.g.replay.why == "time to look again"
