@@ -46,11 +46,9 @@ class Position:
         self._tasks = Moving(renaming.tasks, self.start.tasks, made.tasks)
         self._moving_allocations = {later.id for id, later in renaming.allocations.items() if later.id != id}
         self._moving_arrays = {later for id, later in arrays.items() if later != id}
-        first, before = starts[0].instructions + 1, starts[1].instructions + 1
-        self._lasting = [i for i in range(made.instructions) if before + i in front]  # nothing ever comes after them
-        self._tail = [i for i in range(made.instructions) if first + i in front and i not in self._lasting]
+        self._sooner = _sooner(lines)
         self._front = dict(front)
-        self._covered = {first + i for i in self._tail}  # what the next step comes after
+        self._ahead = [start.instructions + 1 for start in starts]  # steps whose instructions are in that front
         self._begun: list[int] = []  # where the steps begin whose instructions are not in the front yet
         self.replayed = 0
         self.at = 0  # the next line
@@ -129,15 +127,22 @@ class Position:
     def front(self) -> dict[int, None]:
         """Return the instructions that nothing comes after, at the end of the last whole step."""
         whole = self._begun[:-1] if self.open else self._begun
-        front = {id: None for id in self._front if not whole or id not in self._covered}
-        front.update({first + i: None for first in whole for i in self._lasting})
-        front.update({first + i: None for first in whole[-1:] for i in self._tail})
+        count = len(whole)
+        front = dict(self._front)
+        for back_then, first in enumerate(self._ahead):
+            for position, steps in self._sooner.items():
+                if back_then < steps <= count + back_then:
+                    front.pop(first + position, None)
+        for number, first in enumerate(whole):
+            later = count - 1 - number  # steps since
+            free = [i for i in range(self.made.instructions) if self._sooner.get(i, later + 1) > later]
+            front.update({first + i: None for i in free})
         return front
 
     def passed(self, front: dict[int, None], instruction: int, task: int, failed: Collection[int]) -> None:
         """Note that a horizon came after everything so far, and what now stands for everything before it."""
         self._front = dict(front)
-        self._covered, self._begun = set(), []
+        self._ahead, self._begun = [], []
         self._instructions.passed(instruction, failed)
         self._tasks.passed(task, ())
         renewed = self._instructions.renewed
@@ -188,6 +193,16 @@ class Moving:
         """Forget what a mark stands for."""
         self._mark, self._failed = mark, failed
         self.steps = [first for first in self.steps if first + self._made > mark]
+
+
+def _sooner(lines: Sequence[Line]) -> dict[int, int]:
+    """Return after how many steps something comes after an instruction, by position; those that nothing does are not."""
+    found: dict[int, int] = {}
+    for line in lines:
+        for proto in line.protos:
+            for steps, position in (*proto.needs, *proto.after):
+                found[position] = min(steps, found.get(position, steps))
+    return found
 
 
 def _allocations(step: Sequence[Seen]) -> list[Allocation]:

@@ -287,7 +287,11 @@ def build(
     ids = [i.id for entry in seen for i in entry.instructions]
     if ids != list(range(first, first + renaming.made.instructions)):
         raise Unrepeatable  # something else was lowered in between
-    return tuple([_line(entry, names, first) for entry in seen])
+    lines = tuple([_line(entry, names, first) for entry in seen])
+    far = any(steps > 1 for line in lines for p in line.protos for steps, _ in (*p.needs, *p.after))
+    if far and [i.id for entry in earlier for i in entry.instructions] != list(range(first - len(ids), first)):
+        raise Unrepeatable  # what the step before the last made is not where it is looked for
+    return lines
 
 
 def _edges(entry: Seen) -> list[tuple[int, int]]:
