@@ -1,60 +1,163 @@
-"""Price options after Black and Scholes, and find the dearest: divided tasks, a reduction, an indivisible task.
+"""Price options after Black and Scholes and add up what they are worth: one long formula, divided, and a reduction.
 
-Run it with: python examples/black_scholes.py [OPTIONS]
+Run it with: python examples/black_scholes.py [OPTIONS] [--devices NAMES] [--picture FILE]
 """
 
-import sys
+import argparse
 
 import numpy as np
+import picture
 
 import coexec as cx
 
+BLOCK = 1 << 15  # options at a time: the arrays in between stay in the cache
+TERMS = (0.319381530, -0.356563782, 1.781477937, -1.821255978, 1.330274429)  # after Abramowitz and Stegun, 26.2.17
+
 
 def normal_cdf(x):
-    z = np.abs(x)
-    w = 1 / (1 + 0.2316419 * z)
-    p = w * (0.319381530 + w * (-0.356563782 + w * (1.781477937 + w * (-1.821255978 + w * 1.330274429))))
-    p *= np.exp(-0.5 * z * z) * 0.3989422804014327
-    return np.where(x > 0, 1 - p, p)
+    """Return how much of the normal distribution lies below x."""
+    w = np.abs(x)
+    tail = w * w
+    tail *= -0.5
+    np.exp(tail, out=tail)
+    tail *= 0.3989422804014327
+    w *= 0.2316419
+    w += 1.0
+    np.divide(1.0, w, out=w)
+    powers = w * TERMS[-1]
+    for term in TERMS[-2::-1]:
+        powers += term
+        powers *= w
+    tail *= powers
+    np.subtract(0.5, tail, out=tail)  # 1 - tail above the middle, tail below
+    np.copysign(tail, x, out=tail)
+    tail += 0.5
+    return tail
 
 
-@cx.kernel(split=0, spot=cx.read, strike=cx.read, years=cx.read, call=cx.write, put=cx.write)
+@cx.kernel(split=0, spot=cx.read, strike=cx.read, years=cx.read, call=cx.write, put=cx.write, flops=120.0)
 def price(spot, strike, years, call, put, rate, volatility):
-    root = volatility * np.sqrt(years)
-    d = (np.log(spot / strike) + (rate + 0.5 * volatility**2) * years) / root
-    discounted = strike * np.exp(-rate * years)
-    call[...] = spot * normal_cdf(d) - discounted * normal_cdf(d - root)
-    put[...] = call - spot + discounted
+    for lo in range(0, len(spot), BLOCK):
+        part = slice(lo, lo + BLOCK)
+        s, t, out = spot[part], years[part], call[part]
+        root = np.sqrt(t)
+        root *= volatility
+        d = s / strike[part]
+        np.log(d, out=d)
+        d += (rate + 0.5 * volatility**2) * t
+        d /= root
+        discounted = np.exp(-rate * t)
+        discounted *= strike[part]
+        np.multiply(normal_cdf(d), s, out=out)
+        d -= root
+        out -= discounted * normal_cdf(d)
+        discounted -= s
+        np.add(out, discounted, out=put[part])  # a call and a put differ by what is certain
 
 
-@cx.kernel(split=0, over="call", call=cx.read, put=cx.read, value=cx.reduce("sum"))
+price.opencl(
+    """
+const double root = volatility * sqrt(years(i));
+const double d = (log(spot(i) / strike(i)) + (rate + 0.5 * volatility * volatility) * years(i)) / root;
+const double discounted = strike(i) * exp(-rate * years(i));
+double below[2];
+for (int which = 0; which < 2; which++) {
+    const double x = d - which * root, w = 1.0 / (1.0 + 0.2316419 * fabs(x));
+    const double powers = w * (0.319381530 + w * (-0.356563782 + w * (1.781477937 + w * (-1.821255978 + w * 1.330274429))));
+    below[which] = copysign(0.5 - powers * exp(-0.5 * x * x) * 0.3989422804014327, x) + 0.5;
+}
+call(i) = spot(i) * below[0] - discounted * below[1];
+put(i) = call(i) + (discounted - spot(i));
+""",
+    numerics=cx.close(1e6),  # a cheap option is the small difference of large numbers
+)
+
+
+@cx.kernel(split=0, over="call", call=cx.read, put=cx.read, value=cx.reduce("sum"), flops=2.0)
 def total(call, put, value):
     value += call.sum() + put.sum()
 
 
-@cx.kernel(x=cx.read, returns=cx.like("x"))
-def ranked(x):  # a library call that cannot be divided; two of them run side by side
-    return np.sort(x)
+# One work-group adds up a block: its items a run of options each, the first what the others have found.
+total.opencl(
+    """
+__kernel void total(
+    __global const double *call_data, const long call_start, const long call_stride0,
+    __global const double *put_data, const long put_start, const long put_stride0,
+    __global double *value_data, const long value_start, const long n0)
+{
+    __local double found[64];
+    const long item = get_local_id(0), items = get_local_size(0), each = (n0 + items - 1) / items;
+    double mine = 0.0;
+    for (long i = item * each; i < min(n0, (item + 1) * each); i++) mine += call(i) + put(i);
+    found[item] = mine;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int other = 0; item == 0 && other < items; other++) value() += found[other];
+}
+""",
+    global_size=lambda shape: (64,),
+    local_size=(64,),
+    numerics=cx.close(1e4),
+)
 
 
-def main(options=200_000):
+def compute(spot, strike, years, call, put, value, rate=0.02, volatility=0.3):
+    """Price calls and puts, and add up their value; returns at once."""
+    price(spot, strike, years, call, put, rate, volatility)
+    total(call, put, value)
+    return call, put, value
+
+
+def start(options=4_000_000):
+    """Return random options, and room for the prices and their sum."""
     random = np.random.default_rng(1)
     spot, strike = random.uniform(50, 150, (2, options))
     years = random.uniform(0.1, 2.0, options)
+    return spot, strike, years, np.empty(options), np.empty(options), np.zeros(())
 
-    call, put, value = cx.empty(options), cx.empty(options), cx.zeros(())
-    price(cx.asarray(spot), cx.asarray(strike), cx.asarray(years), call, put, 0.02, 0.3)
-    total(call, put, value)
-    calls, puts = ranked(call), ranked(put)
 
-    expected_call, expected_put = np.empty(options), np.empty(options)
-    price.function(spot, strike, years, expected_call, expected_put, 0.02, 0.3)
-    assert np.array_equal(np.asarray(call), expected_call)
-    assert np.array_equal(np.asarray(calls), np.sort(expected_call))
-    assert np.array_equal(np.asarray(puts), np.sort(expected_put))
-    assert np.isclose(float(value), expected_call.sum() + expected_put.sum())  # sums in another order
-    print(f"{options:,} options are worth {float(value):,.0f}; the dearest call costs {np.asarray(calls)[-1]:.2f}")
+def run(options=4_000_000):
+    """Return the prices of calls and puts and their sum, computed with coexec."""
+    return tuple(map(np.asarray, compute(*map(cx.array, start(options)))))
+
+
+def reference(spot, strike, years, *room, rate=0.02, volatility=0.3):
+    """Return the same, computed with NumPy."""
+
+    def below(x):
+        z = np.abs(x)
+        w = 1 / (1 + 0.2316419 * z)
+        p = np.polyval((*reversed(TERMS), 0.0), w) * np.exp(-0.5 * z * z) * 0.3989422804014327
+        return np.where(x > 0, 1 - p, p)
+
+    root = volatility * np.sqrt(years)
+    d = (np.log(spot / strike) + (rate + 0.5 * volatility**2) * years) / root
+    discounted = strike * np.exp(-rate * years)
+    call = spot * below(d) - discounted * below(d - root)
+    put = call - spot + discounted
+    return call, put, call.sum() + put.sum()
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("options", type=int, nargs="?", default=1_000_000)
+    options.add_argument("--devices")
+    options.add_argument("--picture", metavar="FILE", default="black_scholes.svg")
+    given = options.parse_args()
+
+    with cx.Runtime(given.devices):
+        call, put, value = run(given.options)
+    arrays = spot, strike, years, *_ = start(given.options)
+    expected = reference(*arrays)
+    assert np.allclose(call, expected[0], atol=1e-9) and np.allclose(put, expected[1], atol=1e-9)
+    assert np.isclose(value, expected[2])
+    print(f"{given.options:,} calls and as many puts are worth {value:,.0f}; the dearest call costs {call.max():.2f}")
+    shown = slice(0, 3000)
+    ratio = spot[shown] / strike[shown]
+    shares = [call[shown] / strike[shown], put[shown] / strike[shown]]
+    series = [picture.Series(n, ratio, y, points=True) for n, y in zip(("calls", "puts"), shares, strict=True)]
+    picture.plot(given.picture, "3,000 of the options", series, "spot / strike", "price / strike")
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()
