@@ -1,0 +1,152 @@
+"""Measure every application in plain NumPy, by hand-written threads, and through coexec on each set of devices.
+
+Before: the applications, ways.py, cost.py.  After: cli/ through bench.BENCHMARKS.
+
+All ways take turns, round by round, so that a disturbance of the machine meets all of them; figures are medians. Arrays
+are made once and inputs restored before each run, not timed. Hand-written threads are the comparison for every set of
+devices that uses the same cores.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import NamedTuple
+
+from ...machine.cores import available_cores
+from ..measure import Data, Others, Progress, bandwidth, machine, one_library_thread
+from ..split.harness import usable
+from ..split.through import store_at
+from .app import App
+from .cost import observed
+from .figures import compared, summary
+from .ways import ByHand, InNumPy, Through, Way
+
+APPS = ("wave_sim", "nbody", "rsim")
+"""Modules of this package, each with make(quick)."""
+DEVICES = ("cpu:0", "cpu:0,cpu:1", "cpu:0,opencl:0@1")
+
+
+class Effort(NamedTuple):
+    """How long to measure."""
+
+    seconds: float  # per application, within the bounds of rounds
+    rounds: tuple[int, int]
+    warm_up: int  # runs through coexec that are dropped: it learns meanwhile
+    recorded: int  # runs with a trace
+
+
+THOROUGH = Effort(20.0, (5, 11), 4, 3)
+BRIEF = Effort(0.0, (2, 2), 1, 1)
+
+
+def run(quick: bool, progress: Progress) -> Data:
+    """Measure the applications of examples/: plain NumPy, hand-written threads, and coexec on one and two devices."""
+    devices, off = usable(DEVICES)
+    others = Others()
+    cases: list[Data] = []
+    with one_library_thread(), TemporaryDirectory() as folder, store_at(str(Path(folder) / "store.sqlite")):
+        for name in APPS:
+            progress(f"{name}: preparing")
+            app = import_module(f".{name}", __package__).make(quick)
+            cases += measure(app, devices, BRIEF if quick else THOROUGH, progress)
+            del app
+        progress("memory bandwidth")
+        physical = bandwidth(2_000_000 if quick else 20_000_000)
+    for case in cases:
+        case["triad_gb_per_s"] = physical.get(f"threads_{_cores(case['devices'])}_GB_per_s")
+    return {
+        **summary(cases),
+        "cases": cases,
+        "others_cores": others.cores(),
+        "bandwidth": physical,
+        "machine": machine(),
+        "off": off,
+    }
+
+
+def _cores(devices: str) -> int:
+    return len(devices.split(","))
+
+
+def measure(app: App, devices: Sequence[str], effort: Effort, progress: Progress) -> list[Data]:
+    """Return a case per set of devices."""
+    progress(f"{app.name}: {app.size}")
+    with _ways(app, devices) as ways:
+        for name, way in ways.items():
+            for _ in range(effort.warm_up if name in devices else 1):
+                way.seconds()
+        times = rounds(ways, effort)
+        _check(app, ways)
+    cases = []
+    for chosen in devices:
+        progress(f"{app.name}: what the runtime costs on {chosen}")
+        seen = observed(app, chosen, effort.warm_up, effort.recorded)
+        cases.append(case(app, chosen, times, seen))
+    return cases
+
+
+@contextmanager
+def _ways(app: App, devices: Sequence[str]) -> Iterator[dict[str, Way]]:
+    """Give every way to run an application, by name: numpy, hand 1, hand 2, and the devices."""
+    cores = available_cores()
+    with ExitStack() as stack:
+        ways: dict[str, Way] = {"numpy": InNumPy(app, len(cores))}
+        for count in sorted({_cores(chosen) for chosen in devices}):
+            ways[f"hand {count}"] = ByHand(app, cores[:count])
+            stack.callback(ways[f"hand {count}"].close)
+        for chosen in devices:
+            ways[chosen] = Through(app, chosen)
+            stack.callback(ways[chosen].close)
+        yield ways
+
+
+def rounds(ways: dict[str, Way], effort: Effort) -> dict[str, list[float]]:
+    """Run all ways in turns until the time is over; return the seconds of each run."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    names = list(ways)
+    least, most = effort.rounds
+    gc.collect()
+    start = perf_counter()
+    for number in range(most):
+        if number >= least and perf_counter() - start > effort.seconds:
+            break
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            times[name].append(ways[name].seconds())
+    return times
+
+
+def _check(app: App, ways: dict[str, Way]) -> None:
+    """Raise unless all ways gave the results of plain NumPy, up to rounding."""
+    wanted = ways["numpy"].results
+    wrong = {name: bad for name, way in ways.items() if (bad := app.wrong(way.results, wanted))}
+    if wrong:
+        raise AssertionError(f"{app.name}: wrong results (by number): {wrong}")
+
+
+def case(app: App, devices: str, times: dict[str, list[float]], seen: Data) -> Data:
+    """Return the figures of an application on some devices."""
+    hand, alone = times[f"hand {_cores(devices)}"], times.get("cpu:0", times[devices])
+    found = {
+        name: median(s)
+        for name, s in zip(
+            ("numpy", "coexec", "hand", "alone"), (times["numpy"], times[devices], hand, alone), strict=True
+        )
+    }
+    return {
+        "app": app.name,
+        "devices": devices,
+        **compared(found),
+        "gb_per_s": app.nbytes / found["coexec"] / 1e9,
+        **seen,
+        "size": app.size,
+        "best_s": {"numpy": min(times["numpy"]), "coexec": min(times[devices]), "handwritten": min(hand)},
+        "rounds": len(hand),
+    }

@@ -1,0 +1,110 @@
+"""The three ways to run an application again and again on the same arrays, each with its own.
+
+Before: app.py, team.py.  After: harness.py, cost.py.  A way says how long one run took; it compares nothing.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter, sleep
+from typing import Any, Protocol
+
+import numpy as np
+
+import coexec as cx
+
+from ...backend.launch import aligned_empty
+from ..measure import current
+from ..split.single import SPINNING
+from .app import App, Array, Results
+from .team import Team
+
+
+class Way(Protocol):
+    """One way to run an application."""
+
+    results: Results  # of the last run
+
+    def seconds(self) -> float:
+        """Restore the inputs, run once, and return how long the run took."""
+
+    def close(self) -> None:
+        """Give back threads and memory."""
+
+
+def own_arrays(app: App) -> tuple[Array, ...]:
+    """Return copies of an application's arrays."""
+    made = tuple(aligned_empty(array.shape, array.dtype) for array in app.inputs)
+    for copy, array in zip(made, app.inputs, strict=True):
+        np.copyto(copy, array)
+    return made
+
+
+def _restore(app: App, arrays: tuple[Any, ...]) -> None:
+    for number in app.rewritten:
+        arrays[number][...] = app.inputs[number]
+
+
+class InNumPy:
+    """Plain NumPy with every thread of its libraries, on the calling thread."""
+
+    def __init__(self, app: App, threads: int) -> None:
+        from threadpoolctl import ThreadpoolController
+
+        self._app, self._arrays = app, own_arrays(app)
+        self._libraries, self._threads = ThreadpoolController(), threads
+        self.results: Results = ()
+
+    def seconds(self) -> float:
+        _restore(self._app, self._arrays)
+        with self._libraries.limit(limits=self._threads, user_api="blas"):
+            start = perf_counter()
+            self.results = self._app.numpy(*self._arrays)
+            took = perf_counter() - start
+        sleep(SPINNING)
+        return took
+
+    def close(self) -> None:
+        self._arrays = self.results = ()
+
+
+class ByHand:
+    """Hand-written threads on the given cores."""
+
+    def __init__(self, app: App, cores: tuple[int, ...]) -> None:
+        self._app, self._arrays, self._team = app, own_arrays(app), Team(cores)
+        self.results: Results = ()
+
+    def seconds(self) -> float:
+        _restore(self._app, self._arrays)
+        start = perf_counter()
+        self.results = self._app.hand(self._team, *self._arrays)
+        return perf_counter() - start
+
+    def close(self) -> None:
+        self._team.close()
+        self._arrays = self.results = ()
+
+
+class Through:
+    """Through coexec."""
+
+    def __init__(self, app: App, devices: str, trace: str | None = None) -> None:
+        self._app = app
+        self.runtime = cx.Runtime(devices=devices, trace=trace)
+        with current(self.runtime):
+            self._arrays = tuple(cx.array(array) for array in app.inputs)
+            self.runtime.wait()
+        self.results: Results = ()
+
+    def seconds(self) -> float:
+        with current(self.runtime):
+            _restore(self._app, self._arrays)
+            self.runtime.wait()
+            start = perf_counter()
+            self.results = self._app.coexec(*self._arrays)
+            self.runtime.wait()
+            return perf_counter() - start
+
+    def close(self) -> None:
+        self._arrays = self.results = ()
+        self.runtime.close()
