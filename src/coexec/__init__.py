@@ -31,7 +31,7 @@ from .program.array import (
 )
 from .program.host_task import host_task
 from .program.kernel import Kernel, kernel
-from .program.mapper import all, axis, fixed, halo, same
+from .program.mapper import all, axis, even, fixed, halo, same
 from .program.returns import like, new
 from .program.variant import close, exact
 from .runtime import Runtime
@@ -97,6 +97,7 @@ __all__ = [
     "empty",
     "empty_like",
     "errors",
+    "even",
     "exact",
     "fixed",
     "full",

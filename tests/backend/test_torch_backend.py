@@ -24,7 +24,7 @@ from coexec.graph.task import Task
 from coexec.machine.cores import available_cores
 from coexec.machine.platform import HOST, USER
 from coexec.plan.candidate import Share
-from coexec.program.mapper import Pad
+from coexec.program.padding import Pad
 from coexec.program.view import Cut
 from coexec.testing.conformance import check_backend
 

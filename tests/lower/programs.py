@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,10 @@ KINDS = (
     "update",
     "halo",
     "inside",
+    "cross",
+    "cross",
+    "ends",
+    "woven",
     "gather",
     "reduce",
     "host write",
@@ -67,6 +71,37 @@ def add_sum(x: Any, total: Any) -> None:
 
 def blur(u: Any, out: Any) -> None:
     out[...] = (u[:-2] + 2.0 * u[1:-1] + u[2:] + 3.0) % MODULUS
+
+
+def cross(u: Any, out: Any) -> None:
+    """Add up the neighbours along each axis of what has a padded rim; never a diagonal one."""
+    inner = tuple([slice(1, -1)] * u.ndim)
+    total = 2.0 * u[inner]
+    for axis in range(u.ndim):
+        for ends in (slice(None, -2), slice(2, None)):
+            total = total + (axis + 1) * u[(*inner[:axis], ends, *inner[axis + 1 :])]
+    out[...] = total % MODULUS
+
+
+def first_and_mine(chunk: Any) -> list[Any]:
+    """Map a chunk of rows to the first row, the last row and its own."""
+    return [0, chunk.array_shape[0] - 1, slice(chunk.lo[0], chunk.hi[0])]
+
+
+def woven(chunk: Any) -> list[Any]:
+    """Map a chunk of half as many rows to its own in either half."""
+    half = chunk.array_shape[0] // 2
+    return [slice(chunk.lo[0], chunk.hi[0]), slice(half + chunk.lo[0], half + chunk.hi[0])]
+
+
+def ends(u: Any, out: Any) -> None:
+    out[...] = (3.0 * out + u[0] + 2.0 * u[-1]) % MODULUS
+
+
+def weave(out: Any, rows: int) -> None:
+    """Change the first `rows` and the last `rows`; what lies between belongs to others."""
+    out[:rows] = (out[:rows] * 2.0 + 1.0) % MODULUS
+    out[len(out) - rows :] = (out[len(out) - rows :] * 3.0 + 2.0) % MODULUS
 
 
 def spread(x: Any, out: Any) -> None:
@@ -124,6 +159,8 @@ class Twin:
             self._mix(n, a, b, old=kind == "update")
         elif kind in ("halo", "inside"):
             self._halo(n, a, b, kind)
+        elif kind in ("cross", "ends", "woven"):
+            self._in_boxes(n, a, (a + 1) % len(self.arrays), kind)
         elif kind == "gather":
             out = (a + 1) % len(self.arrays)
             self.g.call(
@@ -202,20 +239,71 @@ class Twin:
         border = ("wrap", "edge", "reflect", 4.0)[n[4] % 4]
         mapper = halo(width, border=border)
         self.g.call("halo", reads=(self.arrays[a], mapper), writes=self.arrays[b], body=blur, **self._where(n))
-        how = {"constant_values": border} if border == 4.0 else {}
-        mode: Any = border if isinstance(border, str) else "constant"
-        sides = [(1, 1), *[(0, 0)] * (len(self.shape) - 1)]
-        blur(np.pad(self.plain[a], sides, mode=mode, **how), self.plain[b])
+        blur(padded(self.plain[a], [(1, 1), *[(0, 0)] * (len(self.shape) - 1)], border), self.plain[b])
+
+    def _in_boxes(self, n: tuple[int, ...], a: int, b: int, kind: str) -> None:
+        """Touch several boxes per chunk: a stencil without diagonals, far ends, or rows of both halves."""
+        if kind == "ends":
+            self.g.call(
+                "ends",
+                reads=(self.arrays[a], first_and_mine),
+                updates=self.arrays[b],
+                body=ends,
+                **self._where(n, rows=True),
+            )
+            ends(self.plain[a], self.plain[b])
+        elif kind == "woven":
+            half = self.shape[0] // 2
+            where = self._where(n, (half, *self.shape[1:]), rows=True)
+
+            @kernel(split=0, over=half, x=update(woven))
+            def change(x, chunk):
+                weave(x, chunk.shape[0])
+
+            chunks = [(device, Box(box.lo[:1], box.hi[:1])) for device, box in where.get("chunks", ())]
+            self.g.submit(change, (self.arrays[a],), {}, Options(self._device(n)), chunks or None)
+            weave(self.plain[a][: 2 * half], half)
+        else:
+            border = ("wrap", "edge", "reflect", 4.0, "inside")[n[4] % 5]
+            if border == "inside":
+                inner = tuple([slice(1, -1)] * len(self.shape))
+                where = self._grid(n, 1)
+                self.g.call(
+                    "cross",
+                    reads=(self.arrays[a], halo(1, border, shape="axes")),
+                    updates=self.arrays[b],
+                    body=cross,
+                    **where,
+                )
+                cross(self.plain[a], self.plain[b][inner])
+                return
+            mapper = halo(1, border=border, shape="axes")
+            self.g.call("cross", reads=(self.arrays[a], mapper), writes=self.arrays[b], body=cross, **self._grid(n))
+            cross(padded(self.plain[a], 1, border), self.plain[b])
+
+    def _grid(self, n: tuple[int, ...], rim: int = 0) -> dict[str, Any]:
+        """Say where a task runs: on one device, or cut along every axis, over devices in any order."""
+        if n[6] % 4 == 0:
+            return {"on": self._device(n)}
+        spans = []
+        for axis, size in enumerate(self.shape):
+            marks = sorted({rim, size - rim, *(rim + c % (size - 2 * rim) for c in n[7 + axis : 7 + axis + n[6] % 3])})
+            spans.append(list(pairwise(marks)))
+        boxes = [Box(tuple(lo for lo, _ in ends), tuple(hi for _, hi in ends)) for ends in product(*spans)]
+        devices = self.g.devices
+        return {"chunks": [(devices[(i + n[5]) % len(devices)], box) for i, box in enumerate(boxes)]}
 
     def _device(self, n: tuple[int, ...]) -> str:
         return self.g.devices[n[5] % len(self.g.devices)]
 
-    def _where(self, n: tuple[int, ...], shape: tuple[int, ...] | None = None, first: int = 0) -> dict[str, Any]:
+    def _where(
+        self, n: tuple[int, ...], shape: tuple[int, ...] | None = None, first: int = 0, *, rows: bool = False
+    ) -> dict[str, Any]:
         """Say where a task runs: on one device, or cut at random rows (or columns) over devices in any order."""
         shape = self.shape if shape is None else shape
         if n[6] % 3 == 0 or 0 in shape:
             return {"on": self._device(n)}
-        axis = n[6] % len(shape) if first == 0 else 0
+        axis = n[6] % len(shape) if first == 0 and not rows else 0
         cuts = sorted({0, shape[axis], *(c % shape[axis] for c in n[7 : 7 + n[6] % 4])})
         lo, hi = [first, *[0] * (len(shape) - 1)], [shape[0] + first, *shape[1:]]
         offset = lo[axis]
@@ -224,6 +312,14 @@ class Twin:
             lo[axis], hi[axis] = start + offset, stop + offset
             chunks.append((self.g.devices[(number + n[5]) % len(self.g.devices)], Box(tuple(lo), tuple(hi))))
         return {"chunks": chunks}
+
+
+def padded(values: Any, widths: Any, border: Any) -> Any:
+    """Return what a halo with this border shows."""
+    how: dict[str, Any] = (
+        {"mode": border} if isinstance(border, str) else {"mode": "constant", "constant_values": border}
+    )
+    return np.pad(values, widths, **how)
 
 
 def slices(n: tuple[int, ...], shape: tuple[int, ...], steps: Sequence[int] = STEPS) -> tuple[slice, ...]:

@@ -336,15 +336,16 @@ def test_a_kernel_that_reads_and_overwrites_the_same_elements_finds_the_old_valu
 
 
 def test_a_stencil_on_a_two_by_two_division_exchanges_only_with_axis_neighbours() -> None:
-    """B22. The mapper of a five-point stencil is two halos, one per axis."""
+    """B22. Along the axes, a halo has no corners: neither is a diagonal neighbour's element copied, nor waited for."""
     g = GraphBuilder(4)
     u, v = g.array((8, 8)), g.array((8, 8))
     corners = [(r, c) for r in (0, 4) for c in (0, 4)]
     parts = [(f"dev:{i}", Box((r, c), (r + 4, c + 4))) for i, (r, c) in enumerate(corners)]
     g.call("make", writes=u, chunks=parts)
-    g.call("step", reads=[(u, halo([1, 0])), (u, halo([0, 1]))], writes=v, chunks=parts)
+    g.call("step", reads=(u, halo(1, shape="axes")), writes=v, chunks=parts)
     pairs = {(i.source.memory - 2, i.target.memory - 2) for i in g.instructions.of("copy", reason="coherence")}
     assert pairs == {(0, 1), (1, 0), (2, 3), (3, 2), (0, 2), (2, 0), (1, 3), (3, 1)}
+    assert sum(box.volume for i in g.instructions.of("copy", reason="coherence") for box in i.boxes) == 8 * 4
     g.verify()
 
 

@@ -17,9 +17,9 @@ from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, Instruct
 from ..program.chunk import ChunkInfo
 from ..program.mapper import Mapper
 from ..program.view import extract
+from .hulls import SENTINEL, Hull, poison_of
 
 ALIGNMENT = 128
-SENTINEL = 0xCB  # what debug mode puts into every byte of an output before its kernel runs
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -99,8 +99,11 @@ def run_kernel(instruction: Kernel, debug: bool) -> None:
     assert kernel is not None
     if (task.visited is not None or 0 in task.space) and instruction.chunk.box.empty and not kernel.host:
         return  # no point to visit
+    if debug and any(binding.boxes for binding in instruction.bindings):
+        _run_in_boxes(instruction)
+        return
     if instruction.chunk.pieces:
-        _run_pieces(instruction, debug)
+        _run_pieces(instruction, {binding.name: resolve(binding) for binding in instruction.bindings}, debug)
         return
     params = kernel.array_params
     if kernel.plain and not debug and len(instruction.bindings) == len(params):
@@ -116,10 +119,21 @@ def run_kernel(instruction: Kernel, debug: bool) -> None:
     _run_body(instruction, {binding.name: resolve(binding) for binding in instruction.bindings}, debug)
 
 
-def _run_pieces(instruction: Kernel, debug: bool) -> None:
+def _run_in_boxes(instruction: Kernel) -> None:
+    """Debug mode: run a body on private copies of arrays of which it may touch only some boxes."""
+    hulls = {b.name: Hull(b) for b in instruction.bindings if b.boxes and b.allocation is not None}
+    values = {b.name: hulls[b.name].seen() if b.name in hulls else resolve(b) for b in instruction.bindings}
+    if instruction.chunk.pieces:
+        _run_pieces(instruction, values, debug=True)
+    else:
+        _run_body(instruction, values, debug=True)
+    for hull in hulls.values():
+        hull.put_back(instruction.task.name)
+
+
+def _run_pieces(instruction: Kernel, values: dict[str, Any], debug: bool) -> None:
     """Run a body on one piece of its chunk after the other: pieces are views of what the chunk sees."""
     task, chunk = instruction.task, instruction.chunk
-    values = {binding.name: resolve(binding) for binding in instruction.bindings}
     mapped = []
     for param, shape in zip(task.accesses, task.shapes, strict=True):
         access = param.access
@@ -227,9 +241,12 @@ def _adopt_or_copy(instruction: Kernel, name: str, target: Any, result: Any) -> 
 
 def _promised(instruction: Kernel, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the outputs that must be assigned in full, but for those that are an input of the same call too."""
+    in_boxes = {binding.name for binding in instruction.bindings if binding.boxes}
     for param in instruction.task.accesses:
         array = values[param.name]
-        if param.access.mode == "write" and param.position >= 0 and array.dtype.itemsize >= 4 and array.size:
+        if param.access.mode != "write" or param.position < 0 or param.name in in_boxes:
+            continue
+        if array.dtype.itemsize >= 4 and array.size:
             others = [other for name, other in values.items() if name != param.name]
             if not any(np.may_share_memory(array, other) for other in others):
                 yield param.name, array
@@ -238,7 +255,7 @@ def _promised(instruction: Kernel, values: dict[str, Any]) -> Iterator[tuple[str
 def poison(instruction: Kernel, values: dict[str, Any]) -> None:
     """Debug mode: fill outputs that must be assigned in full with a pattern."""
     for _, array in _promised(instruction, values):
-        array[...] = np.frombuffer(bytes([SENTINEL]) * array.dtype.itemsize, array.dtype)[0]
+        array[...] = poison_of(array.dtype)
 
 
 def check_poison(instruction: Kernel, values: dict[str, Any]) -> None:

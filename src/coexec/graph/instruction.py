@@ -159,8 +159,9 @@ class Binding(NamedTuple):
     box: Box  # base coordinates; a dense hull of the elements the body sees
     cut: Any  # how to cut the parameter out of the hull: program/view.py's Cut, or None for the hull itself
     writes: bool
-    pad: Any = None  # how to pad at the array's border: program/mapper.py's Pad, or None
+    pad: Any = None  # how to pad at the array's border: program/padding.py's Pad, or None
     dtype: Any = None  # of the elements
+    boxes: tuple[Box, ...] | None = None  # what of the hull is touched, if not all of it; the rest holds anything
 
 
 class Kernel(Instruction):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..geometry import Box
+from ..geometry import Box, bounding
 from ..program.access import Access
 from ..program.array import Array, Storage
 from ..program.view import grid_of, narrow
@@ -27,6 +27,16 @@ def touched(task: Task, access: Access, array: Array, chunk: Box | None) -> Box:
         return array._box
     part = access.mapper.box(chunk or task.visited or array._box, task.space, array.shape)
     return narrow(array._box, array._cut, part)
+
+
+def touched_boxes(task: Task, access: Access, array: Array, chunk: Box | None) -> tuple[Box, tuple[Box, ...] | None]:
+    """Return the same box, and the disjoint boxes in it that are really touched; None if that is all of it."""
+    if not access.mapper.several:
+        return touched(task, access, array, chunk), None
+    parts = access.mapper.boxes(chunk or task.visited or array._box, task.space, array.shape)
+    if len(parts) < 2:
+        return narrow(array._box, array._cut, parts[0]) if parts else Box(array._box.lo, array._box.lo), None
+    return narrow(array._box, array._cut, bounding(parts)), tuple([narrow(array._box, array._cut, p) for p in parts])
 
 
 class TaskGraph:
@@ -78,8 +88,8 @@ class TaskGraph:
         touches = []
         for param, array in zip(task.accesses, task.arrays, strict=True):
             access = param.access
-            box = touched(task, access, array, None)
-            if not box.empty:
+            hull, boxes = touched_boxes(task, access, array, None)
+            for box in boxes or ((hull,) if not hull.empty else ()):
                 grid = None if array._grid is None else grid_of(box, array._cut)
                 tracker = array._storage.tracker
                 touches.append((tracker, box, grid, access))

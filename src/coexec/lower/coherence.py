@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+Boxes = tuple[Box, ...]
+"""What one read sees: disjoint boxes, most often one."""
+
+
 class Coherence:
     """Emits what brings array boxes into memories."""
 
@@ -91,18 +95,18 @@ class Coherence:
 
     def validate(self, state: ArrayState, memory: int, reads: Sequence[Box], device: str, task: Task | None) -> None:
         """Make all `reads` valid in `memory`. Their boxes are backed there already."""
-        self.validate_all(state, {memory: (reads, device)}, task)
+        self.validate_all(state, {memory: ([(box,) for box in reads], device)}, task)
 
     def validate_all(
-        self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Box], str]], task: Task | None
+        self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Boxes], str]], task: Task | None
     ) -> None:
-        """Make boxes valid in several memories for one task; each entry has the boxes and the device that asks.
+        """Make boxes valid in several memories for one task; each entry has the reads and the device that asks.
 
         Each missing element moves once per memory; pieces are cut by producer and by the set of reads that want them,
         so that a read waits for nothing but what it sees. All sources are those from before the task: no copy is made
         of a copy that the same task asked for, except where only the host links two memories.
         """
-        wanted = {m: w for m, w in wanted.items() if not all(state.holds(m, box) for box in w[0])}
+        wanted = {m: w for m, w in wanted.items() if not all(state.holds(m, box) for boxes in w[0] for box in boxes)}
         if not wanted:
             return
         self._stage(state, wanted, task)
@@ -110,7 +114,7 @@ class Coherence:
         for memory, pieces in missing.items():
             self._bring(state, memory, pieces, wanted[memory][1], task)
 
-    def _stage(self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Box], str]], task: Task | None) -> None:
+    def _stage(self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Boxes], str]], task: Task | None) -> None:
         """Bring to the host what no link leads from directly, once for all who want it."""
         unlinked = [
             piece
@@ -121,7 +125,7 @@ class Coherence:
         if unlinked:
             for box in merged(unlinked):
                 self.back(state, HOST, box, task)
-            pieces = list(Region(unlinked).boxes)
+            pieces = [(piece,) for piece in Region(unlinked).boxes]
             self._bring(state, HOST, self._missing(state, HOST, pieces), "host", task)
 
     def _bring(
@@ -143,17 +147,18 @@ class Coherence:
         for piece, _, _ in missing:
             state.copied(memory, piece)
 
-    def _missing(self, state: ArrayState, memory: int, reads: Sequence[Box]) -> list[tuple[Box, int, int]]:
+    def _missing(self, state: ArrayState, memory: int, reads: Sequence[Boxes]) -> list[tuple[Box, int, int]]:
         """Return the disjoint pieces not valid in `memory`, with where they are valid and which reads want them."""
         bit = 1 << memory
         if len(reads) == 1:
-            wanted = [(reads[0], 1)]
+            wanted = [(box, 1) for box in reads[0]]
         else:
-            hull = bounding(reads)
+            hull = bounding([box for boxes in reads for box in boxes])
             readers: RegionMap[int] = RegionMap(hull, 0)
-            for number, box in enumerate(reads):
-                for piece, who in readers.get(box):
-                    readers.set(piece, who | 1 << number)
+            for number, boxes in enumerate(reads):
+                for box in boxes:
+                    for piece, who in readers.get(box):
+                        readers.set(piece, who | 1 << number)
             wanted = [(piece, who) for piece, who in readers.get(hull) if who]
         return [
             (piece, mask, who)

@@ -12,12 +12,12 @@ from ..geometry import Box, Grid, whole
 from ..graph.command import Chunk, Command
 from ..graph.instruction import Allocation, Binding, Fence, HostTask, Instruction, Kernel, Reduce
 from ..graph.task import Task
-from ..graph.task_graph import touched
+from ..graph.task_graph import touched_boxes
 from ..machine.platform import HOST, USER, Device, Platform
 from ..plan.candidate import Share
 from ..program.access import Access, Operator
 from ..program.array import Array, Storage
-from ..program.mapper import Pad
+from ..program.padding import Pad
 from ..program.view import Cut, grid_of
 from .coherence import Coherence, discard, merged
 from .emit import Emitter
@@ -38,6 +38,15 @@ class Touch(NamedTuple):
     writes: bool
     strict: bool  # reads=True only because a strided write leaves elements between untouched
     pad: Pad | None
+    boxes: tuple[Box, ...] | None = None  # what of the box is touched, if not all of it
+
+    def parts(self) -> tuple[Box, ...]:
+        """Return the boxes that are touched."""
+        return self.boxes or (self.box,)
+
+    def part_grid(self, part: Box) -> Grid | None:
+        """Return the lattice of one of the boxes."""
+        return self.grid if self.grid is None or self.boxes is None else grid_of(part, self.cut)
 
 
 class Lowering:
@@ -152,19 +161,21 @@ class Lowering:
 
     def _touch(self, task: Task, name: str, access: Access, array: Array, chunk: Chunk, device: Device) -> Touch:
         state: ArrayState = array._storage.state
-        pad = None
+        pad = boxes = None
         if task.visited is None:
             box, grid = array._box, array._grid
         else:
-            box = touched(task, access, array, chunk.box)
+            box, boxes = touched_boxes(task, access, array, chunk.box)
             grid = None if array._grid is None else grid_of(box, array._cut)
             pad = access.mapper.pad(chunk.box, array.shape)
         memory = device.memory
-        if not access.writes and USER in state.backings and device.reads(USER) and not state.holds(memory, box):
-            memory = USER if state.holds(USER, box) else memory
+        if not access.writes and USER in state.backings and device.reads(USER):
+            parts = boxes or (box,)
+            if not all(state.holds(memory, part) for part in parts):
+                memory = USER if all(state.holds(USER, part) for part in parts) else memory
         strided = grid is not None and access.mode == "write"
         reads = access.reads or strided
-        return Touch(name, state, box, grid, array._cut, memory, reads, access.writes, not strided, pad)
+        return Touch(name, state, box, grid, array._cut, memory, reads, access.writes, not strided, pad, boxes)
 
     def _prepare(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> None:
         """Back every box and make what is read valid, all chunks together."""
@@ -178,16 +189,16 @@ class Lowering:
 
     def _prepare_array(self, task: Task, state: ArrayState, parts: list[tuple[Touch, str]]) -> None:
         if any(state.find(t.memory, t.box) is None for t, _ in parts):
-            written = [t.box for t, _ in parts if t.writes and not t.reads]
-            discard(state, written, [t.box for t, _ in parts if t.reads])
+            written = [box for t, _ in parts if t.writes and not t.reads for box in t.parts()]
+            discard(state, written, [box for t, _ in parts if t.reads for box in t.parts()])
             for memory in dict.fromkeys(t.memory for t, _ in parts):
                 for box in merged([t.box for t, _ in parts if t.memory == memory]):
                     self.coherence.back(state, memory, box, task)
-        reads: dict[int, list[tuple[Box, str]]] = {}
+        reads: dict[int, list[tuple[tuple[Box, ...], str]]] = {}
         for touch, device in parts:
             if touch.reads:
-                reads.setdefault(touch.memory, []).append((touch.box, device))
-        wanted = {memory: (list(dict.fromkeys(box for box, _ in w)), w[0][1]) for memory, w in reads.items()}
+                reads.setdefault(touch.memory, []).append((touch.parts(), device))
+        wanted = {memory: (list(dict.fromkeys(boxes for boxes, _ in w)), w[0][1]) for memory, w in reads.items()}
         self.coherence.validate_all(state, wanted, task)
 
     def _launch(
@@ -204,18 +215,21 @@ class Lowering:
             after: set[int] = set()
             bindings = []
             backings = []
-            for name, state, box, grid, cut, memory, reads, writes, strict, pad in parts:
+            for touch in parts:
+                name, state, box, grid, cut, memory, reads, writes, strict, pad, boxes = touch
                 if box.empty:
                     bindings.append(Binding(name, None, box, cut, writes, pad, state.dtype))
                     continue
                 backing = state.find(memory, box)
                 assert backing is not None, "every box was backed before launch"
                 backings.append(backing)
-                bindings.append(Binding(name, backing.allocation, box, cut, writes, pad, state.dtype))
-                if reads and strict:
-                    backing.tracker.before_read(box, grid, needs)
-                if writes:
-                    backing.tracker.before_write(box, grid, after)
+                bindings.append(Binding(name, backing.allocation, box, cut, writes, pad, state.dtype, boxes))
+                for part in boxes or (box,):
+                    lattice = grid if boxes is None else touch.part_grid(part)
+                    if reads and strict:
+                        backing.tracker.before_read(part, lattice, needs)
+                    if writes:
+                        backing.tracker.before_write(part, lattice, after)
             if kernel is not None and kernel.order is not None:
                 after.add(self.orders.get(kernel.order, emitter.epoch))
             after -= needs
@@ -236,11 +250,13 @@ class Lowering:
         for touch, backing in zip(touches, backings, strict=True):
             tracker = backing.tracker
             self.emitter.touch(tracker)
-            if touch.writes:
-                tracker.did_write(touch.box, touch.grid, id)
-                touch.state.wrote(touch.memory, touch.box)
-            else:
-                tracker.did_read(touch.box, touch.grid, id)
+            for part in touch.boxes or (touch.box,):
+                grid = touch.part_grid(part)
+                if touch.writes:
+                    tracker.did_write(part, grid, id)
+                    touch.state.wrote(touch.memory, part)
+                else:
+                    tracker.did_read(part, grid, id)
 
     # Reductions -------------------------------------------------------------------------------------------------------
 

@@ -61,6 +61,7 @@ def _copy(
     needs: tuple[int, ...] = (),
     after: tuple[int, ...] = (),
 ) -> Copy:
-    copy = Copy(emitter.id(), failed.device, failed.task, source, target, (binding.box,), "stand-in", needs, after)
+    boxes = binding.boxes or (binding.box,)
+    copy = Copy(emitter.id(), failed.device, failed.task, source, target, boxes, "stand-in", needs, after)
     emitter.emit(copy)
     return copy

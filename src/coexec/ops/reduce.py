@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..program import array as arrays
 from ..program.array import Array
-from ..program.mapper import Shape
+from ..program.padding import Shape
 from ..program.ufunc import operand, outputs_of
 from .reduce_kernels import ABSENT, Request, blocks_kernel, whole_kernel
 

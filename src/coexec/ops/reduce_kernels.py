@@ -14,7 +14,8 @@ from ..geometry import Box
 from ..program.access import read, write
 from ..program.body import signature
 from ..program.kernel import Kernel
-from ..program.mapper import Mapper, Shape
+from ..program.mapper import Mapper
+from ..program.padding import Shape
 from ..program.variant import close
 from .reduction_source import source
 

@@ -6,15 +6,42 @@ Before: graph/task_graph.py.  After: plan/planner.py.  Knows boxes; warns once p
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from itertools import combinations
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import NamedTuple
 
 from ..errors import CoexecWarning
-from ..geometry import overlaps
+from ..geometry import Box, Grid, grids_meet, overlap
 from ..graph.command import Chunk
 from ..graph.task import Task
-from ..graph.task_graph import touched
+from ..graph.task_graph import touched_boxes
 from ..program.mapper import Same
+from ..program.view import grid_of
+
+REMEMBERED = 256  # divisions that were looked at
+
+
+class Use(NamedTuple):
+    """One box that one part touches."""
+
+    part: Box  # of the index space
+    name: str  # of the parameter
+    writes: bool
+    box: Box
+    grid: Grid | None
+
+
+class Conflict(NamedTuple):
+    """Two parts, one of which writes what the other one touches, and where."""
+
+    first: Use
+    second: Use
+    where: Box
+
+    def __str__(self) -> str:
+        one, other = self.first, self.second
+        return (
+            f"part {one.part} {_verb(one)} and part {other.part} {_verb(other)}, which share {self.where} of the array"
+        )
 
 
 class Conflicts:
@@ -23,36 +50,81 @@ class Conflicts:
     def __init__(self, note: Callable[[str], None] | None = None) -> None:
         self._note = note
         self._warned: set[int] = set()
+        self._known: dict[Hashable, bool] = {}
 
     def independent(self, task: Task, chunks: Sequence[Chunk]) -> bool:
         """Tell whether no chunk touches what a sibling writes; warn once per kernel if one does."""
-        storages = {id(array._storage) for array in task.arrays}
-        simple = all(not p.access.writes or isinstance(p.access.mapper, Same) for p in task.accesses)
-        if simple and len(storages) == len(task.arrays):
+        if apart(task) and len({id(array._storage) for array in task.arrays}) == len(task.arrays):
             return True
-        task.visited = task.box
-        touches = [
-            [
-                (a, p.access.writes, touched(task, p.access, a, chunk.box))
-                for p, a in zip(task.accesses, task.arrays, strict=True)
-            ]
-            for chunk in chunks
-        ]
-        for mine, theirs in combinations(touches, 2):
-            for array, writes, box in mine:
-                for other, other_writes, other_box in theirs:
-                    if array._storage is other._storage and (writes or other_writes) and overlaps(box, other_box):
-                        self._warn(task)
-                        return False
-        return True
+        key = _key(task, chunks)
+        known = self._known.get(key)
+        if known is None:
+            conflict = find_conflict(task, [chunk.box for chunk in chunks])
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            known = self._known[key] = conflict is None
+            if conflict is not None:
+                self._warn(task, conflict)
+        return known
 
-    def _warn(self, task: Task) -> None:
+    def _warn(self, task: Task, conflict: Conflict) -> None:
         if id(task.kernel) not in self._warned:
             self._warned.add(id(task.kernel))
             text = (
-                f"kernel {task.name!r} ({task.call}:{task.line}): one part would touch what another part writes (the "
-                "same array twice, or an output wider than its chunk), so it runs undivided"
+                f"kernel {task.name!r} ({task.call}:{task.line}): one part would touch what another part writes: "
+                f"{conflict}; so it runs undivided (pass an array once, and let each part write its own box)"
             )
             warnings.warn(text, CoexecWarning, stacklevel=2)
             if self._note is not None:
                 self._note(text)
+
+
+def apart(task: Task) -> bool:
+    """Tell whether parts write their own points and nothing more, however the task is cut along its declared axes."""
+    last = max(task.kernel.split, default=-1) if task.kernel is not None else -1
+    return all(
+        not p.access.writes or p.access.mode == "reduce" or (isinstance(p.access.mapper, Same) and a.ndim > last)
+        for p, a in zip(task.accesses, task.arrays, strict=True)
+    )
+
+
+def find_conflict(task: Task, parts: Sequence[Box]) -> Conflict | None:
+    """Return the first two of `parts` one of which writes what the other one touches, or None."""
+    by_storage: dict[int, list[Use]] = {}
+    for part in parts:
+        for param, array in zip(task.accesses, task.arrays, strict=True):
+            if param.access.mode != "reduce" and array.size:  # each part reduces into an array of its own
+                hull, boxes = touched_boxes(task, param.access, array, part)
+                uses = by_storage.setdefault(id(array._storage), [])
+                for box in boxes or (hull,):
+                    grid = None if array._grid is None else grid_of(box, array._cut)
+                    uses.append(Use(part, param.name, param.access.writes, box, grid))
+    for uses in by_storage.values():
+        if any(use.writes for use in uses):
+            for one, other in _neighbours([use for use in uses if not use.box.empty]):
+                where = overlap(one.box, other.box)
+                if where is not None and grids_meet(where, one.grid, other.grid):
+                    return Conflict(one, other, where)
+    return None
+
+
+def _neighbours(uses: list[Use]) -> Iterator[tuple[Use, Use]]:
+    """Yield pairs of different parts, one of which writes, whose boxes share a position along the first axis."""
+    active: list[Use] = []
+    for use in sorted(uses, key=lambda use: use.box.lo):
+        low = use.box.lo[:1]
+        active = [other for other in active if not low or other.box.hi[:1] > low]
+        for other in active:
+            if other.part is not use.part and (other.writes or use.writes):
+                yield other, use
+        active.append(use)
+
+
+def _key(task: Task, chunks: Sequence[Chunk]) -> Hashable:
+    numbers: dict[int, int] = {}
+    arrays = [(numbers.setdefault(id(a._storage), len(numbers)), a._box, a._cut) for a in task.arrays]
+    return task.kernel, tuple([chunk.box for chunk in chunks]), tuple(arrays), task.space
+
+
+def _verb(use: Use) -> str:
+    return f"{'writes' if use.writes else 'reads'} {use.box} as {use.name!r}"

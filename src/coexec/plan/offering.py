@@ -197,12 +197,16 @@ class Offering:
 def _bytes(site: Site, mapper: Mapper, array: Array) -> Bytes:
     """Return the bytes of `array` that a part needs: so many whatever its size, so many per row."""
     rows, space = site.rows.rows, site.task.space
-    most = mapper.box(site.part(0, rows), space, array.shape).volume * array.dtype.itemsize
+    most = _volume(mapper, site.part(0, rows), space, array.shape) * array.dtype.itemsize
     if rows < 2:
         return Bytes(0.0, float(most))
-    half = mapper.box(site.part(0, rows // 2), space, array.shape).volume * array.dtype.itemsize
+    half = _volume(mapper, site.part(0, rows // 2), space, array.shape) * array.dtype.itemsize
     per_row = (most - half) / (rows - rows // 2)
     return Bytes(max(0.0, most - per_row * rows), per_row)
+
+
+def _volume(mapper: Mapper, part: Box, space: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    return sum([box.volume for box in mapper.boxes(part, space, shape)])
 
 
 def _present(site: Site, array: Array, holes: Sequence[Box]) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from ..program.kernel import Kernel
 from ..program.variant import Variant
 from .blocking import Blocking
 from .candidate import Candidate, Candidates, Share
-from .conflicts import Conflicts
+from .conflicts import Conflicts, apart
 from .divider import Divided, Divider
 from .offering import Site
 from .place import WIDE_GAIN, Asked, Loads, Placement
@@ -147,7 +147,7 @@ class Planner:
             if seconds is not None and seconds < CHEAP and self._placement.pairs:
                 command = _new(Command, (task.id, task, first.chunks(box), task.after, "runs in the caller"))
                 return _planned((command, first.shares(work, seconds), True))
-        if blocked and task.once and self._placement.pairs:  # or a piece might read what the one before wrote
+        if blocked and task.once and self._placement.pairs and apart(task):  # or a piece sees what another wrote
             candidates = self._blocking.choose(candidates, blocked, work)
         if kernel.split:
             divided = self._divide(task, box, candidates, work, named=options.devices is not None)
@@ -247,7 +247,7 @@ class Planner:
             return self._placed(task, box, [best], work)
         if not self.divider.for_energy and self._wide_is_faster(candidates, work, divided.seconds):
             return None
-        if policy in ("dynamic", "auto") and divided.division.cuts:  # along one axis
+        if policy in ("dynamic", "auto") and divided.division.cuts and apart(task):  # anywhere along one axis
             why = f"{policy}, beginning with: {divided.why}"
             planned = self._command(task, divided.chunks, divided.shares, why)
             return planned._replace(handout=policy, site=divided.site._replace(task=task))
@@ -272,6 +272,8 @@ class Planner:
     def _reduce(self, task: Task, box: Box, axes: list[int], group: list[Candidate], work: Work) -> Planned:
         """Deal the fixed blocks of a reduction to the devices, as many to each as let all finish together."""
         parts = blocks(box, axes[0] if axes else 0)
+        if not self._conflicts.independent(task, [Chunk("", part) for part in parts]):
+            parts = [box]
         alone = min((s for c in group if (s := c.model.seconds(work)) is not None), default=None)
         small = work.size < UNKNOWN_BYTES if alone is None else alone < WORTH_DIVIDING
         if not axes or len(parts) < 2 or small or not (task.options is None or task.options.split):

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import ArgumentError, unknown_name
-from .mapper import Mapper, as_mapper, same
+from .mapper import Mapper, same
+from .mapping import as_mapper
 
 Mode = Literal["read", "write", "update", "reduce"]
 

@@ -1,57 +1,26 @@
-"""Range mappers: which box of an array a chunk of the index space touches.
+"""Range mappers: which boxes of an array a chunk of the index space touches.
 
-Before: geometry/.  After: program/access.py, lower/.  Knows shapes, never data; `Pad` alone touches values, at launch.
+Before: geometry/, program/padding.py.  After: program/mapping.py, program/access.py, lower/.  Knows shapes, never data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from itertools import product
 
 from ..errors import ArgumentError, ShapeError
-from ..geometry import Box, bounding, covers, overlap, whole
+from ..geometry import Box, Region, covers, overlap, whole
+from .padding import REPEATING, Pad, Shape, runs_of
 
-Shape = tuple[int, ...]
-BORDERS = ("clip", "inside", "wrap", "edge", "reflect")
-
-
-class Pad(NamedTuple):
-    """How a body's box is completed beyond the array's border. All boxes in the view's coordinates."""
-
-    wanted: Box  # may reach outside the array
-    hull: Box  # what is read
-    shape: Shape  # of the array
-    border: str | float
-
-    def apply(self, data: Any, xp: Any) -> Any:
-        """Return a new array of `wanted`'s shape from `data`, which holds `hull`."""
-        if not isinstance(self.border, str):
-            padded = xp.full(self.wanted.shape, self.border, dtype=data.dtype)
-            inner = overlap(self.wanted, self.hull)
-            if inner is not None:
-                padded[inner.slices(self.wanted.lo)] = data[inner.slices(self.hull.lo)]
-            return padded
-        for axis in range(self.wanted.ndim):
-            positions = _positions(self.wanted.lo[axis], self.wanted.hi[axis], self.shape[axis], self.border)
-            data = xp.take(data, xp.asarray([p - self.hull.lo[axis] for p in positions]), axis=axis)
-        return data
-
-
-def _positions(lo: int, hi: int, size: int, border: str) -> list[int]:
-    """Return, for each position in [lo, hi), the position inside [0, size) that stands for it."""
-    if border == "wrap":
-        return [p % size for p in range(lo, hi)]
-    if border == "edge":
-        return [min(max(p, 0), size - 1) for p in range(lo, hi)]
-    period = max(1, 2 * (size - 1))  # reflect, without repeating the edge
-    folded = [p % period for p in range(lo, hi)]
-    return [p if p < size else period - p for p in folded]
+BORDERS = ("clip", "inside", *REPEATING)
+HALOS = ("box", "axes")
 
 
 class Mapper:
-    """Maps a chunk to a box of one array. Subclasses are values: equal when they map alike."""
+    """Maps a chunk to boxes of one array. Subclasses are values: equal when they map alike."""
 
     pads = False  # a body may see more than there is
+    several = False  # what a chunk touches may be more than one box; a body still gets their hull
 
     def check(self, name: str, shape: Shape, space: Shape) -> None:
         """Raise unless an array of `shape` fits an index space of shape `space`."""
@@ -59,6 +28,11 @@ class Mapper:
     def box(self, chunk: Box, space: Shape, shape: Shape) -> Box:
         """Return the hull of what the chunk touches, inside the array."""
         raise ArgumentError(f"{type(self).__name__} does not map boxes")  # pragma: no cover - subclasses do
+
+    def boxes(self, chunk: Box, space: Shape, shape: Shape) -> tuple[Box, ...]:
+        """Return what the chunk touches, exactly, as disjoint boxes that are not empty. Their hull is `box`."""
+        box = self.box(chunk, space, shape)
+        return () if box.empty else (box,)
 
     def pad(self, chunk: Box, shape: Shape) -> Pad | None:
         """Return how to complete the box beyond the border, or None."""
@@ -159,19 +133,55 @@ class Fixed(Mapper):
         return Box(tuple(los), tuple(his))
 
 
-class Halo(Mapper):
-    """The chunk grown by a number of elements on each side."""
+class Even(Mapper):
+    """A slab of axis 0 per point of a one-dimensional index space, all of about the same size."""
 
-    def __init__(self, widths: int | Sequence[int | tuple[int, int]], border: str | float = "clip") -> None:
+    def __init__(self, granularity: int = 1) -> None:
+        if granularity < 1:
+            raise ArgumentError(f"cx.even takes a granularity of at least 1, not {granularity}")
+        self.granularity = granularity
+
+    def check(self, name: str, shape: Shape, space: Shape) -> None:
+        if len(space) != 1 or not shape:
+            raise ShapeError(
+                f"array {name!r} has shape {shape}, the index space {space}; cx.even deals axis 0 of an array to the "
+                "points of a one-dimensional index space: name one with over="
+            )
+
+    def box(self, chunk: Box, space: Shape, shape: Shape) -> Box:
+        first, last = (self._start(point, space[0], shape[0]) for point in (chunk.lo[0], chunk.hi[0]))
+        return Box((first, *(0,) * (len(shape) - 1)), (max(first, last), *shape[1:]))
+
+    def _start(self, point: int, points: int, rows: int) -> int:
+        """Return where the slab of a point begins: bigger slabs first, and the last takes what is left of a granule."""
+        if point >= points:
+            return rows
+        base, extra = divmod(rows // self.granularity, points)
+        return (point * base + min(point, extra)) * self.granularity
+
+    def __repr__(self) -> str:
+        return f"even({self.granularity})"
+
+
+class Halo(Mapper):
+    """The chunk grown by a number of elements on each side: all axes together, or one at a time."""
+
+    def __init__(
+        self, widths: int | Sequence[int | tuple[int, int]], border: str | float = "clip", shape: str = "box"
+    ) -> None:
         if isinstance(border, str) and border not in BORDERS:
             raise ArgumentError(f"border={border!r} is not one of {', '.join(BORDERS)} or a number")
+        if shape not in HALOS:
+            raise ArgumentError(f"shape={shape!r} is not one of {', '.join(HALOS)}")
         entries = (widths,) if isinstance(widths, int) else tuple(widths)
         self.per_axis = not isinstance(widths, int)
         self.widths = tuple((w, w) if isinstance(w, int) else (int(w[0]), int(w[1])) for w in entries)
         if any(w < 0 for pair in self.widths for w in pair):
             raise ArgumentError(f"cx.halo widths must not be negative: {widths!r}")
         self.border = border
+        self.shape = shape
         self.pads = border not in ("clip", "inside")
+        self.several = shape == "axes" or border == "wrap"
 
     def _width(self, axis: int) -> tuple[int, int]:
         if not self.per_axis:
@@ -182,7 +192,7 @@ class Halo(Mapper):
         _match_leading(name, shape, space)
         if self.per_axis and len(self.widths) > len(shape):
             raise ShapeError(f"array {name!r} has {len(shape)} axes; cx.halo names {len(self.widths)}")
-        if self.border in ("wrap", "edge", "reflect") and 0 in shape:
+        if self.border in REPEATING and 0 in shape:
             raise ShapeError(f"array {name!r} of shape {shape} is empty; border={self.border!r} has nothing to repeat")
 
     def _wanted(self, chunk: Box, shape: Shape) -> Box:
@@ -196,11 +206,39 @@ class Halo(Mapper):
         wanted = self._wanted(chunk, shape)
         if chunk.empty:
             return Box(wanted.lo, wanted.lo)
-        if self.border in ("wrap", "edge", "reflect") and not covers(whole(shape), wanted):
-            border = str(self.border)
-            spans = [_positions(lo, hi, size, border) for lo, hi, size in zip(wanted.lo, wanted.hi, shape, strict=True)]
-            return Box(tuple(min(s) for s in spans), tuple(max(s) + 1 for s in spans))
+        if self.border in REPEATING and not covers(whole(shape), wanted):
+            spans = self._runs(wanted, shape)
+            return Box(tuple(runs[0][0] for runs in spans), tuple(runs[-1][1] for runs in spans))
         return overlap(wanted, whole(shape)) or Box(wanted.lo, wanted.lo)
+
+    def boxes(self, chunk: Box, space: Shape, shape: Shape) -> tuple[Box, ...]:
+        if not self.several:
+            return super().boxes(chunk, space, shape)
+        if chunk.empty:
+            return ()
+        array = whole(shape)
+        parts = self._arms(chunk, shape) if self.shape == "axes" else [self._wanted(chunk, shape)]
+        if self.border not in REPEATING or covers(array, self._wanted(chunk, shape)):
+            return tuple([inner for part in parts if (inner := overlap(part, array)) is not None])
+        seen = [runs for part in parts for runs in product(*self._runs(part, shape))]
+        return Region([Box(tuple(lo for lo, _ in runs), tuple(hi for _, hi in runs)) for runs in seen]).boxes
+
+    def _arms(self, chunk: Box, shape: Shape) -> list[Box]:
+        """Return the chunk grown along one axis at a time, as disjoint boxes: the middle one along the last axis."""
+        middle = _leading(chunk, shape)
+        grown = self._wanted(chunk, shape)
+        last = min(chunk.ndim, len(shape)) - 1
+        found = []
+        for axis in range(last):
+            found.append(_between(middle, axis, grown.lo[axis], middle.lo[axis]))
+            found.append(_between(middle, axis, middle.hi[axis], grown.hi[axis]))
+        found.append(_between(middle, last, grown.lo[last], grown.hi[last]) if last >= 0 else middle)
+        return [box for box in found if not box.empty]
+
+    def _runs(self, wanted: Box, shape: Shape) -> list[list[tuple[int, int]]]:
+        """Return, per axis, the positions that stand for those of `wanted`."""
+        border = str(self.border)
+        return [runs_of(lo, hi, size, border) for lo, hi, size in zip(wanted.lo, wanted.hi, shape, strict=True)]
 
     def pad(self, chunk: Box, shape: Shape) -> Pad | None:
         wanted = self._wanted(chunk, shape)
@@ -217,44 +255,14 @@ class Halo(Mapper):
         return Box(lo, tuple(max(a, b) for a, b in zip(lo, hi, strict=True)))
 
     def __repr__(self) -> str:
-        return f"halo({self.widths}, border={self.border!r})"
+        return (
+            f"halo({self.widths}, border={self.border!r}{', shape=' + repr(self.shape) if self.shape != 'box' else ''})"
+        )
 
 
-class Function(Mapper):
-    """Whatever a user's function says: chunk -> slices, or a list of boxes as tuples of slices."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def box(self, chunk: Box, space: Shape, shape: Shape) -> Box:
-        del space
-        answer = self.function(ChunkRange(chunk.lo, chunk.hi, shape))
-        parts = answer if isinstance(answer, list) else [answer]
-        boxes = [self._clamped(part, shape) for part in parts]
-        boxes = [box for box in boxes if not box.empty]
-        return bounding(boxes) if boxes else Box((0,) * len(shape), (0,) * len(shape))
-
-    def _clamped(self, answer: Any, shape: Shape) -> Box:
-        entries = answer if isinstance(answer, tuple) else (answer,)
-        if len(entries) > len(shape) or any(not isinstance(e, slice | int) for e in entries):
-            raise ArgumentError(
-                f"range mapper {getattr(self.function, '__name__', self.function)!r} returned {answer!r}; "
-                f"return a slice (or integer) per axis of the array, at most {len(shape)}"
-            )
-        los, his = [0] * len(shape), list(shape)
-        for axis, entry in enumerate(entries):
-            start, stop = (entry, entry + 1) if isinstance(entry, int) else (entry.start or 0, entry.stop)
-            los[axis] = min(max(0, start), shape[axis])
-            his[axis] = max(los[axis], min(shape[axis], shape[axis] if stop is None else stop))
-        return Box(tuple(los), tuple(his))
-
-
-class ChunkRange(NamedTuple):
-    """What a user's range mapper is given."""
-
-    lo: Shape
-    hi: Shape
-    array_shape: Shape
+def _between(box: Box, axis: int, lo: int, hi: int) -> Box:
+    """Return the box with other ends along one axis."""
+    return Box((*box.lo[:axis], lo, *box.lo[axis + 1 :]), (*box.hi[:axis], hi, *box.hi[axis + 1 :]))
 
 
 same = Same()
@@ -273,19 +281,16 @@ def fixed(*slices: slice | int) -> Fixed:
     return Fixed(*slices)
 
 
-def halo(widths: int | Sequence[int | tuple[int, int]], border: str | float = "clip") -> Halo:
+def even(granularity: int = 1) -> Even:
+    """Range mapper: axis 0 of the array dealt evenly, by `granularity` rows, to a one-dimensional index space."""
+    return Even(granularity)
+
+
+def halo(widths: int | Sequence[int | tuple[int, int]], border: str | float = "clip", *, shape: str = "box") -> Halo:
     """Range mapper: the chunk grown by `widths` (one number, or one per axis) on each side.
 
     `border` says what happens at the array's edge: "clip" cuts, "inside" visits only points whose whole halo exists,
-    "wrap", "edge", "reflect" or a number complete the box.
+    "wrap", "edge", "reflect" or a number complete the box. `shape="axes"` grows along one axis at a time, as stencils
+    without diagonals need: the body gets the same box, but its corners hold anything, and are not copied.
     """
-    return Halo(widths, border)
-
-
-def as_mapper(value: Any) -> Mapper:
-    """Return `value` as a range mapper, or raise."""
-    if isinstance(value, Mapper):
-        return value
-    if callable(value):
-        return Function(value)
-    raise ArgumentError(f"{value!r} is not a range mapper; use cx.same, cx.all, cx.halo(n), cx.axis(d), cx.fixed(...)")
+    return Halo(widths, border, shape)

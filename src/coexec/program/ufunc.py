@@ -21,7 +21,8 @@ from .body import signature
 from .fuse import Operation, private
 from .kernel import Kernel
 from .late import late
-from .mapper import Mapper, Shape
+from .mapper import Mapper
+from .padding import Shape
 from .ufunc_source import GROUP, Operand, source
 
 WEAK = (bool, int, float, complex)

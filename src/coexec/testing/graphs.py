@@ -195,12 +195,22 @@ class GraphBuilder:
         del operation
         return False
 
-    def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
-        """Record the call of a real kernel: on the devices that `kernel.using(devices=...)` names, else on the first."""
+    def submit(
+        self,
+        kernel: Kernel,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: Options,
+        chunks: Sequence[tuple[str, Box]] | None = None,
+    ) -> Any:
+        """Record the call of a real kernel: on the devices that `kernel.using(devices=...)` names, else on the first.
+
+        `chunks` says instead exactly who computes what.
+        """
         arrays, scalars = kernel.bind(args, kwargs)
         returned = make_returned(kernel, arrays, scalars, self)
         chosen = "host" if kernel.host else options.devices or self.devices[0]
-        task = self._record(kernel, [*arrays, *returned], scalars, options._replace(devices=chosen), None)
+        task = self._record(kernel, [*arrays, *returned], scalars, options._replace(devices=chosen), chunks)
         if not returned:
             return task
         return returned[0] if kernel.returns.single else returned

@@ -127,16 +127,16 @@ class _Checker:
                 self._write(instruction, binding)
 
     def _read(self, instruction: Instruction, binding: Binding) -> None:
-        if binding.allocation is not None:
-            held, elements = self._touch(instruction, binding.allocation, binding.box, binding.cut, writes=False)
-            self._check_present(instruction, held, elements, binding.box, binding.cut)
+        for allocation, box in _boxes(binding):
+            held, elements = self._touch(instruction, allocation, box, binding.cut, writes=False)
+            self._check_present(instruction, held, elements, box, binding.cut)
 
     def _write(self, instruction: Instruction, binding: Binding) -> None:
-        if binding.allocation is not None:
-            held, elements = self._touch(instruction, binding.allocation, binding.box, binding.cut, writes=True)
+        for allocation, box in _boxes(binding):
+            held, elements = self._touch(instruction, allocation, box, binding.cut, writes=True)
             held.versions[elements] = instruction.id
-            now = self._now(binding.allocation.array)
-            extract(now, (0,) * now.ndim, binding.box, binding.cut)[...] = instruction.id
+            now = self._now(allocation.array)
+            extract(now, (0,) * now.ndim, box, binding.cut)[...] = instruction.id
 
     def _touch(
         self, instruction: Instruction, allocation: Allocation, box: Box, cut: Any, *, writes: bool
@@ -180,6 +180,12 @@ class _Checker:
             if not self._graph.ordered(other, instruction):
                 raise InvariantError(f"{instruction!r} frees {allocation!r} and does not wait for {other!r}")
         held.freed = instruction
+
+
+def _boxes(binding: Binding) -> list[tuple[Allocation, Box]]:
+    """Return what a body touches, box by box."""
+    allocation = binding.allocation
+    return [(allocation, box) for box in binding.boxes or (binding.box,)] if allocation is not None else []
 
 
 def _writer(version: int) -> str:
