@@ -80,7 +80,7 @@ class Runtime:
         self.machine = machine or open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)
         self.platform = powered(self.machine.platform, parse_watts(config.watts))
         self._lock = threading.RLock()
-        self.closed = False
+        self.closed, self.checks = False, config.debug
         self._build(config)
         process.opened(self)
 

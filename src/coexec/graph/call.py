@@ -11,12 +11,13 @@ from contextvars import copy_context
 from types import FrameType
 from typing import Any
 
-from ..errors import CoexecError, ProgramError, RuntimeClosed
+from ..errors import ArgumentError, CoexecError, ProgramError, RuntimeClosed
 from ..program.access import read
 from ..program.array import Array, Storage
 from ..program.call import Options
 from ..program.kernel import ArrayParam, Kernel
 from ..program.mapper import all as map_all
+from ..program.mapping import Function, not_monotonic
 from .task import Owner, Task
 
 NOT_THE_PROGRAM = ("coexec.", "numpy.")
@@ -54,6 +55,8 @@ def describe(
         task.once = len({array._storage for array in arrays}) == count
     if kernel.takes_chunk:
         task.shapes = [array.shape for array in arrays]
+    if owner.checks:
+        _check_mappers(task)
     task.options = options
     task.body = kernel.body()
     task.context = copy_context()
@@ -62,6 +65,14 @@ def describe(
         frame = _program_frame(frame)
     task.call, task.line = frame.f_code.co_filename, frame.f_lineno
     return task
+
+
+def _check_mappers(task: Task) -> None:
+    """Raise if a range mapper of the user's is not monotonic, as far as samples show."""
+    for param, array in zip(task.accesses, task.arrays, strict=True):
+        mapper = param.access.mapper
+        if isinstance(mapper, Function) and (wrong := not_monotonic(mapper, task.box, task.space, array.shape)):
+            raise ArgumentError(f"kernel {task.name!r}: range mapper {mapper!r} of {param.name!r} is wrong: {wrong}")
 
 
 def describe_read(array: Array, owner: Owner) -> Task:

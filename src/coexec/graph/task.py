@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Owner(Protocol):
     """Whoever runs a task."""
 
+    checks: bool  # debug mode: look at what the user's functions answer
+
     def wait_for(self, task: Task, timeout: float | None = None) -> bool:
         """Block until `task` is over; return False on time-out."""
 

@@ -71,8 +71,8 @@ class Conflicts:
         if id(task.kernel) not in self._warned:
             self._warned.add(id(task.kernel))
             text = (
-                f"kernel {task.name!r} ({task.call}:{task.line}): one part would touch what another part writes: "
-                f"{conflict}; so it runs undivided (pass an array once, and let each part write its own box)"
+                f"kernel {task.name!r} ({task.call}:{task.line}): one part would touch what another part writes (the "
+                f"same array twice, or an output wider than its chunk), so it runs undivided: {conflict}"
             )
             warnings.warn(text, CoexecWarning, stacklevel=2)
             if self._note is not None:
@@ -104,7 +104,8 @@ def find_conflict(task: Task, parts: Sequence[Box]) -> Conflict | None:
             for one, other in _neighbours([use for use in uses if not use.box.empty]):
                 where = overlap(one.box, other.box)
                 if where is not None and grids_meet(where, one.grid, other.grid):
-                    return Conflict(one, other, where)
+                    first, second = sorted((one, other), key=lambda use: use.part.lo)
+                    return Conflict(first, second, where)
     return None
 
 

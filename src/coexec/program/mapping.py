@@ -5,14 +5,17 @@ Before: program/mapper.py.  After: program/access.py, graph/call.py.  Knows shap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import index
+from random import Random
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError
 from ..geometry import Box, Region, bounding
 from .mapper import Mapper
 from .padding import Shape
+
+SAMPLES = 16  # random parts of parts at which a function is looked at in debug mode
 
 
 class ChunkRange(NamedTuple):
@@ -71,6 +74,42 @@ class Function(Mapper):
 
     def __repr__(self) -> str:
         return str(getattr(self.function, "__name__", self.function))
+
+
+def not_monotonic(mapper: Mapper, box: Box, space: Shape, shape: Shape) -> str:
+    """Return what is wrong if some part of a chunk in `box` maps to more than the chunk itself, else nothing."""
+    for outer, inner in _nested(box):
+        around, within = (Region(mapper.boxes(chunk, space, shape)) for chunk in (outer, inner))
+        if not all(around.contains(part) for part in within.boxes):
+            beyond = (within - around).boxes[0]
+            return (
+                f"chunk {outer} maps to {around}, but its part {inner} to {within}, of which {beyond} lies outside; a "
+                "part of a chunk may touch only what the chunk touches"
+            )
+    return ""
+
+
+def _nested(box: Box) -> Iterator[tuple[Box, Box]]:
+    """Yield chunks and parts of them: both halves along each axis, the first and last point, and random ones."""
+    if box.empty:
+        return
+    for axis, (lo, hi) in enumerate(zip(box.lo, box.hi, strict=True)):
+        if hi - lo > 1:
+            middle = (lo + hi) // 2
+            yield box, Box(box.lo, (*box.hi[:axis], middle, *box.hi[axis + 1 :]))
+            yield box, Box((*box.lo[:axis], middle, *box.lo[axis + 1 :]), box.hi)
+    yield box, Box(box.lo, tuple(lo + 1 for lo in box.lo))
+    yield box, Box(tuple(hi - 1 for hi in box.hi), box.hi)
+    random = Random(0)  # the same answer for the same program
+    for _ in range(SAMPLES):
+        outer = _some_part(box, random)
+        yield box, outer
+        yield outer, _some_part(outer, random)
+
+
+def _some_part(box: Box, random: Random) -> Box:
+    ends = [sorted(random.sample(range(lo, hi + 1), 2)) for lo, hi in zip(box.lo, box.hi, strict=True)]
+    return Box(tuple(lo for lo, _ in ends), tuple(hi for _, hi in ends))
 
 
 def as_mapper(value: Any) -> Mapper:

@@ -83,6 +83,7 @@ class GraphBuilder:
     """A session that records and lowers calls, and runs nothing. `with g:` makes it the current one."""
 
     closed = False
+    checks = True  # of the user's range mappers
 
     def __init__(
         self,
