@@ -16,7 +16,7 @@ from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
 from ..plan.candidate import Share
 from ..program.array import Array, Storage
-from ..program.mapper import Function
+from ..program.mapping import Function
 from .catch_up import Position, catch_up
 from .lowering import Lowering
 from .repeats import LONGEST, Event, Repeats
@@ -254,7 +254,7 @@ def _asks(task: Task) -> bool:
 def _mapped(task: Task, chunks: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(
         [
-            param.access.mapper.box(chunk.box, task.space, array.shape)
+            param.access.mapper.boxes(chunk.box, task.space, array.shape)
             for param, array in zip(task.accesses, task.arrays, strict=True)
             if type(param.access.mapper) is Function
             for chunk in chunks
