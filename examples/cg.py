@@ -39,7 +39,17 @@ def apply(p, q, pq):  # q = A p: 4 on the diagonal, -1 for each of the four neig
         pq += dot(middle, out)
 
 
-@cx.kernel(split=0, p=cx.read, q=cx.read, x=cx.update, r=cx.update, new=cx.reduce("sum", fresh=True), flops=6.0)
+@cx.kernel(
+    split=0,
+    p=cx.read,
+    q=cx.read,
+    pq=cx.read(cx.all),
+    rr=cx.read(cx.all),
+    x=cx.update,
+    r=cx.update,
+    new=cx.reduce("sum", fresh=True),
+    flops=6.0,
+)
 def advance(p, q, pq, rr, x, r, new):  # one step along p; r stays b - A x
     length = rr / pq
     for rows in bands(r):

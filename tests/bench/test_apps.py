@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.bench.apps import cost, figures, harness, programs
+from coexec.bench.apps import cholesky, cost, figures, harness, programs
 from coexec.bench.apps.team import Team
 from coexec.bench.apps.ways import ByHand, InNumPy, Through, Way
 from coexec.bench.split.harness import usable
@@ -71,6 +71,20 @@ def test_the_kernel_of_light_is_the_same_in_pieces_and_on_every_device():
     light = programs.load("rsim")
     form, when, history = light.start(3, 4)
     cx.testing.check_kernel(light.bounce, form, when, history[:-1], history[-1], ulp=1e4)
+
+
+def test_a_failing_task_of_the_hand_written_factorisation_lets_nobody_wait():
+    ready, team = cholesky.Ready(list(cholesky.jobs(4))), Team(available_cores()[:1] * 2)
+
+    def run(job):
+        if job.name == "syrk":
+            raise ValueError("mine")
+
+    try:
+        with pytest.raises(ValueError, match="mine"):
+            team.run(lambda _: ready.work(run))
+    finally:
+        team.close()
 
 
 def test_examples_come_from_the_checkout_and_are_part_of_the_wheel():

@@ -28,7 +28,7 @@ from .cost import observed
 from .figures import compared, summary
 from .ways import ByHand, InNumPy, Through, Way
 
-APPS = ("wave_sim", "nbody", "rsim")
+APPS = ("wave_sim", "nbody", "rsim", "black_scholes", "kmeans", "cholesky", "cg")
 """Modules of this package, each with make(quick)."""
 DEVICES = ("cpu:0", "cpu:0,cpu:1", "cpu:0,opencl:0@1")
 
