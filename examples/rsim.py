@@ -15,7 +15,7 @@ import coexec as cx
 
 PACE = 8  # time steps that light needs for the length of the room
 REFLECT = 0.75  # share of the light that a wall gives back
-BLOCK = 1 << 16  # pairs of patches computed at a time: what was gathered is still in the cache when it is summed up
+BLOCK = 1 << 17  # pairs of patches computed at a time: what was gathered is still in the cache when it is summed up
 SCREEN = np.array([[0.15, 0.45, 0.3], [0.5, 0.9, 0.35]])  # a board that hangs in the room, as two corners of a box
 
 

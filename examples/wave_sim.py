@@ -12,7 +12,7 @@ import picture
 import coexec as cx
 
 SPEED = 0.25  # (wave speed x time step / grid spacing) squared; up to 0.5 is stable
-BLOCK = 1 << 16  # points computed at a time, so that every operand of the next operation is still in the cache
+BLOCK = 1 << 17  # points computed at a time, so that every operand of the next operation is still in the cache
 
 
 @cx.kernel(split=0, u=cx.read(cx.halo(1, border="inside")), out=cx.update, flops=8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from coexec.graph.task import Task
 from coexec.graph.task_graph import TaskGraph
 from coexec.program.array import Array
@@ -173,6 +175,22 @@ def test_a_parent_that_is_an_ancestor_of_another_parent_is_no_edge() -> None:
     assert story.parents("G") == {"D", "F"}
     assert story.g.edges() == 7
     assert story.frontier() == {"A", "C", "G"}
+
+
+def test_a_row_that_needs_all_earlier_rows_has_one_edge_and_few_are_looked_at() -> None:
+    g = GraphBuilder(shared=True)
+    history = g.array((50, 4), 0.0)
+    looked: list[int] = []
+
+    class Counted(dict[int, tuple[int, ...]]):
+        def get(self, id: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:  # type: ignore[override]
+            looked.append(id)
+            return super().get(id, default)
+
+    g.graph._parents = Counted(g.graph._parents)
+    tasks = [g.call(f"row {t}", reads=[history[:t]], writes=[history[t]], over=(4,)) for t in range(1, 50)]
+    assert all(task.after == (before.id,) for before, task in itertools.pairwise(tasks))
+    assert len(looked) < 3 * 50 * 50 / 2  # each row looks at those before it about once, not each of them from each
 
 
 def test_host_reads_in_a_graph_with_reads() -> None:

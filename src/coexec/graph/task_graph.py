@@ -122,20 +122,20 @@ class TaskGraph:
     def _without_ancestors(self, found: set[int]) -> set[int]:
         """Drop ids that are ancestors of other ids in the set: those already order them."""
         lowest = min(found)
-        kept = set(found)
-        for id in found:
+        seen: set[int] = set()
+        for id in sorted(found, reverse=True):
+            if id in seen:  # what comes before it was looked at from a later one
+                continue
             stack = [p for p in self._parents.get(id, ()) if p >= lowest]
             budget = LOOK_BACK
-            seen = set()
             while stack and budget:
                 parent = stack.pop()
                 if parent in seen:
                     continue
                 seen.add(parent)
                 budget -= 1
-                kept.discard(parent)
                 stack += [p for p in self._parents.get(parent, ()) if p >= lowest]
-        return kept
+        return found - seen
 
     def mark(self, name: str) -> Task:
         """Return a task that comes after everything so far: a horizon or an epoch."""
