@@ -8,7 +8,7 @@ import numpy as np
 
 from coexec.geometry import Box, Region, overlaps, whole
 from coexec.machine.platform import HOST, USER
-from coexec.program.mapper import all as map_all, fixed, halo
+from coexec.program.mapper import fixed, halo
 from coexec.testing.graphs import GraphBuilder
 
 
@@ -277,30 +277,6 @@ def test_borrowed_memory_is_read_in_place_where_the_device_can() -> None:
     copy = g.instructions.of("copy").only()
     assert (copy.source.memory, copy.target.memory) == (USER, HOST) and copy.boxes == (span(0, 10),)
     g.verify()
-
-
-def test_a_broadcast_without_peer_links_is_staged_in_host_memory_once() -> None:
-    """B17."""
-    g = GraphBuilder(4, peers=False)
-    a = g.array(100)
-    g.call("make", writes=a, on="dev:0")
-    g.call("use", reads=(a, map_all), writes=g.array(99), on=["dev:1", "dev:2", "dev:3"])
-    copies = g.instructions.of("copy")
-    assert [i.source.memory for i in copies] == [2, HOST, HOST, HOST]
-    assert [i.target.memory for i in copies] == [HOST, 3, 4, 5]
-    assert copies[1:].all_concurrent()
-    g.verify()
-
-
-def test_memories_that_are_up_to_date_receive_nothing() -> None:
-    """B18."""
-    g = GraphBuilder(3, peers=False)
-    a = g.array(100)
-    g.call("make", writes=a, on="dev:0")
-    g.call("use", reads=(a, map_all), writes=g.array(100), on="dev:1")
-    before = len(g.instructions.of("copy"))
-    g.call("use", reads=(a, map_all), writes=g.array(99), on="all")
-    assert [i.target.memory for i in g.instructions.of("copy")[before:]] == [4]
 
 
 def test_a_copy_comes_from_the_nearest_memory_that_is_valid() -> None:

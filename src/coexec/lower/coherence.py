@@ -116,17 +116,16 @@ class Coherence:
 
     def _stage(self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Boxes], str]], task: Task | None) -> None:
         """Bring to the host what no link leads from directly, once for all who want it."""
-        unlinked = [
-            piece
-            for memory, (reads, _) in wanted.items()
-            for piece, mask, _ in self._missing(state, memory, reads)
-            if mask != FILL and self._nearest_source(mask & ~FILL, memory) < 0
-        ]
+        unlinked: dict[tuple[int, int], list[Box]] = {}  # by the reads that want them
+        for memory, (reads, _) in wanted.items():
+            for piece, mask, readers in self._missing(state, memory, reads):
+                if mask != FILL and self._nearest_source(mask & ~FILL, memory) < 0:
+                    unlinked.setdefault((memory, readers), []).append(piece)
         if unlinked:
-            for box in merged(unlinked):
+            for box in merged([piece for pieces in unlinked.values() for piece in pieces]):
                 self.back(state, HOST, box, task)
-            pieces = [(piece,) for piece in Region(unlinked).boxes]
-            self._bring(state, HOST, self._missing(state, HOST, pieces), "host", task)
+            staged = [tuple(pieces) for pieces in unlinked.values()]
+            self._bring(state, HOST, self._missing(state, HOST, staged), "host", task)
 
     def _bring(
         self, state: ArrayState, memory: int, missing: Sequence[tuple[Box, int, int]], device: str, task: Task | None

@@ -6,6 +6,7 @@ Before: every stage they test.  After: the tests of this repository and of exten
 from __future__ import annotations
 
 from .conformance import check_backend
+from .every_order import every_order, few_orders
 from .graphs import GraphBuilder, invented_platform
 from .interleave import Drive, HandBackend, every_choice, explore, sample
 from .kernels import check_kernel
@@ -23,7 +24,9 @@ __all__ = [
     "check_backend",
     "check_kernel",
     "every_choice",
+    "every_order",
     "explore",
+    "few_orders",
     "invented_platform",
     "replay",
     "sample",
