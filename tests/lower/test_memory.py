@@ -1,4 +1,4 @@
-"""What is allocated, filled and copied: the behaviours B1 to B23 of the Celerity reference, in our words."""
+"""What is allocated, filled and copied: the behaviours B1 to B16 and B20 to B23 of the Celerity reference, in our words."""
 
 from __future__ import annotations
 

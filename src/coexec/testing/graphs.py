@@ -40,7 +40,7 @@ from .queries import InstructionGraph, Selection
 from .verify import verify
 
 Use = Array | tuple[Array, Any]
-"""An array, or an array and how it is touched: a range mapper, or the operator of a reduction."""
+"""An array, or an array and how it is touched: a range mapper, or what reduces into it: an operator, or `reduce(...)`."""
 Uses = Use | Sequence[Use]
 
 
@@ -385,7 +385,7 @@ def _declare(reads: Uses, writes: Uses, updates: Uses, reduces: Uses) -> tuple[d
             declared[f"p{len(declared)}"] = mode if mapper is None else mode(mapper)
             arrays.append(array)
     for array, operator in _pairs(reduces):
-        declared[f"p{len(declared)}"] = reduce(operator or "sum")
+        declared[f"p{len(declared)}"] = operator if isinstance(operator, Access) else reduce(operator or "sum")
         arrays.append(array)
     return declared, arrays
 
