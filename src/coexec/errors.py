@@ -71,12 +71,18 @@ class PlanError(CoexecError):
 class DoesNotFit(PlanError):
     """A working set is larger than the memory it was placed in."""
 
-    def __init__(self, what: str, memory: str, needs: int, has: int) -> None:
+    def __init__(
+        self, what: str, memory: str, needs: int, has: int, remedy: str = "declare split= on the kernel"
+    ) -> None:
         self.what, self.memory, self.needs, self.has = what, memory, needs, has
         super().__init__(
-            f"{what} needs {needs / 2**20:,.1f} MiB in memory {memory!r}, which has {has / 2**20:,.1f} MiB; "
-            "declare split= on the kernel, allow another device, or raise the limit with Runtime(memory=...)"
+            f"{what} needs {_mib(needs)} in memory {memory!r}, which has {_mib(has)}; "
+            f"{remedy}, allow another device, or raise the limit with Runtime(memory=...)"
         )
+
+
+def _mib(nbytes: int) -> str:
+    return f"{nbytes / 2**20:,.1f} MiB" if nbytes >= 1 << 19 or not nbytes else f"{nbytes:,} bytes"
 
 
 class BackendError(CoexecError):

@@ -119,7 +119,12 @@ class Twin:
 
     def __init__(self, program: dict[str, Any]) -> None:
         self.g = GraphBuilder(
-            program["devices"], shared=program["shared"], peers=program["peers"], paged=program["paged"]
+            program["devices"],
+            shared=program["shared"],
+            peers=program["peers"],
+            paged=program["paged"],
+            capacity=program.get("capacity"),
+            host=program.get("host"),
         )
         self.shape: tuple[int, ...] = program["shape"]
         self.arrays: list[Array] = []

@@ -124,7 +124,8 @@ def open_machine(
 ) -> Machine:
     """Open the named devices, by default every CPU core and every accelerator that is no CPU in disguise."""
     named = parse_devices(default_devices() if devices is None else devices)
-    opening = Opening(memory or {}, debug, sync, [Memory("user"), Memory("host", memory_capacity(), paged=True)])
+    host = Memory("host", memory_capacity(), paged=True, strict=False)
+    opening = Opening(memory or {}, debug, sync, [Memory("user"), host])
     if limit := opening.capacity("host"):
         opening.memories[HOST] = Memory("host", limit, paged=True)
     opening.taken = {core for n in named for core in n.cores}

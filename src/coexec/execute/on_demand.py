@@ -116,7 +116,8 @@ class OnDemand:
         seconds, axis = ran.stop - ran.start, opened.site.axis
         rows = instruction.chunk.box.hi[axis] - instruction.chunk.box.lo[axis]
         opened.handout.measured(instruction.device, rows, seconds)
-        self._next(opened, instruction.device)
+        if not instruction.more:  # else the part is not over yet
+            self._next(opened, instruction.device)
 
     def _without(self, opened: OpenTask, device: str) -> None:
         """Let the others do what a device that failed has not taken yet."""

@@ -13,7 +13,9 @@ from ..geometry import Box, Region, RegionMap, bounding, overlap, overlaps
 from ..graph.instruction import Alloc, Allocation, Copy, Fill, Free
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Platform
+from .budget import Budget
 from .emit import Emitter
+from .evict import Evictor
 from .state import FILL, ArrayState, Backing
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class Coherence:
         self.last_allocation = 0  # the last number given to one
         self._copier = {d.memory: d.name for d in reversed(platform.devices) if d.memory not in (USER, HOST)}
         self._nearest: dict[tuple[int, int], int] = {}  # (valid bits, target) -> source memory
+        self.budget = Budget(platform.memories)
+        self.evictor = Evictor(self, self.budget)
 
     # Allocations ------------------------------------------------------------------------------------------------------
 
@@ -45,29 +49,66 @@ class Coherence:
         self.last_allocation += 1
         return Allocation(self.last_allocation, memory, array, box, dtype)
 
-    def back(self, state: ArrayState, memory: int, box: Box, task: Task | None) -> Backing:
-        """Return the backing that holds `box` in one piece, growing or making one if there is none."""
+    def back(self, state: ArrayState, memory: int, box: Box, task: Task | None, *, exact: bool = False) -> Backing:
+        """Return the backing that holds `box` in one piece, growing or making one if there is none.
+
+        In a memory that is full others are evicted, or DoesNotFit is raised. `exact` asks for no more than `box`.
+        """
         if (backing := state.find(memory, box)) is not None:
             return backing
-        place = self._platform.memories[memory]
-        if place.paged and (place.capacity is None or state.box.volume * state.dtype.itemsize <= place.capacity):
+        account = self.budget.accounts[memory]
+        if not exact and self._may_be_whole(state, memory):
             box = state.box  # pages appear on first touch, so the final size costs nothing
-        swallowed: list[Backing] = []
-        while True:  # merging may make the box overlap further backings
-            more = [b for b in state.backings.get(memory, ()) if b not in swallowed and overlaps(b.box, box)]
-            if not more:
-                break
-            swallowed += more
-            box = bounding([box, *(b.box for b in more)])
-        allocation = self.allocation(memory, state, box)
-        alloc = Alloc(self._emitter.id(), "", task, allocation, (self._emitter.epoch,))
-        self._emitter.emit(alloc)
-        backing = Backing(allocation, alloc.id)
+        hull, swallowed = _grown(state, memory, box)
+        if account is not None:
+            hull, swallowed = self._admit(state, memory, box, hull, swallowed, task)
+        allocation = self.allocation(memory, state, hull)
+        after: tuple[int, ...] = (self._emitter.epoch,)
+        id = self._emitter.id()
+        if account is not None:
+            after += tuple(account.allocate(id, allocation.nbytes))
+        self._emitter.emit(Alloc(id, "", task, allocation, after))
+        backing = Backing(allocation, id)
         self._emitter.touch(backing.tracker)
         for old in swallowed:
             self._move(state, old, backing, task)
-        state.add(backing)
+        self.add(state, backing)
         return backing
+
+    def _may_be_whole(self, state: ArrayState, memory: int) -> bool:
+        place, account = self._platform.memories[memory], self.budget.accounts[memory]
+        if not place.paged or (place.capacity is not None and state.nbytes > place.capacity):
+            return False
+        return account is None or not account.crowded(state.nbytes)
+
+    def add(self, state: ArrayState, backing: Backing) -> None:
+        """Note a new backing of an array."""
+        state.add(backing)
+        if self.budget.limited:
+            self.evictor.added(state, backing)
+
+    def _admit(
+        self, state: ArrayState, memory: int, box: Box, hull: Box, swallowed: list[Backing], task: Task | None
+    ) -> tuple[Box, list[Backing]]:
+        """Make room for a backing; return its box, and the backings it takes the place of.
+
+        Old and new are live at once while an allocation grows. Where that needs more room than can be had without a
+        copy, the old ones are evicted, and the new one is no larger than it must be.
+        """
+        size, evictor = state.dtype.itemsize, self.evictor
+        with evictor.pinned([(state, memory, hull)]):
+            if swallowed and not evictor.make_room(memory, hull.volume * size, task, dirty=False):
+                evictor.tighten([(state, memory, box)], task)
+                hull, swallowed = _grown(state, memory, box)
+            evictor.need_room(memory, hull.volume * size, f"{hull} of array A{state.id}", task)
+        return hull, swallowed
+
+    def write_back(self, state: ArrayState, parts: Sequence[Box], bit: int, task: Task | None) -> None:
+        """Copy parts that only the memory of `bit` holds to the host."""
+        with self.evictor.pinned([(state, HOST, part) for part in parts]):
+            for box in merged(parts):
+                self.back(state, HOST, box, task)
+        self._bring(state, HOST, [(part, bit, 1) for part in parts], "host", task, "evict")
 
     def _move(self, state: ArrayState, old: Backing, new: Backing, task: Task | None) -> None:
         """Copy what is live in `old` to the larger `new`, and free `old`."""
@@ -84,8 +125,13 @@ class Coherence:
     def free(self, state: ArrayState, backing: Backing, task: Task | None) -> None:
         """Free a backing once everything that touches it is over."""
         after = self._emitter.roots(backing.tracker.ids())
-        self._emitter.emit(Free(self._emitter.id(), "", task, backing.allocation, after))
+        free = Free(self._emitter.id(), "", task, backing.allocation, after)
+        self._emitter.emit(free)
         state.remove(backing)
+        account = self.budget.accounts[backing.allocation.memory]
+        if account is not None:
+            account.free(free.id, free.nbytes)
+            self.evictor.removed(backing)
 
     def _lane(self, source: int, target: int) -> str:
         """Return the device whose lane copies between two memories: the target's, else the source's, else the host."""
@@ -128,7 +174,13 @@ class Coherence:
             self._bring(state, HOST, self._missing(state, HOST, staged), "host", task)
 
     def _bring(
-        self, state: ArrayState, memory: int, missing: Sequence[tuple[Box, int, int]], device: str, task: Task | None
+        self,
+        state: ArrayState,
+        memory: int,
+        missing: Sequence[tuple[Box, int, int]],
+        device: str,
+        task: Task | None,
+        reason: str = "coherence",
     ) -> None:
         """Fill or copy the missing pieces."""
         fills = [piece for piece, mask, _ in missing if mask == FILL]
@@ -142,7 +194,7 @@ class Coherence:
         for (source, target, _, _), parts in groups.items():
             lane = self._lane(source.allocation.memory, memory)
             lane = device if lane == "host" and memory == HOST else lane
-            self._copy(source, target, Region(parts).boxes, "coherence", task, lane)
+            self._copy(source, target, Region(parts).boxes, reason, task, lane)
         for piece, _, _ in missing:
             state.copied(memory, piece)
 
@@ -234,6 +286,17 @@ class Coherence:
             target.tracker.did_write(box, None, id)
         self._emitter.touch(source.tracker)
         self._emitter.touch(target.tracker)
+
+
+def _grown(state: ArrayState, memory: int, box: Box) -> tuple[Box, list[Backing]]:
+    """Return `box`, enlarged to hold every backing that it overlaps, and those backings."""
+    swallowed: list[Backing] = []
+    while True:  # merging may make the box overlap further backings
+        more = [b for b in state.backings.get(memory, ()) if b not in swallowed and overlaps(b.box, box)]
+        if not more:
+            return box, swallowed
+        swallowed += more
+        box = bounding([box, *(b.box for b in more)])
 
 
 def merged(boxes: Sequence[Box]) -> list[Box]:

@@ -6,47 +6,27 @@ Before: graph/command.py.  After: execute/.  Knows where arrays are backed and v
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..geometry import Box, Grid, whole
+from ..errors import DoesNotFit
+from ..geometry import Box
 from ..graph.command import Chunk, Command
-from ..graph.instruction import Allocation, Binding, Fence, HostTask, Instruction, Kernel, Reduce
+from ..graph.instruction import Allocation, Binding, Fence, HostTask, Instruction, Kernel
 from ..graph.task import Task
 from ..graph.task_graph import touched_boxes
 from ..machine.platform import HOST, USER, Device, Platform
 from ..plan.candidate import Share
-from ..program.access import Access, Operator
+from ..program.access import Access
 from ..program.array import Array, Storage
-from ..program.padding import Pad
-from ..program.view import Cut, grid_of
+from ..program.view import grid_of
 from .coherence import Coherence, discard, merged
 from .emit import Emitter
+from .fitting import Fitting
+from .reduction import Reductions
+from .rounds import Part
 from .stand_in import stand_in
 from .state import ArrayState, Backing
-
-
-class Touch(NamedTuple):
-    """One array parameter of one chunk."""
-
-    name: str
-    state: ArrayState
-    box: Box
-    grid: Grid | None
-    cut: Cut | None
-    memory: int
-    reads: bool  # the old values are needed
-    writes: bool
-    strict: bool  # reads=True only because a strided write leaves elements between untouched
-    pad: Pad | None
-    boxes: tuple[Box, ...] | None = None  # what of the box is touched, if not all of it
-
-    def parts(self) -> tuple[Box, ...]:
-        """Return the boxes that are touched."""
-        return self.boxes or (self.box,)
-
-    def part_grid(self, part: Box) -> Grid | None:
-        """Return the lattice of one of the boxes."""
-        return self.grid if self.grid is None or self.boxes is None else grid_of(part, self.cut)
+from .touch import Touch, slots_of
 
 
 class Lowering:
@@ -60,7 +40,17 @@ class Lowering:
         self._devices["host"] = Device("host", "cpu", HOST, (HOST, USER))
         self._states: dict[int, ArrayState] = {}
         self.orders: dict[Any, int] = {}
-        self.last_private = 0  # the last number given to a private array
+        self._reductions = Reductions(self.coherence, self.emitter)
+        self.fitting = Fitting(self.coherence, self._devices)
+
+    @property
+    def last_private(self) -> int:
+        """The last number given to a private array."""
+        return self._reductions.last
+
+    @last_private.setter
+    def last_private(self, number: int) -> None:
+        self._reductions.last = number
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 
@@ -71,7 +61,9 @@ class Lowering:
         if memory is None:
             return None
         backing = Backing(self.coherence.allocation(memory, state, state.box), self.emitter.epoch)
-        state.add(backing)
+        self.coherence.add(state, backing)
+        if (account := self.coherence.budget.accounts[memory]) is not None:
+            account.held += state.nbytes
         state.wrote(memory, state.box)
         return backing
 
@@ -90,14 +82,46 @@ class Lowering:
         task = command.task
         if task.visited is None and len(command.chunks) == 1 and self._warm(task, command.chunks[0], shares[0]):
             return self.emitter.take()
-        slots = sum([len(chunk.pieces) or 1 for chunk in command.chunks])
-        partials = self._partials(task, slots) if task.kernel and task.kernel.reduces else {}
-        chunks = [self._touches(task, chunk, partials) for chunk in command.chunks]
-        self._prepare(task, command.chunks, chunks)
-        self._launch(task, command.chunks, chunks, shares)
-        for name, partial in partials.items():
-            self._combine(task, name, partial)
+        parts = [Part(chunk, share) for chunk, share in zip(command.chunks, shares, strict=True)]
+        partials = self._reductions.partials(task, command.chunks)
+        touches = [self._touches(task, chunk, partials) for chunk in command.chunks]
+        if not self.coherence.budget.limited:
+            self._round(task, parts, touches)
+            for name, partial in partials.items():
+                self._reductions.combine(task, name, partial)
+        elif not self.fitting.lacks(task, command.chunks, touches):
+            self._lower_rounds(task, [parts], partials)
+        else:
+            rounds = self.fitting.rounds(task, parts, lambda chunks: self._lack(task, chunks))
+            every = [part.chunk for mine in rounds for part in mine]
+            self._lower_rounds(task, rounds, self._reductions.partials(task, every))
         return self.emitter.take()
+
+    def _lack(self, task: Task, chunks: Sequence[Chunk]) -> bool:
+        """Tell whether chunks need more at once than their memories can give."""
+        last = self.last_private
+        partials = self._reductions.partials(task, chunks)
+        self.last_private = last  # nothing is made of these
+        return self.fitting.lacks(task, chunks, [self._touches(task, chunk, partials) for chunk in chunks])
+
+    def _lower_rounds(self, task: Task, rounds: Sequence[Sequence[Part]], partials: dict[str, ArrayState]) -> None:
+        """Lower a command in limited memories, one round after the other."""
+        try:
+            for parts in rounds:
+                touches = [self._touches(task, part.chunk, partials) for part in parts]
+                with self.fitting.backed(task, [part.chunk for part in parts], touches):
+                    self._round(task, parts, touches)
+            for name, partial in partials.items():
+                self._reductions.combine(task, name, partial)
+        except DoesNotFit:  # what was emitted is right, and runs with whatever is lowered next
+            for partial in partials.values():
+                self._reductions.forget(task, partial)
+            raise
+
+    def _round(self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]]) -> None:
+        """Lower chunks that run at the same time."""
+        self._prepare(task, parts, touches)
+        self._launch(task, parts, touches)
 
     def _warm(self, task: Task, chunk: Chunk, share: Share) -> bool:
         """Lower the usual case of a warm program: whole arrays, all backed and valid where they are needed.
@@ -105,7 +129,7 @@ class Lowering:
         Emits exactly what the general way would. False, with nothing changed, if something must be allocated or moved.
         """
         kernel = task.kernel
-        if kernel is None or kernel.host or kernel.reduces or not task.once:
+        if kernel is None or kernel.host or kernel.reduces or not task.once or kernel.asks.scratches:
             return False
         memory = self._devices[chunk.device].memory
         bit = 1 << memory
@@ -154,7 +178,7 @@ class Lowering:
         for param, array in zip(task.accesses, task.arrays, strict=True):
             access = param[2]
             if access.mode == "reduce":
-                touches.append(_slots(param[0], partials[param[0]], chunk, device.memory))
+                touches.append(slots_of(param[0], partials[param[0]], chunk, device.memory))
             else:
                 touches.append(self._touch(task, param[0], access, array, chunk, device))
         return touches
@@ -177,13 +201,13 @@ class Lowering:
         reads = access.reads or strided
         return Touch(name, state, box, grid, array._cut, memory, reads, access.writes, not strided, pad, boxes)
 
-    def _prepare(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> None:
+    def _prepare(self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]]) -> None:
         """Back every box and make what is read valid, all chunks together."""
         by_state: dict[ArrayState, list[tuple[Touch, str]]] = {}
-        for chunk, parts in zip(chunks, touches, strict=True):
-            for touch in parts:
+        for part, of_part in zip(parts, touches, strict=True):
+            for touch in of_part:
                 if not touch.box.empty:
-                    by_state.setdefault(touch.state, []).append((touch, chunk.device))
+                    by_state.setdefault(touch.state, []).append((touch, part.chunk.device))
         for state, parts_of in by_state.items():
             self._prepare_array(task, state, parts_of)
 
@@ -201,21 +225,19 @@ class Lowering:
         wanted = {memory: (list(dict.fromkeys(boxes for boxes, _ in w)), w[0][1]) for memory, w in reads.items()}
         self.coherence.validate_all(state, wanted, task)
 
-    def _launch(
-        self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]], shares: Sequence[Share]
-    ) -> None:
+    def _launch(self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]]) -> None:
         """Emit the kernels. All look for what they come after before any is noted: siblings are unordered."""
         emitter = self.emitter
         kernel = task.kernel
         kind = HostTask if kernel is not None and kernel.host else Kernel
         priority = 4 + (task.options.priority if task.options is not None else 0)
         done = []
-        for chunk, parts, share in zip(chunks, touches, shares, strict=True):
+        for (chunk, share, more), of_part in zip(parts, touches, strict=True):
             needs: set[int] = set()
             after: set[int] = set()
             bindings = []
             backings = []
-            for touch in parts:
+            for touch in of_part:
                 name, state, box, grid, cut, memory, reads, writes, strict, pad, boxes = touch
                 if box.empty:
                     bindings.append(Binding(name, None, box, cut, writes, pad, state.dtype))
@@ -232,18 +254,22 @@ class Lowering:
                         backing.tracker.before_write(part, lattice, after)
             if kernel is not None and kernel.order is not None:
                 after.add(self.orders.get(kernel.order, emitter.epoch))
+            id = emitter.id()
+            scratch = None
+            if kernel is not None and kernel.asks.scratches:
+                scratch = self.fitting.borrow(task, chunk, id, after)
             after -= needs
             if not needs and not after:
                 after.add(emitter.epoch)
-            id = emitter.id()
-            emitter.emit(
-                kind(id, chunk.device, task, chunk, share, tuple(bindings), tuple(needs), tuple(after), priority)
-            )
+            launched = kind(id, chunk.device, task, chunk, share, tuple(bindings), tuple(needs), tuple(after), priority)
+            if more or scratch is not None:
+                launched.more, launched.scratch = more, scratch
+            emitter.emit(launched)
             if kernel is not None and kernel.order is not None:
                 self.orders[kernel.order] = id
-            done.append((id, parts, backings))
-        for id, parts, backings in done:
-            self._note(id, [touch for touch in parts if not touch.box.empty], backings)
+            done.append((id, of_part, backings))
+        for id, of_part, backings in done:
+            self._note(id, [touch for touch in of_part if not touch.box.empty], backings)
 
     def _note(self, id: int, touches: Sequence[Touch], backings: Sequence[Backing]) -> None:
         """Make one kernel visible to later instructions."""
@@ -258,56 +284,7 @@ class Lowering:
                 else:
                     tracker.did_read(part, grid, id)
 
-    # Reductions -------------------------------------------------------------------------------------------------------
-
-    def _partials(self, task: Task, slots: int) -> dict[str, ArrayState]:
-        """Return a private array per reduction, one slot per chunk, each starting at the identity."""
-        partials = {}
-        for param, array in zip(task.accesses, task.arrays, strict=True):
-            operator = param.access.operator
-            if operator is not None:
-                self.last_private += 1
-                box = whole((slots, *array.shape))
-                start = operator.start(array.dtype)
-                partials[param.name] = ArrayState(-self.last_private, box, array.dtype, start)
-        return partials
-
-    def _combine(self, task: Task, name: str, partial: ArrayState) -> None:
-        """Emit the reduction of the slots, in order, into the array, on the host."""
-        index = next(i for i, param in enumerate(task.accesses) if param.name == name)
-        array, operator = task.arrays[index], task.accesses[index].access.operator
-        assert isinstance(operator, Operator)
-        self.coherence.back(partial, HOST, partial.box, task)
-        self.coherence.validate(partial, HOST, [partial.box], "host", task)
-        state: ArrayState = array._storage.state
-        box, grid = array._box, array._grid
-        if not box.empty:
-            self.coherence.back(state, HOST, box, task)
-            if not operator.fresh or grid is not None:
-                self.coherence.validate(state, HOST, [box], "host", task)
-            self._reduce(task, operator, array, partial, Binding(name, None, box, array._cut, writes=True))
-        for backing in partial.all_backings():
-            self.coherence.free(partial, backing, task)
-
-    def _reduce(self, task: Task, operator: Operator, array: Array, partial: ArrayState, target: Binding) -> None:
-        state: ArrayState = array._storage.state
-        box, grid = array._box, array._grid
-        source, sink = partial.find(HOST, partial.box), state.find(HOST, box)
-        assert source is not None and sink is not None
-        needs: set[int] = set()
-        after: set[int] = set()
-        source.tracker.before_read(partial.box, None, needs)
-        if not operator.fresh:
-            sink.tracker.before_read(box, grid, needs)
-        sink.tracker.before_write(box, grid, after)
-        id = self.emitter.id()
-        parts = Binding("partials", source.allocation, partial.box, None, writes=False)
-        target = target._replace(allocation=sink.allocation)
-        self.emitter.emit(Reduce(id, "host", task, parts, target, operator, tuple(needs), tuple(after - needs)))
-        source.tracker.did_read(partial.box, None, id)
-        sink.tracker.did_write(box, grid, id)
-        state.wrote(HOST, box)
-        self.emitter.touch(sink.tracker)
+    # Instead of a device ---------------------------------------------------------------------------------------------
 
     def stand_in(self, failed: Kernel, device: str, share: Share) -> list[Instruction]:
         """Return what redoes a kernel that its device could not run, on `device`, which works on host memory."""
@@ -352,6 +329,7 @@ class Lowering:
     def horizon(self, task: Task, failed: Collection[int] = ()) -> list[Instruction]:
         """Emit a horizon; the one before it takes effect."""
         self.emitter.horizon(task, failed)
+        self.coherence.budget.passed(self.emitter.epoch)
         self.orders = {order: max(id, self.emitter.epoch) for order, id in self.orders.items()}
         return self.emitter.take()
 
@@ -365,6 +343,7 @@ class Lowering:
     def passed(self, epoch: int, failed: Collection[int]) -> None:
         """Let an epoch that is over stand for everything before it."""
         self.emitter.passed(epoch, failed)
+        self.coherence.budget.passed(epoch)
         self.orders = {order: max(id, epoch) for order, id in self.orders.items()}
 
     def ids(self) -> set[int]:
@@ -390,11 +369,3 @@ def _whole_binding(backing: Backing, name: str, array: Array, writes: bool) -> B
         binding = Binding(name, backing.allocation, backing.box, None, writes, None, backing.allocation.dtype)
         backing.bindings[name, writes] = binding
     return binding
-
-
-def _slots(name: str, partial: ArrayState, chunk: Chunk, memory: int) -> Touch:
-    """Return the touch of one chunk's slot of a private array, or of the slots of all its pieces."""
-    count = len(chunk.pieces) or 1
-    box = Box((chunk.slot, *partial.box.lo[1:]), (chunk.slot + count, *partial.box.hi[1:]))
-    cut = None if chunk.pieces else Cut((1,) * box.ndim, tuple(range(1, box.ndim)))
-    return Touch(name, partial, box, None, cut, memory, reads=True, writes=True, strict=True, pad=None)

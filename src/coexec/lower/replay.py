@@ -157,6 +157,8 @@ class Replay:
     def _look(self, period: int) -> None:
         """See whether the state at the end of a step is that at its beginning, but for names."""
         step, earlier = self._seen[-period:], self._seen[-2 * period : -period]
+        if self._lowering.fitting.counts(i for entry in step for i in entry.instructions or ()):
+            return  # what is allocated in limited memories is counted anew each time
         now = take(
             [id for s in (*earlier, *step) for id in s.event.arrays], self._counters(), self._lowering, self._graph
         )

@@ -44,6 +44,11 @@ class ArrayState:
         self.complete: dict[int, Backing] = {}  # per memory: the backing of the whole array, if there is one
         self.valid: RegionMap[int] = RegionMap(box, 0 if initial is None else FILL)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole array."""
+        return self.box.volume * self.dtype.itemsize
+
     def find(self, memory: int, box: Box) -> Backing | None:
         """Return the backing in `memory` that holds all of `box`."""
         whole = self.complete.get(memory)

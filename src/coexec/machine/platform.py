@@ -21,6 +21,13 @@ class Memory:
     name: str
     capacity: int | None = None  # bytes; None = not limited by coexec
     paged: bool = False  # pages appear on first touch, so allocating a whole array costs nothing
+    strict: bool = True  # allocations are kept within the capacity; False: it is known, and the system's business
+    largest: int | None = None  # bytes of one allocation; None = as many as there are
+
+
+def usable(capacity: int | None) -> int | None:
+    """Return the part of a device's memory that coexec plans with: a sixteenth is left to its driver."""
+    return None if capacity is None else capacity - capacity // 16
 
 
 @dataclass(frozen=True, slots=True)

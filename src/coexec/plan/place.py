@@ -125,6 +125,8 @@ class Loads:
     def finished(self, instruction: Kernel, start: float, stop: float) -> None:
         """Note a finished kernel; if nothing else was going on, how late it began and how long its task took."""
         task, device = instruction.task, instruction.device
+        if instruction.more and device in self.tasks:
+            self.tasks[device] += 1  # the last part of its chunk counts
         self.remove(device, instruction.predicted)
         if task.finished:
             self.over(task.id)

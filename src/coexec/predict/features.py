@@ -113,6 +113,23 @@ def _work(task: Task, shapes: Sequence[tuple[int, ...]], points: int, key: Hasha
     return Work(tuple(values), kind, key)
 
 
+def scratch_of(task: Task, box: Box) -> int:
+    """Return the bytes of temporaries that one chunk declares."""
+    kernel = task.kernel
+    assert kernel is not None
+    told, per_point = kernel.asks.scratch, kernel.asks.scratch_per_point
+    if told is None:
+        return math.ceil(per_point * box.volume)
+    named: dict[str, Any] = {}
+    for param, array in zip(task.accesses, task.arrays, strict=True):
+        mapped = param.access.mode != "reduce" and task.visited is not None
+        shape = param.access.mapper.box(box, task.space, array.shape).shape if mapped else array.shape
+        named[param.name] = Sized(shape, array.dtype)
+    nbytes = told.value(named | dict(task.scalars))
+    check_features(kernel.name, ("scratch",), (nbytes,))
+    return math.ceil(nbytes)
+
+
 def check_features(kernel: str, names: Sequence[str], values: Sequence[float]) -> None:
     """Raise unless every feature is finite and not negative."""
     for name, value in zip(names, values, strict=True):
@@ -170,6 +187,7 @@ __all__ = [
     "feature_names",
     "flops_at",
     "part_of",
+    "scratch_of",
     "task_key",
     "work_of",
     "work_of_part",

@@ -36,6 +36,13 @@ class Asks(NamedTuple):
     per_point: float = 0.0  # flops as a number per point of the index space
     features: tuple[Told, ...] = ()
     weight: Callable[..., Any] | None = None
+    scratch: Told | None = None  # bytes of temporaries that a part needs while it runs
+    scratch_per_point: float = 0.0
+
+    @property
+    def scratches(self) -> bool:
+        """Whether temporaries were declared."""
+        return self.scratch is not None or self.scratch_per_point > 0.0
 
     @property
     def takes(self) -> frozenset[str]:
@@ -51,23 +58,28 @@ def declare_asks(
     flops: Callable[..., float] | float | None,
     features: Mapping[str, Callable[..., float]] | None,
     weight: Callable[..., Any] | None,
+    scratch: Callable[..., float] | float | None = None,
 ) -> Asks:
     """Return a declaration, checked as far as that goes without a call."""
-    if flops is None and features is None and weight is None:
+    if flops is None and features is None and weight is None and scratch is None:
         return NOTHING_SAID
     for name, function in (features or {}).items():
         if not callable(function):
             raise ArgumentError(f"features[{name!r}] is {function!r}; give a function of the kernel's parameters")
     if weight is not None and not callable(weight):
         raise ArgumentError(f"weight={weight!r} is no function; give weight(rows), the work of each row")
-    per_point, told = 0.0, None
-    if callable(flops):
-        told = _told("flops", flops)
-    elif flops is not None:
-        per_point = float(flops)
-        if not 0.0 <= per_point < float("inf"):
-            raise ArgumentError(f"flops={flops!r} per point; give a number from 0, or a function of the arguments")
-    return Asks(told, per_point, tuple(_told(name, f) for name, f in (features or {}).items()), weight)
+    told = tuple(_told(name, function) for name, function in (features or {}).items())
+    return Asks(*_per_point("flops", flops), told, weight, *_per_point("scratch", scratch))
+
+
+def _per_point(name: str, said: Callable[..., float] | float | None) -> tuple[Told | None, float]:
+    """Return a function of the arguments, or a number per point of the index space."""
+    if callable(said):
+        return _told(name, said), 0.0
+    number = 0.0 if said is None else float(said)
+    if not 0.0 <= number < float("inf"):
+        raise ArgumentError(f"{name}={said!r} per point; give a number from 0, or a function of the arguments")
+    return None, number
 
 
 def _told(name: str, function: Callable[..., Any]) -> Told:

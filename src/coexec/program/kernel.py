@@ -349,6 +349,7 @@ def kernel(
     flops: Callable[..., float] | float | None = None,
     features: Mapping[str, Callable[..., float]] | None = None,
     weight: Callable[..., Any] | None = None,
+    scratch: Callable[..., float] | float | None = None,
     **accesses: Any,
 ) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a kernel: `@cx.kernel(split=0, x=cx.read, y=cx.update)`.
@@ -360,10 +361,11 @@ def kernel(
     Predictions are made from bytes and points, and better ones from what only you know: `flops` and each of `features`
     is a function of named arguments (arrays arrive as shapes: `.shape`, `.size`, `.dtype`, `.nbytes`), called for the
     part that a chunk gets; a plain number for `flops` counts per point. `weight` is a function of row numbers along the
-    axis that is cut, `weight(rows)`, and says how much work each row is: shares become fractions of work.
+    axis that is cut, `weight(rows)`, and says how much work each row is: shares become fractions of work. `scratch` is
+    the bytes of temporaries while the body runs, per point or a function like `flops`: memory is kept free for them.
     """
     check_accesses(accesses)
-    asks = declare_asks(flops, features, weight)
+    asks = declare_asks(flops, features, weight, scratch)
 
     def make(function: Callable[..., Any]) -> Kernel:
         return Kernel(function, accesses, split=split, over=over, returns=returns, name=name, asks=asks)

@@ -45,18 +45,26 @@ Uses = Use | Sequence[Use]
 
 
 def invented_platform(
-    devices: int = 1, *, shared: bool = False, peers: bool = True, paged: bool = True, lanes: int = 64
+    devices: int = 1,
+    *,
+    shared: bool = False,
+    peers: bool = True,
+    paged: bool = True,
+    lanes: int = 64,
+    capacity: int | None = None,
+    host: int | None = None,
 ) -> Platform:
     """Return devices dev:0, dev:1, ... each with a memory of its own (ids from 2), or all on the host's (`shared`).
 
     Without `peers` device memories are linked through the host only. `paged=False` makes host allocations exact.
+    `capacity` limits the bytes of each device's memory, `host` those of the host's.
     """
-    memories = [Memory("user"), Memory("host", paged=paged)]
+    memories = [Memory("user"), Memory("host", host, paged=paged)]
     if shared:
         made = [Device(f"dev:{i}", "invented", HOST, (HOST, USER), lanes=lanes) for i in range(devices)]
         return Platform(tuple(made), tuple(memories), host_links(()))
     made = [Device(f"dev:{i}", "invented", i + 2, (i + 2,), lanes=lanes) for i in range(devices)]
-    memories += [Memory(device.name) for device in made]
+    memories += [Memory(device.name, capacity) for device in made]
     ids = [device.memory for device in made]
     links = host_links(ids)
     if peers:
@@ -92,10 +100,14 @@ class GraphBuilder:
         shared: bool = False,
         peers: bool = True,
         paged: bool = True,
+        capacity: int | None = None,
+        host: int | None = None,
         platform: Platform | None = None,
         replay: bool = False,
     ) -> None:
-        self.platform = platform or invented_platform(devices, shared=shared, peers=peers, paged=paged)
+        self.platform = platform or invented_platform(
+            devices, shared=shared, peers=peers, paged=paged, capacity=capacity, host=host
+        )
         self.devices = [device.name for device in self.platform.devices]
         self.graph = TaskGraph()
         self.lowering = Lowering(self.platform)
@@ -373,7 +385,8 @@ class GraphBuilder:
 
     def verify(self) -> None:
         """Raise InvariantError unless the instructions so far are right, in whatever legal order they run."""
-        verify(self.emitted, given=self.given, filled=self.filled)
+        capacities = {id: m.capacity for id, m in enumerate(self.platform.memories) if m.capacity is not None}
+        verify(self.emitted, given=self.given, filled=self.filled, capacities=capacities)
 
 
 def _declare(reads: Uses, writes: Uses, updates: Uses, reduces: Uses) -> tuple[dict[str, Access], list[Array]]:

@@ -8,7 +8,8 @@ present one, and any two accesses of which one writes must be ordered by edges: 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,16 +29,57 @@ Elements = np.ndarray[Any, Any]
 
 
 def verify(
-    instructions: Sequence[Instruction], *, given: Iterable[Allocation] = (), filled: Container[int] = ()
+    instructions: Sequence[Instruction],
+    *,
+    given: Iterable[Allocation] = (),
+    filled: Container[int] = (),
+    capacities: Mapping[int, int] = MappingProxyType({}),
 ) -> None:
     """Raise InvariantError unless the instructions, from the first epoch on, are right in whatever legal order they run.
 
     `given` are allocations that hold contents from the beginning, `filled` the arrays that begin with one value.
+    `capacities` are the bytes that each memory holds at most.
     """
     check_edges(instructions)
-    checker = _Checker(InstructionGraph(instructions), list(given), filled)
+    graph, given = InstructionGraph(instructions), list(given)
+    checker = _Checker(graph, given, filled)
     for instruction in instructions:
         checker.step(instruction)
+    check_capacities(graph, given, capacities)
+
+
+def check_capacities(graph: InstructionGraph, given: Iterable[Allocation], capacities: Mapping[int, int]) -> None:
+    """Raise InvariantError unless no legal order has more live bytes in a memory than it holds.
+
+    Look at the last allocation, in the order of emission, that some order has made: whatever was freed before it can
+    be made must leave room for everything allocated up to it.
+    """
+    allocated = dict.fromkeys(capacities, 0)
+    frees: dict[int, list[tuple[Instruction, int]]] = {memory: [] for memory in capacities}
+    for allocation in given:
+        if allocation.memory in capacities:
+            allocated[allocation.memory] += allocation.nbytes
+    for instruction in graph.instructions:
+        for memory, nbytes, lasts in _taken(instruction, capacities):
+            over = sum(freed for free, freed in frees[memory] if graph.ordered(free, instruction))
+            allocated[memory] += nbytes
+            if (live := allocated[memory] - over) > capacities[memory]:
+                raise InvariantError(
+                    f"{instruction!r} can begin while {live} bytes are live in memory {memory}, which holds "
+                    f"{capacities[memory]}"
+                )
+            if not lasts:
+                frees[memory].append((instruction, nbytes))
+        if isinstance(instruction, Free) and instruction.allocation.memory in capacities:
+            frees[instruction.allocation.memory].append((instruction, instruction.nbytes))
+
+
+def _taken(instruction: Instruction, memories: Container[int]) -> Iterator[tuple[int, int, bool]]:
+    """Yield the memory and bytes that an instruction takes, and whether it keeps them when it is over."""
+    if isinstance(instruction, Alloc) and instruction.allocation.memory in memories:
+        yield instruction.allocation.memory, instruction.nbytes, True
+    elif isinstance(instruction, Kernel) and instruction.scratch and instruction.scratch[0] in memories:
+        yield *instruction.scratch, False
 
 
 def check_edges(instructions: Sequence[Instruction]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...errors import BackendError, ConfigError
 from ...graph.instruction import Alloc, Copy, Fill, Free, Kernel
 from ...machine.cores import available_cores
-from ...machine.platform import HOST, Device, Memory
+from ...machine.platform import HOST, Device, Memory, usable
 from ..on_lanes import OnLanes
 from . import driver
 from .copies import enqueue_copy, enqueue_fill
@@ -67,9 +67,10 @@ class OpenCLBackend(OnLanes):
         )
         self._launcher = Launcher(Programs(self._context, self._traits), self._traits, self._storage.place)
         self.devices: Sequence[Device] = (self._describe(lanes),)
-        self.memories: Mapping[int, Memory] = (
-            {} if memory == "shared" else {memory_id: Memory(name, capacity or self._traits.capacity)}
-        )
+        self.memories: Mapping[int, Memory] = {} if memory == "shared" else {memory_id: self._describe_memory(capacity)}
+
+    def _describe_memory(self, capacity: int | None) -> Memory:
+        return Memory(self._name, capacity or usable(self._traits.capacity), largest=self._traits.largest_buffer)
 
     def _describe(self, lanes: int) -> Device:
         memory = self._storage.memory

@@ -15,7 +15,7 @@ import torch
 from ...errors import BackendError, ConfigError
 from ...graph.instruction import Alloc, Copy, Fill, Free, Kernel
 from ...machine.cores import available_cores, pin_thread, sharpen_timers
-from ...machine.platform import Device, Memory
+from ...machine.platform import Device, Memory, usable
 from ...program.session import in_kernel
 from ..on_lanes import OnLanes
 from .body import Translator, Watched, call, parts, place, returned
@@ -66,7 +66,7 @@ class TorchBackend(OnLanes):
         self._first_use = FirstUse(self._xp, self._translator, driver.device)
         self.devices: Sequence[Device] = (self._describe(own=own),)
         self.memories: Mapping[int, Memory] = (
-            {memory_id: Memory(name, capacity or driver.traits.capacity)} if own else {}
+            {memory_id: Memory(name, capacity or usable(driver.traits.capacity))} if own else {}
         )
 
     def _describe(self, *, own: bool) -> Device:

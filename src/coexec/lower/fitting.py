@@ -1,0 +1,197 @@
+"""Whether chunks fit into their memories, what they must have there at once, and how they are divided if they do not fit.
+
+Before: lower/budget.py, lower/evict.py, lower/rounds.py.  After: lower/lowering.py.  Knows boxes and bytes, no edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from ..errors import DoesNotFit
+from ..geometry import Box
+from ..graph.command import Chunk
+from ..graph.instruction import Alloc, Free, Instruction, Kernel
+from ..graph.task import Task
+from ..graph.task_graph import touched
+from ..machine.platform import HOST, Device
+from ..predict.features import scratch_of
+from .coherence import Coherence, discard, merged
+from .evict import Claim
+from .rounds import Lacks, Part, in_rounds, smallest_part, split_axes
+from .state import ArrayState
+from .touch import Touch
+
+CUT = "declare split= along a further axis"
+
+
+class Fitting:
+    """Keeps what is lowered within the budget of each memory."""
+
+    def __init__(self, coherence: Coherence, devices: Mapping[str, Device]) -> None:
+        self._coherence = coherence
+        self._budget = coherence.budget
+        self._devices = devices
+
+    # How much ---------------------------------------------------------------------------------------------------------
+
+    def claims(self, touches: Sequence[list[Touch]]) -> list[Claim]:
+        """Return the boxes that must be backed in limited memories at the same time."""
+        boxes: dict[tuple[ArrayState, int], list[Box]] = {}
+        for of_chunk in touches:
+            for touch in of_chunk:
+                if not touch.box.empty and self._budget.accounts[touch.memory] is not None:
+                    boxes.setdefault((touch.state, touch.memory), []).append(touch.box)
+        return [(state, memory, box) for (state, memory), found in boxes.items() for box in merged(found)]
+
+    def scratch(self, task: Task, chunks: Sequence[Chunk]) -> dict[int, int]:
+        """Return the bytes of temporaries per memory."""
+        total: dict[int, int] = {}
+        if task.kernel is not None and task.kernel.asks.scratches:
+            for chunk in chunks:
+                memory = self._devices[chunk.device].memory
+                total[memory] = total.get(memory, 0) + self._scratch_of(task, chunk)
+        return total
+
+    def _scratch_of(self, task: Task, chunk: Chunk) -> int:
+        return max([scratch_of(task, box) for box in chunk.pieces or (chunk.box,)])
+
+    def borrow(self, task: Task, chunk: Chunk, id: int, after: set[int]) -> tuple[int, int] | None:
+        """Count the temporaries of kernel `id`; add to `after` what it must come after; return where and how many."""
+        memory = self._devices[chunk.device].memory
+        account = self._budget.accounts[memory]
+        if account is None:
+            return None
+        nbytes = self._scratch_of(task, chunk)
+        after.update(account.borrow(id, nbytes))
+        return memory, nbytes
+
+    def shortage(
+        self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]
+    ) -> tuple[str, int, int] | None:
+        """Return the first memory that chunks are too large for, what they need there at once, and what there is."""
+        claims = self.claims(touches)
+        needs, largest = self.scratch(task, chunks), dict.fromkeys(range(len(self._budget.accounts)), 0)
+        for state, memory, box in claims:
+            size = box.volume * state.dtype.itemsize
+            needs[memory] = needs.get(memory, 0) + size
+            largest[memory] = max(largest[memory], size)
+        for memory, need in needs.items():
+            account = self._budget.accounts[memory]
+            if account is None:
+                continue
+            if largest[memory] > account.largest:
+                return account.name, largest[memory], account.largest
+            room = account.capacity
+            if memory == HOST and account.lacks(need):
+                room -= self._coherence.evictor.stuck(memory, claims)
+            if need > room:
+                return account.name, need, max(0, room)
+        return None
+
+    def lacks(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> bool:
+        """Tell whether chunks need more at once than some memory can give."""
+        return self.shortage(task, chunks, touches) is not None
+
+    def counts(self, instructions: Iterable[Instruction]) -> bool:
+        """Tell whether any of the instructions takes or frees what is counted here."""
+        accounts = self._budget.accounts
+        return self._budget.limited and any(
+            (isinstance(i, Alloc | Free) and accounts[i.allocation.memory] is not None)
+            or (isinstance(i, Kernel) and (i.more or i.scratch is not None))
+            for i in instructions
+        )
+
+    # What to do about it ----------------------------------------------------------------------------------------------
+
+    def rounds(self, task: Task, parts: Sequence[Part], lacks: Lacks) -> list[list[Part]]:
+        """Return rounds that fit, or raise DoesNotFit."""
+        visited, shapes = task.visited, task.shapes
+        task.visited = task.box  # from here on the task is mapped part by part
+        task.shapes = task.shapes or [array.shape for array in task.arrays]
+        memories = [self._devices[part.chunk.device].memory for part in parts]
+        found = in_rounds(task, [part.chunk for part in parts], [part.share for part in parts], memories, lacks)
+        if found is None:
+            error = self.refusal(task, [part.chunk for part in parts])
+            task.visited, task.shapes = visited, shapes
+            raise error
+        task.outcome = task.inputs = None  # its time says little about the division
+        return found
+
+    def refusal(self, task: Task, chunks: Sequence[Chunk]) -> DoesNotFit:
+        """Return the error for chunks that do not fit, however they are cut."""
+        found = [error for chunk in chunks if (error := self.too_large(task, chunk.device, chunk.box)) is not None]
+        if found:
+            return found[0]
+        device = self._devices[chunks[0].device]  # each fits, but not beside what cannot leave
+        account = self._budget.accounts[device.memory] or self._budget.open[0]
+        need, _ = _needs(task, smallest_part(chunks[0].box, split_axes(task)))
+        return DoesNotFit(f"task {task.name!r}", account.name, need, max(0, account.capacity - account.held))
+
+    def too_large(self, task: Task, device: str, box: Box | None = None) -> DoesNotFit | None:
+        """Return why a device can never run a task, however it is cut, or None. Cheap where there is plenty."""
+        account = self._budget.accounts[self._devices[device].memory]
+        if account is None:
+            return None
+        box = task.box if box is None else box
+        need, largest = _needs(task, box)
+        if need <= account.capacity and largest <= account.largest:
+            return None
+        axes = split_axes(task)
+        need, largest = _needs(task, smallest_part(box, axes)) if axes else (need, largest)
+        if need <= account.capacity and largest <= account.largest:
+            return None
+        if need <= account.capacity:
+            need, has = largest, account.largest
+        else:
+            has = account.capacity
+        name = f"task {task.name!r}"
+        if axes:
+            rows = " and ".join(f"axis {axis}" for axis in axes)
+            return DoesNotFit(f"the smallest part of {name} (one row along {rows})", account.name, need, has, CUT)
+        return DoesNotFit(name, account.name, need, has)
+
+    @contextmanager
+    def backed(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> Iterator[None]:
+        """Back what a round needs in limited memories, and let none of it go until the round is prepared."""
+        claims, evictor = self.claims(touches), self._coherence.evictor
+        with evictor.pinned(claims):
+            missing = {state for state, memory, box in claims if state.find(memory, box) is None}
+            for state in missing:
+                mine = [touch for of_chunk in touches for touch in of_chunk if touch.state is state]
+                written = [box for t in mine if t.writes and not t.reads for box in t.parts()]
+                discard(state, written, [box for t in mine if t.reads for box in t.parts()])
+            scratch = self.scratch(task, chunks)
+            if missing or scratch:
+                try:
+                    self._back(task, claims, scratch, exact=False)
+                except DoesNotFit:  # what grew, or was larger than needed, took the room
+                    evictor.tighten(claims, task)
+                    self._back(task, claims, scratch, exact=True)
+            yield
+
+    def _back(self, task: Task, claims: Sequence[Claim], scratch: Mapping[int, int], *, exact: bool) -> None:
+        for state, memory, box in claims:
+            self._coherence.back(state, memory, box, task, exact=exact)
+        for memory, nbytes in scratch.items():
+            self._coherence.evictor.need_room(memory, nbytes, "temporaries", task)
+
+
+def _needs(task: Task, box: Box) -> tuple[int, int]:
+    """Return the bytes that a part of a task needs in its device's memory at once, and those of the largest array."""
+    boxes: dict[int, list[Box]] = {}
+    sizes: dict[int, int] = {}
+    total = scratch_of(task, box) if task.kernel is not None and task.kernel.asks.scratches else 0
+    largest = 0
+    for param, array in zip(task.accesses, task.arrays, strict=True):
+        if param.access.mode == "reduce":
+            total += array.nbytes
+            largest = max(largest, array.nbytes)
+        elif not (mine := touched(task, param.access, array, box)).empty:
+            boxes.setdefault(id(array._storage), []).append(mine)
+            sizes[id(array._storage)] = array.dtype.itemsize
+    for storage, found in boxes.items():
+        for hull in merged(found) if len(found) > 1 else found:
+            total += hull.volume * sizes[storage]
+            largest = max(largest, hull.volume * sizes[storage])
+    return total, largest

@@ -1,0 +1,46 @@
+"""What one parameter of one chunk touches.
+
+Before: lower/state.py.  After: lower/fitting.py, lower/lowering.py.  Plain data.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..geometry import Box, Grid
+from ..graph.command import Chunk
+from ..program.padding import Pad
+from ..program.view import Cut, grid_of
+from .state import ArrayState
+
+
+class Touch(NamedTuple):
+    """One array parameter of one chunk."""
+
+    name: str
+    state: ArrayState
+    box: Box
+    grid: Grid | None
+    cut: Cut | None
+    memory: int
+    reads: bool  # the old values are needed
+    writes: bool
+    strict: bool  # reads=True only because a strided write leaves elements between untouched
+    pad: Pad | None
+    boxes: tuple[Box, ...] | None = None  # what of the box is touched, if not all of it
+
+    def parts(self) -> tuple[Box, ...]:
+        """Return the boxes that are touched."""
+        return self.boxes or (self.box,)
+
+    def part_grid(self, part: Box) -> Grid | None:
+        """Return the lattice of one of the boxes."""
+        return self.grid if self.grid is None or self.boxes is None else grid_of(part, self.cut)
+
+
+def slots_of(name: str, partial: ArrayState, chunk: Chunk, memory: int) -> Touch:
+    """Return the touch of one chunk's slot of a private array, or of the slots of all its pieces."""
+    count = len(chunk.pieces) or 1
+    box = Box((chunk.slot, *partial.box.lo[1:]), (chunk.slot + count, *partial.box.hi[1:]))
+    cut = None if chunk.pieces else Cut((1,) * box.ndim, tuple(range(1, box.ndim)))
+    return Touch(name, partial, box, None, cut, memory, reads=True, writes=True, strict=True, pad=None)
