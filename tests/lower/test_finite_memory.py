@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from coexec.errors import DoesNotFit

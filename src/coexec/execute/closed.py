@@ -26,7 +26,10 @@ def read_closed(array: Array, failed: Mapping[int, BaseException]) -> Any:
     if not box.empty:
         backing = state.find(HOST if state.holds(HOST, box) else USER, box)
         if backing is None:
-            raise RuntimeClosed(f"{array!r} was never computed before its runtime was closed; read it earlier")
+            raise RuntimeClosed(
+                f"{array!r} was never computed before its runtime was closed, or the host's memory could not hold it; "
+                "read it earlier"
+            )
         writers: set[int] = set()
         backing.tracker.before_read(box, array._grid, writers)
         for id in writers & failed.keys():

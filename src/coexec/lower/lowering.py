@@ -317,13 +317,16 @@ class Lowering:
         return self.emitter.take()
 
     def gather(self, storage_ids: Collection[int], task: Task) -> list[Instruction]:
-        """Make arrays valid in host memory, so that they outlive the devices."""
+        """Make arrays valid in host memory, as far as it holds them, so that they outlive the devices."""
         for id in storage_ids:
             state = self._states.get(id)
             mask = state.valid.uniform if state is not None else 0
             if state is not None and not (mask is not None and mask & (1 << HOST | 1 << USER)) and not state.box.empty:
-                self.coherence.back(state, HOST, state.box, task)
-                self.coherence.validate(state, HOST, [state.box], "host", task)
+                try:
+                    self.coherence.back(state, HOST, state.box, task)
+                    self.coherence.validate(state, HOST, [state.box], "host", task)
+                except DoesNotFit:
+                    continue  # whoever reads it afterwards is told
         return self.emitter.take()
 
     def horizon(self, task: Task, failed: Collection[int] = ()) -> list[Instruction]:
