@@ -15,7 +15,8 @@ from coexec.predict.model import Model
 from coexec.predict.work import Work
 from coexec.program.array import Array
 from coexec.program.variant import Variant
-from coexec.testing.graphs import GraphBuilder, invented_platform
+from coexec.testing.graphs import GraphBuilder
+from coexec.testing.invented import invented_platform
 
 MB = 1 << 20
 PYTHON = Variant("python", "python")

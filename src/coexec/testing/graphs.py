@@ -27,7 +27,7 @@ from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
 from ..lower.lowering import Lowering
 from ..lower.replay import Replay
-from ..machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
+from ..machine.platform import HOST, USER, Platform
 from ..plan.candidate import Share
 from ..plan.plan import Part, Plan
 from ..program import session
@@ -36,40 +36,13 @@ from ..program.array import Array, Storage
 from ..program.call import Options
 from ..program.host_task import HostTask
 from ..program.kernel import Kernel
+from .invented import invented_platform
 from .queries import InstructionGraph, Selection
 from .verify import verify
 
 Use = Array | tuple[Array, Any]
 """An array, or an array and how it is touched: a range mapper, or what reduces into it: an operator, or `reduce(...)`."""
 Uses = Use | Sequence[Use]
-
-
-def invented_platform(
-    devices: int = 1,
-    *,
-    shared: bool = False,
-    peers: bool = True,
-    paged: bool = True,
-    lanes: int = 64,
-    capacity: int | None = None,
-    host: int | None = None,
-) -> Platform:
-    """Return devices dev:0, dev:1, ... each with a memory of its own (ids from 2), or all on the host's (`shared`).
-
-    Without `peers` device memories are linked through the host only. `paged=False` makes host allocations exact.
-    `capacity` limits the bytes of each device's memory, `host` those of the host's.
-    """
-    memories = [Memory("user"), Memory("host", host, paged=paged)]
-    if shared:
-        made = [Device(f"dev:{i}", "invented", HOST, (HOST, USER), lanes=lanes) for i in range(devices)]
-        return Platform(tuple(made), tuple(memories), host_links(()))
-    made = [Device(f"dev:{i}", "invented", i + 2, (i + 2,), lanes=lanes) for i in range(devices)]
-    memories += [Memory(device.name, capacity) for device in made]
-    ids = [device.memory for device in made]
-    links = host_links(ids)
-    if peers:
-        links |= {(a, b): Link(a, b, bandwidth=20e9) for a in ids for b in ids if a != b}
-    return Platform(tuple(made), tuple(memories), links)
 
 
 class Body:
