@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from .conformance import check_backend
 from .every_order import every_order, few_orders
-from .graphs import GraphBuilder, invented_platform
+from .graphs import GraphBuilder
 from .interleave import Drive, HandBackend, every_choice, explore, sample
+from .invented import invented_platform
 from .kernels import check_kernel
 from .queries import InstructionGraph, Selection
 from .replay import at_random, replay
