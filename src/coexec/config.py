@@ -16,6 +16,7 @@ from .errors import ConfigError, unknown_name
 PREFIX = "COEXEC_"
 POLICIES = ("static", "dynamic", "auto", "even")
 OBJECTIVES = ("time", "energy")
+DIAGNOSTICS = ("warn", "error", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Config:
     memory: str = ""  # per device, e.g. opencl:0=6GB or opencl:0=shared, comma-separated
     trace: str = ""  # file to stream the trace to; empty = none
     sync: bool = False  # run each call at once in the caller, for pdb
+    diagnostics: str = "warn"  # odd programs: warn, error (raise for unwritten reads and overlapping writes) or off
     debug: bool = False  # check that cx.write outputs are assigned in full (slow)
     placement: str = "earliest-finish"  # where indivisible tasks go; see `coexec devices --placements`
     data_threshold: float = 0.1  # data-aware placements consider devices that hold more than this share of the inputs
@@ -45,6 +47,7 @@ class RuntimeOptions(TypedDict, total=False):
     """The options that `Runtime` takes by keyword, beside devices, memory and trace. Config says what they mean."""
 
     sync: bool | None
+    diagnostics: str | None
     debug: bool | None
     placement: str | None
     data_threshold: float | None
@@ -96,8 +99,8 @@ def merged(config: Config, **given: object) -> Config:
         if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
             raise ConfigError(f"Runtime({name}={value!r}): expected a {kind.__name__}")
     config = replace(config, **chosen)  # type: ignore[arg-type]  # checked above
-    for name, value, known in (("policy", config.policy, POLICIES), ("objective", config.objective, OBJECTIVES)):
-        if value not in known:
+    for name, known in (("policy", POLICIES), ("objective", OBJECTIVES), ("diagnostics", DIAGNOSTICS)):
+        if (value := getattr(config, name)) not in known:
             raise ConfigError(str(unknown_name(name, value, known)))
     if not 0.0 <= config.energy_cap < inf:
         raise ConfigError(f"Runtime(energy_cap={config.energy_cap}): must be a number of joules, or 0 for no cap")

@@ -119,6 +119,10 @@ class CoexecWarning(UserWarning):
     """Something works, but not as well or not as the user may expect."""
 
 
+class PerformanceWarning(CoexecWarning):
+    """The results are right, but the program could be faster."""
+
+
 def unknown_name(kind: str, name: str, known: Sequence[str]) -> UnknownName:
     """Return the error for an unregistered `name`, with the nearest known one."""
     from difflib import get_close_matches

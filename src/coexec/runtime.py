@@ -38,12 +38,12 @@ from .graph.task_graph import TaskGraph
 from .lower.lowering import Lowering
 from .machine.cores import cache_bytes
 from .machine.power import parse_watts, powered
+from .observe.diagnostics import Diagnostics
 from .observe.recorder import Recorder
+from .plan.assemble import make_planner
 from .plan.candidate import Candidates
-from .plan.divider import Divider
-from .plan.place import Loads, load_placement
-from .plan.plan import Plan, load_plans
-from .plan.planner import Planner
+from .plan.place import Loads
+from .plan.plan import Plan
 from .predict.learned import Learned
 from .predict.links import Links
 from .predict.store import Store, default_path
@@ -92,6 +92,8 @@ class Runtime:
         self._recorder = Recorder(
             config.trace, platform, machine.lanes["host"].clock, asdict(config), self._links.learn
         )
+        timed = machine.lanes["host"].kind == "cpu" and not config.sync
+        watch = self._diagnostics = Diagnostics(config.diagnostics, platform, self._recorder.note, timed=timed)
         self.loads = Loads(platform)
         self.loads.lags.load(self.learned.lags())
         self._graph = TaskGraph(self)
@@ -101,31 +103,16 @@ class Runtime:
             {d.name: machine.lanes[d.name].runs_python for d in platform.devices},
             {d.name: machine.lanes[d.name].supports for d in platform.devices},
         )
-        self._planner = Planner(
-            candidates,
-            load_placement(config.placement, self.loads, config.data_threshold),
-            self.loads,
-            lambda array: array._storage.state.held_by(array._box),
-            Divider(
-                platform,
-                lambda array, memory, box: array._storage.state.missing(memory, box),
-                cache,
-                objective=config.objective,
-                cap=config.energy_cap or None,
-            ),
-            policy=config.policy,
-            objective=config.objective,
-            plans=load_plans(config.plan) if config.plan else (),
-            cache=cache,
-            note=self._recorder.note if self._recorder.tracing else None,
-        )
-        self._lowering = Lowering(platform)
+        note = self._recorder.note if self._recorder.tracing else None
+        self._planner = make_planner(config, platform, candidates, self.loads, cache, note, watch.conflict)
+        self._lowering = Lowering(platform, watch if watch.on else None)
         self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
         self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
         self._on_demand = OnDemand(
             self._lowering.lower, self._submit_part, self.loads, self._executor.release, cache=cache
         )
-        self._fusing = Fusing(self._lock, self._enter_chain, self._planner.runs, on=not config.sync and config.fuse)
+        fuse = config.fuse and not config.sync and not watch.strict
+        self._fusing = Fusing(self._lock, self._enter_chain, self._planner.runs, on=fuse)
         self._upkeep = Upkeep(self._graph, self._lowering, self._executor, self._on_demand, self._recorder)
         self._executor.on_finished = self._finished
         redo = Redo(platform, candidates, self._lowering, self.loads, self._recorder.note)
@@ -133,6 +120,7 @@ class Runtime:
         self._signals = Signals(self._lock, self.cancel_pending)
         self._signals.install()
         self._executor.check_signals = self._signals.check
+        self._executor.look_up = watch.progress(self._lock, self._engine.issued, time.monotonic)
         self._cpu: Any = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
         self._inline = config.inline and not config.sync and self._cpu is not None
         self._sync, self._horizon_step = config.sync, config.horizon
@@ -169,6 +157,8 @@ class Runtime:
             self._enter(task)
         if self._signals.pending is not None:
             self._signals.check()
+        if self._diagnostics.pending:
+            self._diagnostics.speak()
         if self._graph.since_horizon >= self._horizon_step:
             self._pass_horizon()
         elif len(self._executor.records) > UNREAD:
@@ -190,7 +180,7 @@ class Runtime:
         else:
             self._graph.add(task)
             self._run(task)
-        task.scheduling = time.perf_counter() - task.submitted
+        task.scheduling += time.perf_counter() - task.submitted
         if self._recorder.tracing:
             self._recorder.task(task)
 
@@ -220,10 +210,11 @@ class Runtime:
 
     def _run(self, task: Task) -> None:
         """Plan, lower and issue a task. Locked."""
-        planned = self._planner.plan(task, idle=self._inline and self._engine.idle)
+        task.starved = idle = self._engine.idle
+        planned = self._planner.plan(task, idle=self._inline and idle)
         command, shares, here, handout, site = planned
         task.why = command.why
-        if handout and site is not None:
+        if handout and site is not None and not self._diagnostics.strict:
             self._on_demand.begin(planned, site, handout)
             return
         instructions = self._lowering.lower(command, shares)
@@ -232,6 +223,7 @@ class Runtime:
             self._recorder.command(command, instructions)
         if here and self._executor.nothing_else(instructions := self._executor.allocated(instructions)):
             self._executor.passed_by(ran := self._cpu.run_here(instructions[0]))
+            task.scheduling = ran.start - ran.stop
             if isinstance(ran.error, KeyboardInterrupt):
                 raise ran.error
         else:
@@ -289,9 +281,12 @@ class Runtime:
             self.cancel_pending("the program was interrupted")
             raise
         finally:
-            self._recorder.wait(start, time.perf_counter(), what)
+            stop = time.perf_counter()
+            self._recorder.wait(start, stop, what)
             if self._executor.records and not task.failure:
                 self._drain()
+            if what != "run-ahead":
+                self._diagnostics.waited(stop - start, self._graph.last, own=task.kernel is None)
 
     def cancel_pending(self, reason: str) -> None:
         """Cancel whatever has not begun. What runs is let run."""
@@ -322,6 +317,7 @@ class Runtime:
         with self._lock:
             records, self._executor.records = self._executor.records, []
         self._recorder.ran(records)
+        self._diagnostics.ran(records)
         self._links.update()
 
     def _finished(self, ran: Ran) -> None:
@@ -370,10 +366,12 @@ class Runtime:
             self._executor.stop()
             self._drain()
             self.learned.save(self._links.measured(), self.loads.lags.measured())
+            self._diagnostics.close()
             self._recorder.close()
             self._signals.restore()
             session.remove(self)
             process.closed(self)
+            self._diagnostics.speak()
 
     def _settle(self) -> None:
         if self._executor.broken is not None:

@@ -10,6 +10,7 @@ import numpy as np
 from coexec.geometry import Box
 from coexec.graph.task import Task
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
+from coexec.observe.diagnostics import Diagnostics
 from coexec.plan.candidate import Candidates
 from coexec.plan.divider import Divider
 from coexec.plan.place import Loads, load_placement
@@ -73,6 +74,7 @@ class Planning:
         self.loads.lags.load({d.name: 0.0 for d in self.g.platform.devices})  # what is planned here never begins late
         self.unsupported: set[str] = set()
         self.notes: list[str] = []
+        self.diagnostics = Diagnostics("warn", self.g.platform, self.notes.append)
         self.divider = Divider(self.g.platform, lambda a, memory, box: a._storage.state.missing(memory, box))
         self.planner = Planner(
             self.candidates,
@@ -82,6 +84,7 @@ class Planning:
             self.divider,
             policy=policy,
             note=self.notes.append,
+            tell=self.diagnostics.conflict,
         )
         self._tasks = 0
 
@@ -107,7 +110,9 @@ class Planning:
         return task
 
     def plan(self, kernel: Kernel, *arguments: Any, idle: bool = False, **options: Any) -> Planned:
-        return self.planner.plan(self.task(kernel, *arguments, **options), idle=idle)
+        planned = self.planner.plan(self.task(kernel, *arguments, **options), idle=idle)
+        self.diagnostics.speak()
+        return planned
 
     def devices(self, *arguments: Any, **options: Any) -> list[str]:
         return [chunk.device for chunk in self.plan(*arguments, **options).command.chunks]

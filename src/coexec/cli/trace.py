@@ -211,7 +211,16 @@ def _program(report: Data) -> Table:
     longest = ", ".join(f"{what} {seconds_text(s)}" for what, s in list(waits["what"].items())[:6])
     gil = ", ".join(f"{name} {seconds_text(s)}" for name, s in list(report["gil_wait"]["kernels"].items())[:6])
     rows = [
-        ("scheduling", seconds_text(scheduling["total"]), f"{seconds_text(scheduling['per_task'])} per task"),
+        (
+            "scheduling",
+            seconds_text(scheduling["total"]),
+            f"{seconds_text(scheduling['per_task'])} per task; {seconds_text(scheduling['hidden'])} hidden behind execution",
+        ),
+        (
+            "starvation",
+            seconds_text(scheduling["starvation"]),
+            f"{scheduling['starvation_share']:.1%} of the run: every device idle while tasks were being scheduled",
+        ),
         ("waiting for results", seconds_text(waits["total"]), longest),
         ("kernels waiting for the GIL", seconds_text(report["gil_wait"]["total"]), gil),
     ]

@@ -40,6 +40,7 @@ class Executor:
         self.broken: BaseException | None = None  # an error of our own: every wait raises it
         self._waiting_for_idle: list[Callable[[], None]] = []
         self.check_signals: Callable[[], None] = _no_signals
+        self.look_up: Callable[[], None] = _no_signals  # called by a thread that has waited for a while
         self.on_finished: Callable[[Ran], None] = _nothing  # locked; for load accounting
         self.stand_in: Callable[[Ran], list[Instruction]] = _nobody  # locked; what redoes a failed instruction
         self._standing: dict[int, Ran] = {}  # join of a stand-in -> what it stands for
@@ -300,11 +301,13 @@ class Executor:
             left = LOOK_UP if deadline is None else max(0.0, min(LOOK_UP, deadline - time.monotonic()))
             try:
                 self.check_signals()
-                gate.acquire(timeout=left)
+                woken = gate.acquire(timeout=left)
             finally:
                 self._awake(wake)
             if deadline is not None and time.monotonic() >= deadline:
                 return over()
+            if not woken:
+                self.look_up()
 
     def _awake(self, wake: Callable[[], None]) -> None:
         if wake in self._sleepers:
@@ -366,4 +369,4 @@ def _nobody(ran: Ran) -> list[Instruction]:
 
 
 def _no_signals() -> None:
-    """Do nothing: nobody has asked to be told of interrupts."""
+    """Do nothing: nobody has asked to be told."""

@@ -71,7 +71,7 @@ class Upkeep:
         """Hand the elements of `array`, as they are now, to `deliver`."""
         task.submitted = time.perf_counter()
         self._graph.add(task)
-        self._on_demand.then(lambda: self._issue(task, self._lowering.fence(task, array, deliver)))
+        self._on_demand.then(lambda: self._issue(task, lambda: self._lowering.fence(task, array, deliver)))
 
     def epoch(self, name: str) -> tuple[Task, list[Instruction]]:
         """Emit an epoch, which comes after everything so far; return its task, and where its instruction will be."""
@@ -80,11 +80,11 @@ class Upkeep:
         self._graph.passed(task.id)
         emitted: list[Instruction] = []
 
-        def emit() -> None:
+        def lower() -> list[Instruction]:
             emitted.extend(self._lowering.epoch(task, at_once=False))
-            self._issue(task, emitted)
+            return emitted
 
-        self._on_demand.then(emit)
+        self._on_demand.then(lambda: self._issue(task, lower))
         return task, emitted
 
     def horizon(self) -> None:
@@ -93,7 +93,7 @@ class Upkeep:
         task = self._mark("horizon")
         if before is not None:
             self._graph.passed(before.id)
-        self._on_demand.then(lambda: self._issue(task, self._lowering.horizon(task, failed)))
+        self._on_demand.then(lambda: self._issue(task, lambda: self._lowering.horizon(task, failed)))
         self._executor.forget_failures(self._lowering.ids)
 
     def collect(self) -> None:
@@ -112,8 +112,11 @@ class Upkeep:
         task.submitted = time.perf_counter()
         return task
 
-    def _issue(self, task: Task, instructions: list[Instruction]) -> None:
+    def _issue(self, task: Task, lower: Callable[[], list[Instruction]]) -> None:
+        begin = time.perf_counter()
+        instructions = lower()
         task.arrays = ()
+        task.scheduling = time.perf_counter() - begin
         self._record.task(task)
         self._record.fence(task, instructions)
         self._executor.submit(instructions)

@@ -17,6 +17,7 @@ from .budget import Budget
 from .emit import Emitter
 from .evict import Evictor
 from .state import FILL, ArrayState, Backing
+from .watch import Watch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,10 +30,11 @@ Boxes = tuple[Box, ...]
 class Coherence:
     """Emits what brings array boxes into memories."""
 
-    def __init__(self, platform: Platform, emitter: Emitter) -> None:
+    def __init__(self, platform: Platform, emitter: Emitter, watch: Watch | None = None) -> None:
         self._platform = platform
         self._emitter = emitter
         self.last_allocation = 0  # the last number given to one
+        self._watch = watch
         self._copier = {d.memory: d.name for d in reversed(platform.devices) if d.memory not in (USER, HOST)}
         self._nearest: dict[tuple[int, int], int] = {}  # (valid bits, target) -> source memory
         self.budget = Budget(platform.memories)
@@ -72,6 +74,8 @@ class Coherence:
         self._emitter.touch(backing.tracker)
         for old in swallowed:
             self._move(state, old, backing, task)
+        if swallowed and self._watch is not None:
+            self._watch.grew(task, state, memory)
         self.add(state, backing)
         return backing
 
@@ -194,7 +198,10 @@ class Coherence:
         for (source, target, _, _), parts in groups.items():
             lane = self._lane(source.allocation.memory, memory)
             lane = device if lane == "host" and memory == HOST else lane
-            self._copy(source, target, Region(parts).boxes, reason, task, lane)
+            whole = Region(parts).boxes
+            self._copy(source, target, whole, reason, task, lane)
+            if self._watch is not None and reason == "coherence":
+                self._watch.copied(task, state, source.allocation.memory, memory, whole)
         for piece, _, _ in missing:
             state.copied(memory, piece)
 

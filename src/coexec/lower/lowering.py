@@ -27,15 +27,17 @@ from .rounds import Part
 from .stand_in import stand_in
 from .state import ArrayState, Backing
 from .touch import Touch, slots_of
+from .watch import Watch, look, look_at
 
 
 class Lowering:
     """Turns commands into instructions, one after another, and remembers what later ones need."""
 
-    def __init__(self, platform: Platform) -> None:
+    def __init__(self, platform: Platform, watch: Watch | None = None) -> None:
         self.platform = platform
         self.emitter = Emitter()
-        self.coherence = Coherence(platform, self.emitter)
+        self.coherence = Coherence(platform, self.emitter, watch)
+        self._watch = watch
         self._devices: dict[str, Device] = {d.name: d for d in platform.devices}
         self._devices["host"] = Device("host", "cpu", HOST, (HOST, USER))
         self._states: dict[int, ArrayState] = {}
@@ -70,6 +72,8 @@ class Lowering:
     def drop(self, storage_id: int) -> list[Instruction]:
         """Free every backing of an array whose last handle is gone."""
         state = self._states.pop(storage_id, None)
+        if self._watch is not None:
+            self._watch.dropped(storage_id)
         for backing in state.all_backings() if state is not None else ():
             if state is not None and backing.allocation.memory != USER:
                 self.coherence.free(state, backing, None)
@@ -85,6 +89,8 @@ class Lowering:
         parts = [Part(chunk, share) for chunk, share in zip(command.chunks, shares, strict=True)]
         partials = self._reductions.partials(task, command.chunks)
         touches = [self._touches(task, chunk, partials) for chunk in command.chunks]
+        if self._watch is not None:
+            look(self._watch, task, touches)
         if not self.coherence.budget.limited:
             self._round(task, parts, touches)
             for name, partial in partials.items():
@@ -302,6 +308,8 @@ class Lowering:
         box, grid = array._box, array._grid
         needs: set[int] = set()
         backing = None
+        if self._watch is not None:
+            look_at(self._watch, task, [("", state, box)])
         if not box.empty:
             memory = USER if USER in state.backings and state.holds(USER, box) else HOST
             backing = self.coherence.back(state, memory, box, task)

@@ -17,6 +17,7 @@ from .bars import Bar, bar_svg, blocks
 from .idle import COPY, DEPENDENCY, END, NOTHING, SCHEDULING, SHARED, Idle, idle, task_label
 from .intervals import length, merge
 from .report import trace_overlap
+from .scheduling import scheduling
 from .svg import bytes_text, colours, count_text, document, esc, fit, seconds_text, text_width, ticks
 from .trace import COMPUTE, KERNELS, Row, Trace
 
@@ -206,6 +207,27 @@ def _program(frame: _Frame, trace: Trace) -> None:
     title = f"{count_text(len(trace.tasks), 'task')} submitted"
     frame.parts.append(f'<path class="edge" d="{path}"><title>{title}</title></path>')
     frame.y = y + height + 8
+    _scheduler(frame, trace)
+
+
+def _scheduler(frame: _Frame, trace: Trace) -> None:
+    """Draw when tasks were being scheduled, in another colour where every device stood idle meanwhile."""
+    found = scheduling(trace)
+    if not found.busy:
+        return
+    y, height = frame.y, 10.0
+    frame.text(20, y + 9, "scheduling", 10, "dim")
+    bars = []
+    for what, parts, fill in (
+        ("hidden behind execution", found.hidden, IDLE_COLOURS[NOTHING]),
+        ("every device idle", found.starved, IDLE_COLOURS[SCHEDULING]),
+    ):
+        for start, stop in parts:
+            title = f"scheduling for {seconds_text(stop - start)}: {what}"
+            bars.append(Bar(frame.x(start), frame.x(stop), fill, "", "", title))
+    for block in blocks(sorted(bars)):
+        frame.parts.append(bar_svg(block, y, height))
+    frame.y = y + height + 6
 
 
 def _shown(trace: Trace, device: str) -> bool:

@@ -15,6 +15,7 @@ from .critical import critical_path
 from .idle import Idle, idle, idle_by_cause, task_label
 from .intervals import Interval, length, merge
 from .overlap import Overlap, overlap
+from .scheduling import scheduling
 from .trace import COMPUTE, KERNELS, Row, Trace
 
 Data = dict[str, Any]
@@ -194,9 +195,14 @@ def _scheduling(trace: Trace) -> Data:
     for task in trace.tasks:
         times[task["name"]].append(task.get("scheduling") or 0.0)
     spent = [seconds for group in times.values() for seconds in group]
+    found = scheduling(trace)
     return {
         "total": sum(spent),
         "per_task": _ratio(sum(spent), len(spent)),
+        "hidden": length(found.hidden),
+        "starvation": found.starvation,
+        "starvation_share": found.share,
+        "starvation_of_active": found.share_of_active,
         "max": max(spent, default=0.0),
         "tasks": {name: {"count": len(s), "total": sum(s), "mean": sum(s) / len(s)} for name, s in times.items()},
     }

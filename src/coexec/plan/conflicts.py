@@ -5,11 +5,9 @@ Before: graph/task_graph.py.  After: plan/planner.py.  Knows boxes; warns once p
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..errors import CoexecWarning
 from ..geometry import Box, Grid, grids_meet, overlap
 from ..graph.command import Chunk
 from ..graph.task import Task
@@ -37,6 +35,11 @@ class Conflict(NamedTuple):
     second: Use
     where: Box
 
+    @property
+    def both_write(self) -> bool:
+        """Whether which value stays would depend on who is last."""
+        return self.first.writes and self.second.writes
+
     def __str__(self) -> str:
         one, other = self.first, self.second
         return (
@@ -44,39 +47,43 @@ class Conflict(NamedTuple):
         )
 
 
-class Conflicts:
-    """Finds conflicts between parts, and says so."""
+Tell = Callable[[Task, str, bool], None]
+"""Takes the task, what is wrong, and whether two parts write the same elements. May raise."""
 
-    def __init__(self, note: Callable[[str], None] | None = None) -> None:
-        self._note = note
-        self._warned: set[int] = set()
+
+def nobody(task: Task, text: str, both_write: bool) -> None:
+    """Tell nobody."""
+    del task, text, both_write
+
+
+class Conflicts:
+    """Finds conflicts between parts, and tells."""
+
+    def __init__(self, tell: Tell = nobody) -> None:
+        self._tell = tell
         self._known: dict[Hashable, bool] = {}
 
     def independent(self, task: Task, chunks: Sequence[Chunk]) -> bool:
-        """Tell whether no chunk touches what a sibling writes; warn once per kernel if one does."""
+        """Tell whether no chunk touches what a sibling writes; the first time one does, somebody is told."""
         if apart(task) and len({id(array._storage) for array in task.arrays}) == len(task.arrays):
             return True
         key = _key(task, chunks)
         known = self._known.get(key)
         if known is None:
             conflict = find_conflict(task, [chunk.box for chunk in chunks])
+            if conflict is not None:
+                self._tell(task, _text(task, conflict), conflict.both_write)
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             known = self._known[key] = conflict is None
-            if conflict is not None:
-                self._warn(task, conflict)
         return known
 
-    def _warn(self, task: Task, conflict: Conflict) -> None:
-        if id(task.kernel) not in self._warned:
-            self._warned.add(id(task.kernel))
-            text = (
-                f"kernel {task.name!r} ({task.call}:{task.line}): one part would touch what another part writes (the "
-                f"same array twice, or an output wider than its chunk), so it runs undivided: {conflict}"
-            )
-            warnings.warn(text, CoexecWarning, stacklevel=2)
-            if self._note is not None:
-                self._note(text)
+
+def _text(task: Task, conflict: Conflict) -> str:
+    return (
+        f"kernel {task.name!r} ({task.call}:{task.line}): one part would touch what another part writes (the same array "
+        f"twice, or an output wider than its chunk), so it runs undivided: {conflict}"
+    )
 
 
 def apart(task: Task) -> bool:

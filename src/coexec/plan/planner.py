@@ -20,7 +20,7 @@ from ..program.kernel import Kernel
 from ..program.variant import Variant
 from .blocking import Blocking
 from .candidate import Candidate, Candidates, Share
-from .conflicts import Conflicts, apart
+from .conflicts import Conflicts, Tell, apart, nobody
 from .divider import Divided, Divider
 from .offering import Site
 from .place import WIDE_GAIN, Asked, Loads, Placement
@@ -75,6 +75,7 @@ class Planner:
         plans: Sequence[Plan] = (),
         cache: int = 1 << 62,
         note: Note | None = None,
+        tell: Tell = nobody,
     ) -> None:
         self._candidates = candidates
         self.divider = divider
@@ -87,7 +88,7 @@ class Planner:
         self._blocking = Blocking(cache)
         divider.offering.lags = loads.lags
         self._plans = {(plan.name, plan.shapes): plan for plan in plans}  # to be followed to the letter
-        self._conflicts = Conflicts(note)
+        self._conflicts = Conflicts(tell)
         self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
 
     def preview(self, task: Task) -> Plan:

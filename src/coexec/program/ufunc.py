@@ -101,6 +101,7 @@ def _kernel(
     accesses += [update if mode == "update" else write for _, mode in outputs]
     declared = {name: access for name, access in zip(body.__signature__.parameters, accesses, strict=True) if access}
     kernel = Kernel(body, declared, split=0 if ndim else None, over="out0", name=body.__name__)
+    kernel.blind = True
     if len(outputs) == 1 and not masked:
         written = source(function, operands, outputs[0][0], ndim, dict(options))
         if written is not None:

@@ -27,6 +27,7 @@ from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
 from ..lower.lowering import Lowering
 from ..lower.replay import Replay
+from ..lower.watch import Watch
 from ..machine.platform import HOST, USER, Platform
 from ..plan.candidate import Share
 from ..plan.plan import Part, Plan
@@ -77,13 +78,14 @@ class GraphBuilder:
         host: int | None = None,
         platform: Platform | None = None,
         replay: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.platform = platform or invented_platform(
             devices, shared=shared, peers=peers, paged=paged, capacity=capacity, host=host
         )
         self.devices = [device.name for device in self.platform.devices]
         self.graph = TaskGraph()
-        self.lowering = Lowering(self.platform)
+        self.lowering = Lowering(self.platform, watch)
         self.replay = Replay(self.graph, self.lowering, on=replay)
         self.tasks: list[Task] = []
         self.commands: list[Command] = []

@@ -1,0 +1,49 @@
+"""Put a planner together as the options say.
+
+Before: every module of plan/.  After: runtime.py.  Takes the whole Config, since most options are about planning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..config import Config
+from ..machine.platform import Platform
+from .candidate import Candidates
+from .conflicts import Tell
+from .divider import Divider
+from .place import Loads, load_placement
+from .plan import load_plans
+from .planner import Planner
+
+
+def make_planner(
+    config: Config,
+    platform: Platform,
+    candidates: Candidates,
+    loads: Loads,
+    cache: int,
+    note: Callable[[str], None] | None,
+    tell: Tell,
+) -> Planner:
+    """Return a planner. `cache` is how many bytes a piece may touch; remarks go to `note`, conflicts to `tell`."""
+    divider = Divider(
+        platform,
+        lambda array, memory, box: array._storage.state.missing(memory, box),
+        cache,
+        objective=config.objective,
+        cap=config.energy_cap or None,
+    )
+    return Planner(
+        candidates,
+        load_placement(config.placement, loads, config.data_threshold),
+        loads,
+        lambda array: array._storage.state.held_by(array._box),
+        divider,
+        policy=config.policy,
+        objective=config.objective,
+        plans=load_plans(config.plan) if config.plan else (),
+        cache=cache,
+        note=note,
+        tell=tell,
+    )
