@@ -45,6 +45,7 @@ def wait() -> None:
 
 
 LATE = {
+    "Platform": ".machine.platform",
     "Trace": ".observe.trace",
     "argmax": ".ops.extremes",
     "argmin": ".ops.extremes",
@@ -79,6 +80,7 @@ __all__ = [
     "CoexecWarning",
     "Kernel",
     "Plan",
+    "Platform",
     "Runtime",
     "TaskCancelled",
     "TaskFailed",

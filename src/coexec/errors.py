@@ -24,6 +24,7 @@ class CoexecError(Exception):
     |-- BackendError         a device failed; the original error is the cause
     |   `-- VariantRefused   a body gives other values on a device than on NumPy, and stays on NumPy
     |-- ConfigError          an option is unknown or malformed (also a ValueError)
+    |   `-- PlatformError    a platform file cannot be read, or contradicts itself
     |-- UnknownName          no extension or device of that name (also a LookupError)
     |-- TraceError           a trace file cannot be read (also a ValueError)
     `-- RuntimeClosed        the runtime was closed, or this is a forked child
@@ -97,6 +98,15 @@ class VariantRefused(BackendError):
 
 class ConfigError(CoexecError, ValueError):
     """An option is unknown or malformed."""
+
+
+class PlatformError(ConfigError):
+    """A platform file cannot be read, or contradicts itself. The message begins with file, line and field."""
+
+    def __init__(self, message: str, file: str = "", line: int | None = None, field: str = "") -> None:
+        self.file, self.line, self.field = file, line, field
+        place = f"{file}:{line}" if line is not None else file
+        super().__init__(": ".join(part for part in (place, field, message) if part))
 
 
 class UnknownName(CoexecError, LookupError):

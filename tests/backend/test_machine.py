@@ -5,7 +5,7 @@ import os
 import pytest
 
 import coexec as cx
-from coexec.backend.machine import open_machine, parse_bytes, parse_devices
+from coexec.backend.machine import open_machine, parse_devices
 from coexec.errors import ConfigError, UnknownName
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -53,16 +53,6 @@ def test_cores_given_to_another_device_are_not_given_to_the_cpu():
     assert all(CORES[-1] not in d.cores for d in cpu)
     for backend in machine.backends:
         backend.stop()
-
-
-@pytest.mark.parametrize(("text", "size"), [("6GB", 6 * 10**9), ("512 MiB", 512 << 20), ("100", 100), ("1.5kb", 1500)])
-def test_sizes_are_read_with_their_units(text, size):
-    assert parse_bytes(text) == size
-
-
-def test_a_size_without_sense_is_refused():
-    with pytest.raises(ConfigError, match="is not a size"):
-        parse_bytes("6 potatoes")
 
 
 def test_a_limit_for_a_device_that_is_not_there_is_refused():

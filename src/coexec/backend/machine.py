@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from ..errors import ConfigError, unknown_name
 from ..machine.cores import available_cores, cpu_model, memory_capacity
 from ..machine.platform import HOST, USER, Device, Memory, Platform, host_links
+from ..machine.sizes import parse_bytes
 from .base import Backend
 
 BACKENDS = {
@@ -26,9 +27,6 @@ BACKENDS = {
     "null": "coexec.backend.machine:open_null",
 }
 """Device kind -> function (names, Opening) -> backends. Packages add theirs in the group coexec.backends."""
-
-UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 
 class Named(NamedTuple):
@@ -76,14 +74,6 @@ class Machine(NamedTuple):
     def backends(self) -> list[Any]:
         """Every backend once."""
         return list(dict.fromkeys([*self.lanes.values(), *self.memories.values()]))
-
-
-def parse_bytes(text: str) -> int:
-    """Read "6GB" or "512 MiB" as bytes."""
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", text)
-    if match is None or match[2].lower() not in UNITS:
-        raise ConfigError(f"{text!r} is not a size; write for example 6GB or 512MiB")
-    return int(float(match[1]) * UNITS[match[2].lower()])
 
 
 def parse_devices(spec: str) -> list[Named]:

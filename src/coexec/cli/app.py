@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import ConfigError
 from .output import friendly, show_tracebacks
 
 app = typer.Typer(
@@ -64,6 +65,13 @@ def devices(
     json: Json = False,
     options: Annotated[bool, typer.Option("--options", help="List every option and its COEXEC_ variable.")] = False,
     placements: Annotated[bool, typer.Option("--placements", help="List the placement policies.")] = False,
+    presets: Annotated[bool, typer.Option("--presets", help="List the platforms that come with coexec.")] = False,
+    platform: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE", help="Describe this platform instead of the machine here.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write this machine as a platform file (.toml).")
+    ] = None,
 ) -> None:
     """What is here, what it can do, what is off and why.
 
@@ -74,10 +82,21 @@ def devices(
     coexec devices --json
 
     coexec devices --options --placements
-    """
-    from .devices import show
 
-    show(json=json, options=options, placements=placements)
+    coexec devices --save here.toml
+
+    coexec devices --platform a100x4
+    """
+    from . import devices, platforms
+
+    if save is not None and platform is not None:
+        raise ConfigError("--save and --platform exclude each other; give one of them")
+    if save is not None:
+        platforms.save(save, json=json)
+    elif platform is not None:
+        platforms.show(platform, json=json)
+    else:
+        devices.show(json=json, options=options, placements=placements, presets=presets)
 
 
 @app.command()

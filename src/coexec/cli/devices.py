@@ -20,13 +20,16 @@ from ..config import PREFIX, Config, parse
 from ..machine.cores import available_cores, cpu_model, cpu_quota, memory_capacity, memory_limit
 from ..observe.svg import bytes_text
 from .output import console, emit, table
+from .platforms import list_presets, print_presets
 
 Data = dict[str, Any]
 
 
-def show(*, json: bool, options: bool, placements: bool) -> None:
-    """Print devices, or the options and placements that were asked for."""
+def show(*, json: bool, options: bool, placements: bool, presets: bool = False) -> None:
+    """Print devices, or the options, placements and presets that were asked for."""
     data: Data = {}
+    if presets:
+        data["presets"] = list_presets()
     if options:
         data["options"] = list_options()
     if placements:
@@ -44,6 +47,8 @@ def show(*, json: bool, options: bool, placements: bool) -> None:
     if placements:
         named = [(p["name"], p["meaning"]) for p in data["placements"]]
         screen.print(table("Placements: where indivisible tasks go", ["name", "meaning"], named, numbers="lw"))
+    if presets:
+        print_presets(data["presets"])
     if "devices" in data:
         _print(data)
 

@@ -1,97 +1,109 @@
-"""Devices, memories and links of one machine, as plain data.
+"""Devices, memories and links of one machine or of a cluster, as plain data.
 
-Before: nothing.  After: plan/, lower/, backend/.  Knows nothing of how a device is driven.
+Before: machine/parts.py, machine/topology.py.  After: plan/, lower/, backend/.  Knows nothing of how a device is driven.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-USER = 0
-"""Memory id of what the user owns: borrowed arrays. coexec reads it and never writes it."""
-HOST = 1
-"""Memory id of the host memory that coexec owns."""
+from ..errors import UnknownName, unknown_name
+from .parts import HOST, USER, Device, Link, Memory, usable
+from .topology import Parts, Topology, local as without_node
 
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Something that holds allocations. Its index in the platform is its id."""
-
-    name: str
-    capacity: int | None = None  # bytes; None = not limited by coexec
-    paged: bool = False  # pages appear on first touch, so allocating a whole array costs nothing
-    strict: bool = True  # allocations are kept within the capacity; False: it is known, and the system's business
-    largest: int | None = None  # bytes of one allocation; None = as many as there are
-
-
-def usable(capacity: int | None) -> int | None:
-    """Return the part of a device's memory that coexec plans with: a sixteenth is left to its driver."""
-    return None if capacity is None else capacity - capacity // 16
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """Something that runs kernels, as the planner and the lowering see it."""
-
-    name: str  # "cpu:0", "cpu:all", "opencl:0"
-    kind: str  # the backend's name: cpu, opencl, simulated, null
-    memory: int  # where it writes
-    readable: tuple[int, ...] = ()  # memories it reads in place, the native one first
-    speed: str = ""  # devices with the same speed class share measurements
-    cores: tuple[int, ...] = ()  # CPU cores it occupies while it runs
-    wide: bool = False  # all cores at once; excludes the narrow devices
-    lanes: int = 64  # how many in-order lanes may be open at once
-    waits_across_lanes: bool = False  # can order one lane behind another without the host
-    eager: bool = True  # a lane has one server, so an instruction may be queued behind an unfinished one
-    description: str = ""
-    software: str = ""  # driver and library versions: measurements hold for these only
-    flops: float | None = None  # peak operations per second in single precision, from device data
-    bandwidth: float | None = None  # peak bytes per second from its own memory, from device data
-    granule: int = 1  # rows of a share are multiples of this, as far as possible
-    watts: float | None = None  # while it computes
-    idle_watts: float | None = None  # while it waits
-
-    def reads(self, memory: int) -> bool:
-        """Tell whether kernels on this device read `memory` in place."""
-        return memory == self.memory or memory in self.readable
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A way to copy from one memory to another."""
-
-    source: int
-    target: int
-    latency: float = 5e-6  # seconds
-    bandwidth: float = 8e9  # bytes per second
-    shared: str = ""  # links of the same name carry one transfer at a time
-
-    def seconds(self, nbytes: int) -> float:
-        """Return the predicted time to move `nbytes`."""
-        return self.latency + nbytes / self.bandwidth
+__all__ = ["HOST", "USER", "Device", "Link", "Memory", "Platform", "host_links", "usable"]
 
 
 @dataclass(frozen=True)
 class Platform:
-    """One machine: its devices, its memories (USER and HOST first) and its links."""
+    """A machine, or a cluster of machines that are alike: devices, memories (USER and HOST first) and links."""
 
     devices: tuple[Device, ...]
     memories: tuple[Memory, ...] = (Memory("user"), Memory("host", paged=True))
-    links: Mapping[tuple[int, int], Link] = field(default_factory=dict)
+    links: Mapping[tuple[int, int], Link] = field(default_factory=dict)  # direct ones, within the first node
+    topology: Topology | None = None  # everything else; None = there are only direct links
+    name: str = ""
+    about: str = ""  # one sentence
+
+    @classmethod
+    def load(cls, source: str | os.PathLike[str]) -> Platform:
+        """Return the platform that a TOML file describes; `source` is its path, or the name of a preset."""
+        from .files import load
+
+        return cls(*load(source))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the platform as a TOML file, from which `load` gives the same again."""
+        from .files import save
+
+        save(self._parts(), path)
+
+    @staticmethod
+    def presets() -> tuple[str, ...]:
+        """Return the names of the platforms that come with coexec."""
+        from .files import presets
+
+        return tuple(sorted(presets()))
+
+    def describe(self) -> str:
+        """Return what the platform consists of, as text."""
+        from .describing import described
+
+        return described(self._parts())
+
+    def _parts(self) -> Parts:
+        return Parts(self.devices, self.memories, self.links, self.topology, self.name, self.about)
+
+    @property
+    def nodes(self) -> int:
+        """How many machines it has."""
+        return self.topology.nodes if self.topology is not None else 1
+
+    def node(self, index: int) -> Platform:
+        """Return one machine of a cluster as a platform of its own, with the names it has there."""
+        if self.topology is None or self.nodes == 1:
+            return self
+        if not 0 <= index < self.nodes:
+            raise UnknownName(f"unknown node {index} (the platform has {self.nodes}, numbered from 0)")
+        topology = self.topology
+        local = {topology.memory(index, i): i for i in range(len(topology.memories))}
+        devices = tuple(
+            replace(device, memory=local[device.memory], readable=tuple(local[m] for m in device.readable))
+            for device in self.devices
+            if device.memory in local
+        )
+        begin = topology.named(index)
+        links = {
+            pair: replace(link, shared=tuple(begin + without_node(name) for name in link.shared))
+            for pair, link in self.links.items()
+        }
+        alone = replace(topology, nodes=1, prefix=begin)
+        return Platform(devices, tuple(self.memories[m] for m in local), links, alone, self.name, self.about)
 
     def device(self, name: str) -> Device:
         """Return the device called `name`."""
         for device in self.devices:
             if device.name == name:
                 return device
-        from ..errors import unknown_name
-
         raise unknown_name("device", name, [d.name for d in self.devices])
 
     def link(self, source: int, target: int) -> Link | None:
-        """Return the direct link between two memories, or None."""
-        return self.links.get((source, target))
+        """Return the way between two memories, direct or over switches and the network, or None."""
+        found = self.links.get((source, target))
+        if found is None and self.topology is not None:
+            found = self.topology.link(source, target, self.links)
+        return found
+
+    def links_into(self, target: int) -> list[Link]:
+        """Return the ways that lead to a memory."""
+        ways = (self.link(source, target) for source in range(len(self.memories)))
+        return [link for link in ways if link is not None]
+
+    def limit(self, shared: str) -> float | None:
+        """Return the bytes per second of what links share by that name; None where only the links themselves limit."""
+        return self.topology.limit(shared) if self.topology is not None else None
 
     def as_dict(self) -> dict[str, object]:
         """Return the platform as JSON-ready data."""

@@ -132,7 +132,7 @@ class Offering:
             there=moved.there,
             out_per_row=kept.per_row * speed_out,
             fixed_out=kept.fixed * speed_out + (link_out.latency if speed_out and link_out and kept.per_row else 0.0),
-            link=link_in.shared if link_in is not None else "",
+            link=link_in.bus if link_in is not None else "",
             watts=device.watts or 0.0,
             idle_watts=device.idle_watts or 0.0,
             group=f"{device.speed} {device.kind}" if memory == HOST else device.name,
@@ -142,7 +142,7 @@ class Offering:
         """Return the link over which inputs come: from the host, or to it from the only other memory there is."""
         if memory != HOST:
             return self._platform.link(HOST, memory)
-        others = [link for (source, target), link in self._platform.links.items() if target == HOST and source != USER]
+        others = [link for link in self._platform.links_into(HOST) if link.source != USER]
         return min(others, key=lambda link: link.bandwidth, default=None)
 
     def _inputs(self, site: Site, memory: int) -> Bytes:

@@ -6,6 +6,7 @@ Before: machine/platform.py.  After: observe/recorder.py, runtime.py.  Owned by 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from statistics import median
 
 from ..machine.platform import Link, Platform
@@ -66,4 +67,4 @@ class Links:
     def _set(self, pair: tuple[int, int], latency: float, bandwidth: float) -> None:
         old = self._platform.links[pair]
         links: dict[tuple[int, int], Link] = self._platform.links  # type: ignore[assignment]  # ours to correct
-        links[pair] = Link(pair[0], pair[1], latency, bandwidth, old.shared)
+        links[pair] = replace(old, latency=latency, bandwidth=bandwidth)

@@ -1,0 +1,101 @@
+"""Memories, devices and links: what a platform is made of, as plain data.
+
+Before: nothing.  After: machine/topology.py, machine/platform.py.  Knows nothing of how a device is driven.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+USER = 0
+"""Memory id of what the user owns: borrowed arrays. coexec reads it and never writes it."""
+HOST = 1
+"""Memory id of the host memory that coexec owns."""
+
+DTYPES = (
+    "float64", "float32", "float16", "bfloat16", "complex128", "complex64",
+    "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
+)  # fmt: skip
+"""Types for which a device may state a rate."""
+REAL = {"complex128": "float64", "complex64": "float32"}
+"""Operations on complex numbers are counted as operations on their real parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Something that holds allocations. Its index in the platform is its id."""
+
+    name: str
+    capacity: int | None = None  # bytes; None = not limited by coexec
+    paged: bool = False  # pages appear on first touch, so allocating a whole array costs nothing
+    strict: bool = True  # allocations are kept within the capacity; False: it is known, and the system's business
+    largest: int | None = None  # bytes of one allocation; None = as many as there are
+    bandwidth: float | None = None  # bytes per second that all devices get from it together
+
+
+def usable(capacity: int | None) -> int | None:
+    """Return the part of a device's memory that coexec plans with: a sixteenth is left to its driver."""
+    return None if capacity is None else capacity - capacity // 16
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Something that runs kernels, as the planner and the lowering see it."""
+
+    name: str  # "cpu:0", "cpu:all", "opencl:0"; on the fourth node "n3/gpu:0"
+    kind: str  # the backend's name (cpu, opencl, simulated, null), or what the machine has: cpu, gpu, fpga, npu
+    memory: int  # where it writes
+    readable: tuple[int, ...] = ()  # memories it reads in place, the native one first
+    speed: str = ""  # devices with the same speed class share measurements
+    cores: tuple[int, ...] = ()  # CPU cores it occupies while it runs
+    wide: bool = False  # all cores at once; excludes the narrow devices
+    lanes: int = 64  # how many in-order lanes may be open at once
+    waits_across_lanes: bool = False  # can order one lane behind another without the host
+    eager: bool = True  # a lane has one server, so an instruction may be queued behind an unfinished one
+    description: str = ""
+    software: str = ""  # driver and library versions: measurements hold for these only
+    flops: float | None = None  # peak operations per second in single precision, from device data
+    bandwidth: float | None = None  # peak bytes per second from its own memory, from device data
+    granule: int = 1  # rows of a share are multiples of this, as far as possible
+    watts: float | None = None  # while it computes
+    idle_watts: float | None = None  # while it waits
+    rates: tuple[tuple[str, float], ...] = ()  # peak operations per second of types other than float32
+    launch: float | None = None  # seconds from handing over a kernel until it runs
+    concurrent: int = 1  # kernels that it runs at once
+    clock: float | None = None  # hertz; designs count cycles
+    ops: tuple[str, ...] = ()  # operations it can do; empty = all
+    designs: tuple[str, ...] = ()  # designs that it can be configured with
+
+    def reads(self, memory: int) -> bool:
+        """Tell whether kernels on this device read `memory` in place."""
+        return memory == self.memory or memory in self.readable
+
+    def rate(self, dtype: str) -> float | None:
+        """Return the peak operations per second on `dtype`; where only single precision is known, that."""
+        dtype = REAL.get(dtype, dtype)
+        return dict(self.rates).get(dtype, self.flops)
+
+    def does(self, op: str) -> bool:
+        """Tell whether the device can do the operation called `op`."""
+        return not self.ops or op in self.ops
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A way to copy from one memory to another. Two copies over one link share its bandwidth."""
+
+    source: int
+    target: int
+    latency: float = 5e-6  # seconds
+    bandwidth: float = 8e9  # bytes per second
+    shared: tuple[str, ...] = ()  # what it passes through together with other links, the narrowest first
+    name: str = ""  # what it is made of: "pcie"
+
+    def seconds(self, nbytes: int) -> float:
+        """Return the predicted time to move `nbytes` when nobody else does."""
+        return self.latency + nbytes / self.bandwidth
+
+    @property
+    def bus(self) -> str:
+        """What it most likely waits for: links with the same bus are taken to carry one transfer at a time."""
+        return self.shared[0] if self.shared else ""
