@@ -255,7 +255,10 @@ def test_what_is_wrong_is_named_with_file_line_and_field(right: str, wrong: str,
     key, lines = field.rpartition(".")[2], text.splitlines()
     assert error.line is not None
     assert re.match(rf"\[*{key}\b", lines[error.line - 1]) or "missing" in words, lines[error.line - 1]
-    assert isinstance(error, ConfigError) and isinstance(error, ValueError)
+
+
+def test_the_error_is_one_about_configuration() -> None:
+    assert issubclass(PlatformError, ConfigError) and issubclass(PlatformError, ValueError)
 
 
 def test_a_missing_field_is_named_at_its_table() -> None:

@@ -63,7 +63,7 @@ def on_one_bus(*bandwidths: float) -> Platform:
     platform = unlike(own=(True,) * len(bandwidths))
     speeds = dict(enumerate(bandwidths, start=2))
     links = {
-        pair: replace(link, bandwidth=speeds[pair[1]], shared="bus") if pair[0] == HOST else link
+        pair: replace(link, bandwidth=speeds[pair[1]], shared=("bus",)) if pair[0] == HOST else link
         for pair, link in platform.links.items()
     }
     return replace(platform, links=links)
