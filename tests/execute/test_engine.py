@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from coexec.errors import TaskCancelled
 from coexec.execute.engine import Engine
 from coexec.execute.lanes import DeviceLanes, LanePolicy
-from coexec.machine.platform import HOST
+from coexec.machine.platform import HOST, USER
 from coexec.testing.graphs import GraphBuilder
 from tests.execute.stage import Stage
 
@@ -71,10 +72,13 @@ def test_a_copy_to_the_host_is_issued_behind_its_kernel_and_one_between_devices_
 def test_a_copy_within_the_host_goes_to_a_host_lane_or_to_its_reader() -> None:
     """B50."""
     g = GraphBuilder(1, shared=True, paged=False)
-    a = g.array(100)
+    a, b = g.array(100), g.array(100, data=np.zeros(100), borrowed=True)
     g.call("some", writes=a[:50])
     g.call("more", updates=a[40:60])
-    assert [i.device for i in g.instructions.of("copy")] in (["host"], ["dev:0"])
+    g.call("change", updates=b)
+    resize, own = g.instructions.of("copy")
+    assert (resize.reason, resize.device) == ("resize", "host")
+    assert (own.source.memory, own.target.memory, own.device) == (USER, HOST, "dev:0")  # warm for who reads it next
 
 
 def test_allocations_take_no_lane_and_nothing_is_issued_behind_one() -> None:
@@ -187,6 +191,9 @@ def test_eager_issue_needs_all_open_parents_on_one_lane_and_one_of_them_last() -
     assert "c" not in stage.issues
     assert stage.finish("a") == []
     assert stage.finish("b") == ["c"]
+    stage.submit("d", "c")
+    stage.submit("e", "c", "d")  # both open, both on one lane, and d is its last
+    assert stage.named["e"].eager and stage.lane("c") == stage.lane("d") == stage.lane("e")
 
 
 def test_an_overtaken_instruction_waits_and_takes_another_lane() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from coexec.geometry import Box, whole
-from coexec.program.access import update
+from coexec.program.access import reduce, update
 from coexec.program.array import Array
 from coexec.program.call import Options
 from coexec.program.kernel import kernel
@@ -28,6 +28,7 @@ KINDS = (
     "woven",
     "gather",
     "reduce",
+    "into a view",
     "host write",
     "host task",
     "read",
@@ -108,6 +109,14 @@ def spread(x: Any, out: Any) -> None:
     out[...] = (2.0 * out + x.sum()) % MODULUS
 
 
+def add_rests(x: Any, totals: Any) -> None:
+    totals += (x % 7.0).sum()
+
+
+def raise_to(x: Any, totals: Any) -> None:
+    np.maximum(totals, x.max(), out=totals)
+
+
 @kernel(split=0, x=update)
 def scale(x, k):
     """Take a 0-d array as a scalar: a value that is not known when the call is made."""
@@ -181,6 +190,8 @@ class Twin:
                 "reduce", reads=self.arrays[a], reduces=self.total, over=self.shape, body=add_sum, **self._where(n)
             )
             add_sum(self.plain[a], self.plain_total)
+        elif kind == "into a view":
+            self._reduce(n, a, (a + 1) % len(self.arrays))
         elif kind == "host write":
             cut = slices(n, self.shape)
             value = float(n[13])
@@ -231,6 +242,17 @@ class Twin:
             **where,
         )
         mix(plain_out, plain_reads, old=old)
+
+    def _reduce(self, n: tuple[int, ...], a: int, b: int) -> None:
+        """Reduce one array into every element of a view of another, on top of what it holds or afresh."""
+        cut = slices(n, self.shape)
+        name, body, identity = (("sum", add_rests, 0.0), ("max", raise_to, -np.inf))[n[2] % 2]
+        access = reduce(name, fresh=n[3] % 2 == 0)
+        into = (self.arrays[b][cut], access)
+        self.g.call("into", reads=self.arrays[a], reduces=into, over=self.shape, body=body, **self._where(n))
+        if n[3] % 2 == 0:
+            self.plain[b][cut] = identity
+        body(self.plain[a], self.plain[b][cut])
 
     def _halo(self, n: tuple[int, ...], a: int, b: int, kind: str) -> None:
         b = (a + 1) % len(self.arrays) if a == b else b
