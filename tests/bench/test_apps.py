@@ -11,6 +11,7 @@ import pytest
 
 import coexec as cx
 from coexec.bench.apps import cholesky, cost, figures, harness, programs
+from coexec.bench.apps.app import App
 from coexec.bench.apps.team import Team
 from coexec.bench.apps.ways import ByHand, InNumPy, Through, Way
 from coexec.bench.split.harness import usable
@@ -100,16 +101,39 @@ def test_examples_come_from_the_checkout_and_are_part_of_the_wheel():
 
 def test_a_case_has_every_key_and_its_figures_agree():
     said: list[str] = []
-    found = harness.measure(quick("wave_sim"), SETS, EFFORT, said.append)
-    assert [case["devices"] for case in found] == SETS
+    found, off = harness.measure(quick("wave_sim"), SETS, EFFORT, said.append)
+    assert [case["devices"] for case in found] == SETS and not off
     for case in found:
         assert case.keys() >= CASE
-        assert case["speedup"] == pytest.approx(found[0]["coexec_s"] / case["coexec_s"])
+        if case["best_alone"] == "cpu:0":
+            assert case["speedup"] == pytest.approx(found[0]["coexec_s"] / case["coexec_s"])
         assert case["vs_numpy"] == pytest.approx(case["numpy_s"] / case["coexec_s"])
         assert case["vs_handwritten"] == pytest.approx(case["handwritten_s"] / case["coexec_s"])
         assert 1.0 <= case["runtime_cost"] <= case["runtime_cost_with_gil"] + 1e-9
     assert said
     json.dumps(found)
+
+
+def test_a_device_that_cannot_run_an_application_alone_is_named_and_left_out():
+    if SETS[-1] != "cpu:0,opencl:0@1":
+        return  # no OpenCL here, so no device is left out
+
+    @cx.kernel(x=cx.update)
+    def grow(x):  # no OpenCL variant
+        x += 1
+
+    def through(x):
+        grow(x)
+        return (x,)
+
+    def plain(x):
+        x += 1
+        return (x,)
+
+    app = App("grow", "10", (np.zeros(10),), plain, through, lambda _, x: plain(x), 80.0, rewritten=(0,))
+    found, off = harness.measure(app, SETS, EFFORT, lambda _: None)
+    assert [case["best_alone"] for case in found] == ["cpu:0"] * len(SETS)
+    assert list(off) == ["grow on opencl:0@1 alone"]
 
 
 def test_apps_reports_every_application_with_the_triad_beside_it(monkeypatch):

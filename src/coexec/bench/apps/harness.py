@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
+from ...errors import CoexecError
 from ...machine.cores import available_cores
 from ..measure import Data, Others, Progress, bandwidth, machine, one_library_thread
 from ..split.harness import usable
@@ -55,7 +56,9 @@ def run(quick: bool, progress: Progress) -> Data:
         for name in APPS:
             progress(f"{name}: preparing")
             app = import_module(f".{name}", __package__).make(quick)
-            cases += measure(app, devices, BRIEF if quick else THOROUGH, progress)
+            found, without = measure(app, devices, BRIEF if quick else THOROUGH, progress)
+            cases += found
+            off |= without
             del app
         progress("memory bandwidth")
         physical = bandwidth(2_000_000 if quick else 20_000_000)
@@ -75,13 +78,20 @@ def _cores(devices: str) -> int:
     return len(devices.split(","))
 
 
-def measure(app: App, devices: Sequence[str], effort: Effort, progress: Progress) -> list[Data]:
-    """Return a case per set of devices."""
+def measure(app: App, devices: Sequence[str], effort: Effort, progress: Progress) -> tuple[list[Data], dict[str, str]]:
+    """Return a case per set of devices, and which devices cannot run the application alone and why."""
     progress(f"{app.name}: {app.size}")
+    off: dict[str, str] = {}
     with _ways(app, devices) as ways:
-        for name, way in ways.items():
-            for _ in range(effort.warm_up if name in devices else 1):
-                way.seconds()
+        for name in list(ways):
+            try:
+                for _ in range(effort.warm_up if isinstance(ways[name], Through) else 1):
+                    ways[name].seconds()
+            except CoexecError as error:  # a kernel without a variant for it, say
+                if name in devices or not isinstance(ways[name], Through):
+                    raise
+                off[f"{app.name} on {name} alone"] = str(error)
+                del ways[name]  # closed with the others
         times = rounds(ways, effort)
         _check(app, ways)
     cases = []
@@ -89,22 +99,28 @@ def measure(app: App, devices: Sequence[str], effort: Effort, progress: Progress
         progress(f"{app.name}: what the runtime costs on {chosen}")
         seen = observed(app, chosen, effort.warm_up, effort.recorded)
         cases.append(case(app, chosen, times, seen))
-    return cases
+    return cases, off
 
 
 @contextmanager
 def _ways(app: App, devices: Sequence[str]) -> Iterator[dict[str, Way]]:
-    """Give every way to run an application, by name: numpy, hand 1, hand 2, and the devices."""
+    """Give every way to run an application, by name: numpy, hand 1, hand 2, the sets of devices, and each device alone."""
     cores = available_cores()
     with ExitStack() as stack:
         ways: dict[str, Way] = {"numpy": InNumPy(app, len(cores))}
         for count in sorted({_cores(chosen) for chosen in devices}):
             ways[f"hand {count}"] = ByHand(app, cores[:count])
             stack.callback(ways[f"hand {count}"].close)
-        for chosen in devices:
+        alone = [single for chosen in devices for single in _singles(chosen)]
+        for chosen in dict.fromkeys([*devices, *alone]):
             ways[chosen] = Through(app, chosen)
             stack.callback(ways[chosen].close)
         yield ways
+
+
+def _singles(devices: str) -> list[str]:
+    """Return the devices of a set, each alone. Cores are alike: the first stands for all."""
+    return ["cpu:0" if single.startswith("cpu:") else single for single in devices.split(",")]
 
 
 def rounds(ways: dict[str, Way], effort: Effort) -> dict[str, list[float]]:
@@ -132,21 +148,19 @@ def _check(app: App, ways: dict[str, Way]) -> None:
 
 
 def case(app: App, devices: str, times: dict[str, list[float]], seen: Data) -> Data:
-    """Return the figures of an application on some devices."""
-    hand, alone = times[f"hand {_cores(devices)}"], times.get("cpu:0", times[devices])
-    found = {
-        name: median(s)
-        for name, s in zip(
-            ("numpy", "coexec", "hand", "alone"), (times["numpy"], times[devices], hand, alone), strict=True
-        )
-    }
+    """Return the figures of an application on some devices. The speedup is against the best of them alone."""
+    hand, plain, coexec = times[f"hand {_cores(devices)}"], times["numpy"], times[devices]
+    alone = {single: median(times[single]) for single in _singles(devices) if single in times}
+    best = min(alone, key=alone.__getitem__)
+    seconds = {"numpy": median(plain), "coexec": median(coexec), "hand": median(hand), "alone": alone[best]}
     return {
         "app": app.name,
         "devices": devices,
-        **compared(found),
-        "gb_per_s": app.nbytes / found["coexec"] / 1e9,
+        **compared(seconds),
+        "gb_per_s": app.nbytes / seconds["coexec"] / 1e9,
         **seen,
         "size": app.size,
-        "best_s": {"numpy": min(times["numpy"]), "coexec": min(times[devices]), "handwritten": min(hand)},
+        "best_alone": best,
+        "best_s": {"numpy": min(plain), "coexec": min(coexec), "handwritten": min(hand)},
         "rounds": len(hand),
     }
