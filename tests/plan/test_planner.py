@@ -164,7 +164,7 @@ def test_loads_count_every_chunk() -> None:
 @given(st.integers(1, 40), st.integers(1, 5), st.integers(0, 1), st.integers(1, 9))
 def test_even_parts_tile_the_box_and_differ_by_one_row_at_most(rows: int, columns: int, axis: int, count: int) -> None:
     box = whole((rows, columns))
-    chunks = even(box, axis, [f"d{i}" for i in range(count)])
+    chunks = even(box, [axis], [f"d{i}" for i in range(count)])
     sizes = [chunk.box.shape[axis] for chunk in chunks]
     assert Region([chunk.box for chunk in chunks]) == Region([box]) and sum(c.box.volume for c in chunks) == box.volume
     assert max(sizes) - min(sizes) <= 1 and len(chunks) == min(count, box.shape[axis])

@@ -44,7 +44,7 @@ class OpenTask:
         stocks: dict[str, Stock] = {}
         for chunk, share in zip(command.chunks, shares, strict=True):
             lo, hi = chunk.box.lo[site.axis] - first, chunk.box.hi[site.axis] - first
-            rate, granule = (hi - lo) / (share.seconds or 1.0), platform.device(chunk.device).granule
+            rate, granule = (hi - lo) / (share.seconds or 1.0), site.granule(platform.device(chunk.device).granule)
             before = stocks.get(chunk.device)  # a share may be cut to overlap copies: its pieces are neighbours
             stocks[chunk.device] = Stock(chunk.device, lo if before is None else before.lo, hi, rate, granule)
         seconds = max([share.seconds or 0.0 for share in shares])

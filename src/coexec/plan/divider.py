@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from math import inf
+from math import inf, lcm
 from typing import NamedTuple
 
 from ..errors import ConfigError
@@ -201,12 +201,13 @@ class Divider:
         best: Divided | None = None
         for count in range(2, len(group) // 2 + 1):
             made = bands(offers, count)
-            outer = [Offer(f"band {i}", band.curve) for i, band in enumerate(made)]
+            grains = [lcm(*[offer.granule for offer in band.offers]) for band in made]
+            outer = [Offer(f"band {i}", made[i].curve, granule=grains[i]) for i in range(count)]
             cuts = adapt(outer, site.rows.rows, divide(outer, site.rows.rows)).cuts
             parts = []
             for band, low, high in zip(made, cuts, cuts[1:], strict=False):
                 chosen = [members[offer.device] for offer in band.offers]
-                part = site.part(round(site.rows.position(low)), round(site.rows.position(high)))
+                part = site.part(*site.cut_at((low, high), [c.device for c, _ in chosen]))
                 if not part.empty:
                     parts.append(self._along(task, part, axes[1], [c for c, _ in chosen], [w for _, w in chosen]))
             joined = _joined(site, parts)
@@ -217,7 +218,7 @@ class Divider:
     def _made(
         self, site: Site, group: Sequence[Candidate], offers: Sequence[Offer], division: Division, *, measured: bool
     ) -> Divided:
-        cuts = [round(site.rows.position(cut)) for cut in division.cuts]
+        cuts = site.cut_at(division.cuts, [c.device for c in group])
         chunks: list[Chunk] = []
         shares: list[Share] = []
         used = sum(high > low for low, high in pairwise(cuts))
@@ -268,7 +269,7 @@ class Divider:
 
     def _made_cuts(self, divided: Divided, group: Sequence[Candidate]) -> Cuts:
         site = divided.site
-        cuts = tuple([round(site.rows.position(cut)) for cut in divided.division.cuts])
+        cuts = tuple(site.cut_at(divided.division.cuts, [c.device for c in group]))
         devices = tuple([c.name for c in group])
         used = frozenset(c.memory for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low)
         return Cuts(site.axis, site.rows.rows, devices, cuts, used)
@@ -315,7 +316,8 @@ def _overlapping(offer: Offer, low: int, high: int) -> list[int]:
         count = pieces(offer, rows)
         if in_pieces(offer, rows, count) > (1.0 - WORTH_OVERLAPPING) * in_pieces(offer, rows, 1):
             count = 1
-    return [low + rows * i // count for i in range(count + 1)] if rows > 0 else []
+    inner = [low + rows * i // count // offer.granule * offer.granule for i in range(1, count)]
+    return [low, *inner, high] if rows > 0 else []
 
 
 def _imbalance(divided: Divided) -> float:

@@ -95,8 +95,9 @@ class Handout:
         together = rows * self._rates[device] / (self._rates[device] + self._rates[behind])  # both finish at once
         taken = int(min(max(wanted, self._at_least(device)), together))
         taken = max(1, taken // granule * granule)
-        span[1] -= taken
-        return span[1], span[1] + taken
+        stop = span[1]
+        span[1] = max(span[0], (stop - taken) // granule * granule)  # the last rows may be no whole granule
+        return span[1], stop
 
     def _seconds(self, device: str) -> float:
         lo, hi = self._left[self._owner[device]]

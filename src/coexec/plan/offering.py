@@ -6,12 +6,13 @@ Before: predict/, plan/candidate.py, plan/offer.py.  After: plan/divider.py.  Kn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import lcm
 from typing import NamedTuple
 
 from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.task import Task
-from ..machine.platform import HOST, USER, Link, Platform
+from ..machine.platform import HOST, USER, Device, Link, Platform
 from ..predict.features import Rows, part_of, work_of_part
 from ..predict.work import Work
 from ..program.array import Array
@@ -50,6 +51,18 @@ class Site(NamedTuple):
         """Look at `axis` of the part of the index space that is visited."""
         return cls(task, box, axis, Rows(task, box, axis))
 
+    def granule(self, device: int = 1) -> int:
+        """Return of how many rows a part is a multiple: what the kernel and a device's granule both ask."""
+        return lcm(device, self.task.kernel.granule) if self.task.kernel is not None else device
+
+    def cut_at(self, cuts: Sequence[float], devices: Sequence[Device]) -> list[int]:
+        """Return the rows before which a division cuts, by work; the ends of parts are multiples of granules."""
+        rows = self.rows.rows
+        # Work that is spread unevenly is divided by work: only here does it become rows, and so granules.
+        step = self.granule() if self.rows.even else self.granule(lcm(*[max(1, d.granule) for d in devices]))
+        exact = [round(self.rows.position(cut)) for cut in cuts]
+        return exact if step == 1 else [at if at >= rows else min(rows, round(at / step) * step) for at in exact]
+
     def part(self, lo: int, hi: int) -> Box:
         """Return rows [lo, hi) of the task."""
         return part_of(self.box, self.axis, lo, hi)
@@ -58,7 +71,7 @@ class Site(NamedTuple):
         """Return rows [lo, hi) as a chunk, in pieces if its share says so."""
         chunk = Chunk(device, self.part(lo, hi), slot)
         if share.blocked and share.work is not None:
-            chunk = in_cache(chunk, self.axis, share.work.size, cache)
+            chunk = in_cache(chunk, self.axis, share.work.size, cache, self.granule())
         return chunk
 
     def work(self, lo: int, hi: int) -> Work:
@@ -124,7 +137,7 @@ class Offering:
         return Offer(
             device.name,
             curve,
-            granule=max(1, device.granule),
+            granule=site.granule(max(1, device.granule)),
             most=None if capacity is None else self._room(site, capacity),
             wait=wait + self.lags.of(device.name),
             fixed_in=moved.fixed * speed_in + (link_in.latency if link_in is not None and copies else 0.0),

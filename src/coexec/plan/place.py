@@ -109,6 +109,11 @@ class Loads:
             for other in self._sharing[device]:
                 self.seconds[other] += seconds
 
+    def in_pieces(self, before: Sequence[str], now: Sequence[str]) -> None:
+        """Note that work given to the devices `before`, part by part, was cut anew for those of `now`."""
+        for device in set(now):
+            self.tasks[device] += now.count(device) - before.count(device)
+
     def remove(self, device: str, seconds: float | None) -> None:
         """Note work finished."""
         if device not in self.tasks:  # the host itself, which stood in for a device

@@ -6,7 +6,7 @@ Before: graph/, predict/, machine/.  After: lower/.  Knows no memory's contents 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
+from math import inf, lcm
 from typing import Any
 
 from ..errors import PlanError
@@ -23,6 +23,7 @@ from .candidate import Candidate, Candidates, Share
 from .conflicts import Conflicts, Tell, apart, nobody
 from .divider import Divided, Divider
 from .offering import Site
+from .oversubscribe import cut_again, granules, with_shares
 from .place import WIDE_GAIN, Asked, Loads, Placement
 from .plan import Plan
 from .planned import Planned
@@ -142,7 +143,8 @@ class Planner:
             followed = self._followed(task, plan, candidates)
             if followed is not None:
                 return followed
-        if idle and candidates[0].runs_here and not (kernel.reduces and box.volume >= SEVERAL_BLOCKS):
+        again = options.oversubscribe > 1
+        if idle and candidates[0].runs_here and not again and not (kernel.reduces and box.volume >= SEVERAL_BLOCKS):
             first = candidates[0]
             seconds = first.model.seconds(work)
             if seconds is not None and seconds < CHEAP and self._placement.pairs:
@@ -153,8 +155,23 @@ class Planner:
         if kernel.split:
             divided = self._divide(task, box, candidates, work, named=options.devices is not None)
             if divided is not None:
-                return divided
-        return self._placed(task, box, candidates, work)
+                return self._cut_again(divided) if again else divided
+        placed = self._placed(task, box, candidates, work)
+        return self._cut_again(placed) if again else placed
+
+    def _cut_again(self, planned: Planned) -> Planned:
+        """Return the plan with each device's part in several pieces, as the call asks; not if they would conflict."""
+        (_, task, chunks, _, why), shares = planned.command, planned.shares
+        count = task.options.oversubscribe if task.options is not None else 1
+        if planned.handout or task.box.empty:
+            return planned  # pieces on demand are small already
+        pieces = cut_again(task, chunks, count, granules(task, self.loads.platform))
+        made, given = with_shares(task, shares, pieces, self._blocking.cache)
+        if not self._conflicts.independent(task, made):
+            return planned
+        self.loads.in_pieces([chunk.device for chunk in chunks], [chunk.device for chunk in made])
+        task.outcome = task.inputs = None  # how long it takes teaches nothing about other divisions
+        return self._command(task, made, given, f"{why}; each part in {count} pieces")
 
     def _placed(self, task: Task, box: Box, candidates: Sequence[Candidate], work: Work) -> Planned:
         """Return the task as one chunk, on the device that the placement chooses."""
@@ -197,7 +214,7 @@ class Planner:
         if task.kernel is not None and task.kernel.reduces:
             axis = next((a for a in task.kernel.split if task.box.hi[a] - task.box.lo[a] > 1), 0)
             cuts = [chunk.box.lo[axis] if chunk.box.lo else 0 for chunk in chunks]
-            dealt = deal(blocks(task.box, axis), axis, [c.device for c in chunks], cuts)
+            dealt = deal(blocks(task.box, axis, task.kernel.granule), axis, [c.device for c in chunks], cuts)
             chunks = in_runs(dealt, _looping(group))
         elif not self._conflicts.independent(task, chunks):
             return None
@@ -232,7 +249,8 @@ class Planner:
         if divided is None and not self._worth(candidates, work, named=named):
             return None
         if policy == "even":
-            chunks = even(box, axes[0], [c.name for c in group])
+            names = [c.name for c in group]
+            chunks = even(box, axes, names, lcm(*map(granules(task, self.loads.platform), names)))
             if len(chunks) < 2 or not self._conflicts.independent(task, chunks):
                 return None
             return self._shared(task, chunks, group, f"divided evenly over {len(chunks)} devices")
@@ -272,7 +290,7 @@ class Planner:
 
     def _reduce(self, task: Task, box: Box, axes: list[int], group: list[Candidate], work: Work) -> Planned:
         """Deal the fixed blocks of a reduction to the devices, as many to each as let all finish together."""
-        parts = blocks(box, axes[0] if axes else 0)
+        parts = blocks(box, axes[0] if axes else 0, task.kernel.granule if task.kernel is not None else 1)
         if not self._conflicts.independent(task, [Chunk("", part) for part in parts]):
             parts = [box]
         alone = min((s for c in group if (s := c.model.seconds(work)) is not None), default=None)

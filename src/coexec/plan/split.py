@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Sequence
 from itertools import combinations
+from math import isqrt
 
 from ..geometry import Box, bounding, covers, cut, overlaps
 from ..graph.command import Chunk
@@ -16,20 +17,56 @@ BLOCKS = 32
 BLOCK_ELEMENTS = 1 << 15
 SEVERAL_BLOCKS = 2 * BLOCK_ELEMENTS
 """Points from which a reduction has more than one block."""
+SQUARE = 0.95  # extents whose ratio is closer to one than this are nearly square
 
 
-def even(box: Box, axis: int, devices: Sequence[str]) -> tuple[Chunk, ...]:
-    """Cut `box` along `axis` into parts of equal size, one per device, fewer if there are not enough rows."""
-    parts = cut(box, axis, len(devices))
+def even(box: Box, axes: Sequence[int], devices: Sequence[str], granule: int = 1) -> tuple[Chunk, ...]:
+    """Cut `box` into parts of equal size, one per device, fewer if there are not enough granules.
+
+    Along one axis, or into tiles along the first two.
+    """
+    if len(axes) < 2:
+        parts = cut(box, axes[0], len(devices), granule)
+    else:
+        parts = even_2d(box, axes[0], axes[1], len(devices), granule)
     return tuple(Chunk(devices[i], part, i) for i, part in enumerate(parts))
 
 
-def blocks(box: Box, axis: int) -> list[Box]:
+def even_2d(box: Box, first: int, second: int, count: int, granule: int = 1) -> list[Box]:
+    """Cut `box` along two axes into at most `count` tiles that are about square, row by row; none is empty."""
+    if box.empty:
+        return []
+    bands, columns = tiling(box.shape[first], box.shape[second], count, granule)
+    return [tile for band in cut(box, first, bands, granule) for tile in cut(band, second, columns, granule)]
+
+
+def tiling(rows: int, columns: int, count: int, granule: int = 1) -> tuple[int, int]:
+    """Return into how many parts to cut either extent: the two factors of `count` that make most parts.
+
+    Factors close to each other are tried first. Of the two ways round, the larger one goes to the first axis of an
+    extent that is nearly square, else the way with the shorter edges wins. As in Celerity.
+    """
+    most = (-(-rows // granule), -(-columns // granule))
+    square = SQUARE < rows / columns < 1 / SQUARE
+    best = (0, 0)
+    for small in range(isqrt(count), 0, -1):
+        if count % small:
+            continue
+        ways = [(min(a, most[0]), min(b, most[1])) for a, b in ((count // small, small), (small, count // small))]
+        found = max(ways, key=lambda way: (way[0] * way[1], not square and -(rows / way[0] + columns / way[1])))
+        if found[0] * found[1] > best[0] * best[1]:
+            best = found
+        if best[0] * best[1] == count:
+            break
+    return best
+
+
+def blocks(box: Box, axis: int, granule: int = 1) -> list[Box]:
     """Cut `box` into blocks that depend on its shape alone.
 
     A reduction combines the blocks in their order, so its bits do not depend on who computed which.
     """
-    return cut(box, axis, max(1, min(BLOCKS, box.volume // BLOCK_ELEMENTS)))
+    return cut(box, axis, max(1, min(BLOCKS, box.volume // BLOCK_ELEMENTS)), granule)
 
 
 def deal_evenly(parts: Sequence[Box], devices: Sequence[str]) -> tuple[Chunk, ...]:
@@ -68,8 +105,9 @@ def in_runs(chunks: Sequence[Chunk], loops: Container[str]) -> tuple[Chunk, ...]
     return tuple(joined)
 
 
-def in_cache(chunk: Chunk, axis: int, nbytes: float, cache: int) -> Chunk:
+def in_cache(chunk: Chunk, axis: int, nbytes: float, cache: int, granule: int = 1) -> Chunk:
     """Return the chunk in pieces along `axis` whose share of its bytes fits into a cache."""
     rows = chunk.box.hi[axis] - chunk.box.lo[axis]
     count = min(rows, int(nbytes // cache) + 1)
-    return chunk if count < 2 else chunk._replace(pieces=tuple(cut(chunk.box, axis, count)))
+    parts = cut(chunk.box, axis, count, granule) if count > 1 else []
+    return chunk._replace(pieces=tuple(parts)) if len(parts) > 1 else chunk

@@ -1,11 +1,13 @@
 """What belongs to one call of a kernel: its options, and the shapes by which calls are predicted alike.
 
-Before: nothing.  After: program/kernel.py, graph/, plan/.  Knows no device.
+Before: errors.py.  After: program/kernel.py, graph/, plan/.  Knows no device.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+
+from ..errors import ArgumentError
 
 
 class Key:
@@ -35,6 +37,18 @@ class Options(NamedTuple):
     priority: int = 0
     split: bool = True  # False: run undivided
     policy: str = ""  # how a division is made and kept: static, dynamic, auto, even; "" = as the runtime says
+    oversubscribe: int = 1  # pieces that each device's part is cut into, so that copies overlap computation
 
 
 DEFAULT = Options()
+
+
+def check_oversubscribe(kernel: Any, count: Any) -> None:
+    """Raise, with the reason, unless the parts of `kernel` may be cut again into `count` pieces."""
+    why = "" if kernel.split else "it has no split=, so it is one piece"
+    why = "its blocks are fixed, so that its bits do not depend on who computes them" if kernel.reduces else why
+    why = "host tasks run whole" if kernel.host else why
+    if type(count) is not int or count < 1:
+        why = "it takes a whole number from 1"
+    if why:
+        raise ArgumentError(f"kernel {kernel.name!r} cannot have oversubscribe={count!r}: {why}")

@@ -20,7 +20,7 @@ from . import session
 from .access import Access, write
 from .array import Array
 from .asks import NOTHING_SAID, Asks, declare_asks
-from .call import DEFAULT, Key, Options
+from .call import DEFAULT, Key, Options, check_oversubscribe
 from .capture import PLAIN, Captured, is_plain, rebound_outputs
 from .mapper import All, Same, all as map_all
 from .returns import Returns, as_returns
@@ -57,6 +57,7 @@ class Kernel:
         over: str | int | Sequence[int] | None = None,
         returns: Any = None,
         name: str | None = None,
+        granule: int = 1,
         asks: Asks = NOTHING_SAID,
     ) -> None:
         update_wrapper(self, function)
@@ -74,6 +75,7 @@ class Kernel:
         self._declare(accesses, divisible=split is not None)
         self.split = () if split is None else (split,) if isinstance(split, int) else tuple(split)
         self.over = over
+        self.granule = granule  # parts are multiples of so many rows
         self._check_declaration()
         self.plain = not (
             self.takes_chunk or self.takes_xp or self.returns.names or self.keyword_only
@@ -99,7 +101,7 @@ class Kernel:
         if unknown:
             raise ArgumentError(
                 f"kernel {self.name!r} declares access to {', '.join(map(repr, unknown))}, but its parameters are "
-                f"({', '.join(self.passed)}); options are split, over, returns, name"
+                f"({', '.join(self.passed)}); options are split, over, returns, name, granule"
             )
         params = [ArrayParam(p, i, accesses[p]) for i, p in enumerate(self.passed) if p in accesses]
         params += [ArrayParam(name, -1, write) for name in self.returns.names]
@@ -118,6 +120,10 @@ class Kernel:
             raise ArgumentError(f"kernel {self.name!r}: over={self.over!r} is not one of its parameters")
         if self.split and not any(p.access.writes for p in self.array_params):
             raise ArgumentError(f"kernel {self.name!r} declares split= but writes no array; declare its outputs")
+        if self.granule < 1 or (self.granule > 1 and not self.split):
+            raise ArgumentError(
+                f"kernel {self.name!r}: granule={self.granule!r} takes a number from 1, and needs split="
+            )
         if any(axis < 0 for axis in self.split):
             raise ArgumentError(f"kernel {self.name!r}: split axes count from 0, not {self.split}")
 
@@ -130,12 +136,20 @@ class Kernel:
         return session.current().submit(self, args, kwargs, self.options)
 
     def using(
-        self, *, devices: str | None = None, priority: int = 0, split: bool = True, policy: str = ""
+        self,
+        *,
+        devices: str | None = None,
+        priority: int = 0,
+        split: bool = True,
+        policy: str = "",
+        oversubscribe: int = 1,
     ) -> Configured:
         """Return this kernel with options for the calls made through it."""
         if policy and policy not in POLICIES:
             raise unknown_name("policy", policy, POLICIES)
-        return Configured(self, Options(devices, priority, split, policy))
+        if oversubscribe != 1:
+            check_oversubscribe(self, oversubscribe)
+        return Configured(self, Options(devices, priority, split, policy, oversubscribe))
 
     def plan(self, *args: Any, **kwargs: Any) -> Any:
         """Return the Plan of a call with these arguments, without making the call."""
@@ -347,6 +361,7 @@ def kernel(
     over: str | int | Sequence[int] | None = None,
     returns: Any = None,
     name: str | None = None,
+    granule: int = 1,
     flops: Callable[..., float] | float | None = None,
     features: Mapping[str, Callable[..., float]] | None = None,
     weight: Callable[..., Any] | None = None,
@@ -357,7 +372,8 @@ def kernel(
 
     Each array parameter names its access; all others are passed by value. `split` names the axes of the index space
     along which coexec may divide the task; without it the task is indivisible. The index space is the first written
-    array unless `over` names an array, a shape or an integer parameter. `returns` makes the functional form.
+    array unless `over` names an array, a shape or an integer parameter. `returns` makes the functional form. Parts begin
+    at multiples of `granule` rows.
 
     Predictions are made from bytes and points, and better ones from what only you know: `flops` and each of `features`
     is a function of named arguments (arrays arrive as shapes: `.shape`, `.size`, `.dtype`, `.nbytes`), called for the
@@ -369,7 +385,9 @@ def kernel(
     asks = declare_asks(flops, features, weight, scratch)
 
     def make(function: Callable[..., Any]) -> Kernel:
-        return Kernel(function, accesses, split=split, over=over, returns=returns, name=name, asks=asks)
+        return Kernel(
+            function, accesses, split=split, over=over, returns=returns, name=name, granule=granule, asks=asks
+        )
 
     if bare:
         raise ArgumentError(

@@ -12,14 +12,13 @@ Before: program/, graph/, lower/.  After: tests.  Knows no planner: the test say
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from ..backend.launch import set_data
-from ..geometry import Box, cut, whole
+from ..geometry import Box, whole
 from ..graph.call import describe, describe_read, make_returned
 from ..graph.command import Chunk, Command
 from ..graph.instruction import Allocation, Instruction
@@ -30,35 +29,18 @@ from ..lower.replay import Replay
 from ..lower.watch import Watch
 from ..machine.platform import HOST, USER, Platform
 from ..plan.candidate import Share
+from ..plan.oversubscribe import cut_again
 from ..plan.plan import Part, Plan
+from ..plan.split import even
 from ..program import session
-from ..program.access import Access, read, reduce, update, write
 from ..program.array import Array, Storage
 from ..program.call import Options
 from ..program.host_task import HostTask
 from ..program.kernel import Kernel
+from .calls import Body, Uses, declare
 from .invented import invented_platform
 from .queries import InstructionGraph, Selection
 from .verify import verify
-
-Use = Array | tuple[Array, Any]
-"""An array, or an array and how it is touched: a range mapper, or what reduces into it: an operator, or `reduce(...)`."""
-Uses = Use | Sequence[Use]
-
-
-class Body:
-    """A kernel body with any parameters, which does nothing unless it is told what to do."""
-
-    def __init__(self, name: str, parameters: Iterable[str], function: Callable[..., Any] | None) -> None:
-        self.__name__ = name
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        self.__signature__ = inspect.Signature([inspect.Parameter(p, kind) for p in parameters])
-        self._function = function
-
-    def __call__(self, *arrays: Any) -> None:
-        """Run the given function, if any."""
-        if self._function is not None:
-            self._function(*arrays)
 
 
 class GraphBuilder:
@@ -147,21 +129,25 @@ class GraphBuilder:
         over: Any = None,
         on: str | Sequence[str] = "dev:0",
         chunks: Sequence[tuple[str, Box]] | None = None,
-        split: int = 0,
+        split: int | Sequence[int] = 0,
+        oversubscribe: int = 1,
         body: Callable[..., Any] | None = None,
         priority: int = 0,
     ) -> Task:
         """Record one task: a body that touches arrays in the order reads, writes, updates, reduces.
 
-        `on` names a device, several, or "all"; on several the task is divided evenly along axis `split`. `chunks` says
-        instead exactly who computes what.
+        `on` names a device, several, or "all"; on several the task is divided evenly along axis `split`, or into tiles
+        along two. `chunks` says instead exactly who computes what.
         """
-        declared, arrays = _declare(reads, writes, updates, reduces)
+        declared, arrays = declare(reads, writes, updates, reduces)
         named = self._named(on)
         kernel = Kernel(
-            Body(name, declared, body), declared, split=split if "," in named or chunks else None, over=over
+            Body(name, declared, body),
+            declared,
+            split=split if "," in named or chunks or oversubscribe > 1 else None,
+            over=over,
         )
-        return self._record(kernel, arrays, {}, Options(named, priority), chunks)
+        return self._record(kernel, arrays, {}, Options(named, priority, oversubscribe=oversubscribe), chunks)
 
     def host_task(
         self,
@@ -174,7 +160,7 @@ class GraphBuilder:
         body: Callable[..., Any] | None = None,
     ) -> Task:
         """Record a host task."""
-        declared, arrays = _declare(reads, writes, updates, ())
+        declared, arrays = declare(reads, writes, updates, ())
         kernel = HostTask(Body(name, declared, body), declared, order=order)
         return self._record(kernel, arrays, {}, Options("host"), None)
 
@@ -238,6 +224,9 @@ class GraphBuilder:
             return task
         self.graph.add(task)
         parts = self._chunks(task, kernel, options.devices or "", chunks)
+        if options.oversubscribe > 1:
+            again = cut_again(task, parts, options.oversubscribe, lambda _: kernel.granule)
+            parts = tuple(piece.chunk for piece in again)
         if len(parts) > 1 or chunks is not None:
             task.visited = task.box
         command = Command(task.id, task, parts, task.after, "as the test says")
@@ -254,8 +243,7 @@ class GraphBuilder:
         names = devices.split(",")
         if len(names) == 1 or not kernel.split:
             return (Chunk(names[0], task.box),)
-        parts = cut(task.box, kernel.split[0], len(names))
-        return tuple(Chunk(name, part, slot) for slot, (name, part) in enumerate(zip(names, parts, strict=False)))
+        return even(task.box, kernel.split, names, kernel.granule)
 
     # The host program -------------------------------------------------------------------------------------------------
 
@@ -362,25 +350,3 @@ class GraphBuilder:
         """Raise InvariantError unless the instructions so far are right, in whatever legal order they run."""
         capacities = {id: m.capacity for id, m in enumerate(self.platform.memories) if m.capacity is not None}
         verify(self.emitted, given=self.given, filled=self.filled, capacities=capacities)
-
-
-def _declare(reads: Uses, writes: Uses, updates: Uses, reduces: Uses) -> tuple[dict[str, Access], list[Array]]:
-    """Return an access per parameter, and the arrays in the same order."""
-    declared: dict[str, Access] = {}
-    arrays = []
-    for mode, uses in ((read, reads), (write, writes), (update, updates)):
-        for array, mapper in _pairs(uses):
-            declared[f"p{len(declared)}"] = mode if mapper is None else mode(mapper)
-            arrays.append(array)
-    for array, operator in _pairs(reduces):
-        declared[f"p{len(declared)}"] = operator if isinstance(operator, Access) else reduce(operator or "sum")
-        arrays.append(array)
-    return declared, arrays
-
-
-def _pairs(uses: Uses) -> list[tuple[Array, Any]]:
-    if isinstance(uses, Array):
-        return [(uses, None)]
-    if len(uses) == 2 and isinstance(uses[0], Array) and not isinstance(uses[1], Array | tuple):
-        return [(uses[0], uses[1])]
-    return [(use, None) if isinstance(use, Array) else (use[0], use[1]) for use in uses]
