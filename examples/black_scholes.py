@@ -11,7 +11,7 @@ import picture
 
 import coexec as cx
 
-BLOCK = 1 << 15  # options at a time: the arrays in between stay in the cache
+BLOCK = 1 << 16  # options at a time: the arrays in between stay in the cache
 TERMS = (0.319381530, -0.356563782, 1.781477937, -1.821255978, 1.330274429)  # after Abramowitz and Stegun, 26.2.17
 
 

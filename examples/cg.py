@@ -14,7 +14,7 @@ import picture
 
 import coexec as cx
 
-POINTS = 1 << 15  # computed at a time: the few arrays of so many numbers stay in the cache
+POINTS = 1 << 16  # computed at a time: the few arrays of so many numbers stay in the cache
 
 
 def bands(array):

@@ -11,7 +11,7 @@ import picture
 
 import coexec as cx
 
-ROWS = 8192  # points at a time: what is computed about them stays in the cache
+ROWS = 1 << 14  # points at a time: what is computed about them stays near, and every NumPy call takes a while
 
 
 def norms(centre):
