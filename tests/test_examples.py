@@ -41,7 +41,7 @@ def test_an_example_runs_and_agrees_with_numpy(path: Path, tmp_path: Path) -> No
     ended = subprocess.run(
         [sys.executable, str(path), *SMALL[path.stem]],
         cwd=tmp_path,
-        env=child_environment(tmp_path),
+        env=child_environment(tmp_path) | {"COEXEC_DIAGNOSTICS": "off"},  # tasks this small deserve the advice
         capture_output=True,
         text=True,
         timeout=120,
