@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
+from operator import itemgetter
 from typing import NamedTuple
 
 from ..errors import unknown_name
@@ -69,9 +70,13 @@ class Path(NamedTuple):
         """The time of a transfer of common size."""
         return self.latency + COMMON / self.bandwidth
 
+    def inside(self, node: str) -> Path:
+        """Return the same way with the names of a node."""
+        return self._replace(through=tuple((limit, node + name) for limit, name in self.through)) if node else self
+
     def link(self, source: int, target: int) -> Link:
         """Return the way as a link. The narrowest thing on it comes first; among equals, the first one met."""
-        narrow = [name for _, name in sorted(self.through, key=lambda part: part[0])]
+        narrow = [name for _, name in sorted(self.through, key=itemgetter(0))]
         return Link(source, target, self.latency, self.bandwidth, tuple(narrow), "+".join(dict.fromkeys(self.names)))
 
 
@@ -109,8 +114,13 @@ class Topology:
     _paths: dict[tuple[str, str], Path | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _leaving: dict[str, list[Wire]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _limits: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _widths: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
+    _halves: dict[tuple[str, bool], tuple[str, Path] | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
+        self._widths.extend(sorted({wire.bandwidth for wire in self.wires}, reverse=True))
         for wire in self.wires:
             self._leaving.setdefault(wire.source, []).append(wire)
             self._limits[wire.id] = wire.bandwidth
@@ -167,43 +177,36 @@ class Topology:
 
     def _within(self, node: int, source: str, target: str) -> Path | None:
         path = self.path(source, target)
-        if path is None or not self.named(node):
-            return path
-        return path._replace(through=tuple((limit, self.named(node) + name) for limit, name in path.through))
+        return None if path is None else path.inside(self.named(node))
 
     def _across(self, here: int, source: str, there: int, target: str) -> Path | None:
         """Return the way over the network: to the nearest card, and from the card nearest to the other end."""
-        first, last = self._card(source, out=True), self._card(target, out=False)
-        if first is None or last is None or self.network is None:
+        begin, end = self._half(source, out=True), self._half(target, out=False)
+        if begin is None or end is None or self.network is None:
             return None
-        begin, end = self._within(here, source, first), self._within(there, last, target)
-        if begin is None or end is None:
-            return None
+        one, other = self.named(here), self.named(there)
         latency, bandwidth, total = self.network
-        through = [
-            (bandwidth, f"{self.named(here)}{first}>network"),
-            (bandwidth, f"{self.named(there)}network>{last}"),
-        ]
-        if total is not None:
-            through.append((total, "network"))
-        return joined(begin, Path(latency, bandwidth, tuple(through), ("network",)), end)
+        cards = ((bandwidth, f"{one}{begin[0]}>network"), (bandwidth, f"{other}network>{end[0]}"))
+        through = cards if total is None else (*cards, (total, "network"))
+        return joined(begin[1].inside(one), Path(latency, bandwidth, through, ("network",)), end[1].inside(other))
 
-    def _card(self, memory: str, *, out: bool) -> str | None:
-        """Return the card to which the quickest way leads; memories take turns among cards that are equally near."""
-        ways = {card: self.path(memory, card) if out else self.path(card, memory) for card in self.cards}
-        known = {card: way.seconds for card, way in ways.items() if way is not None}
-        nearest = [card for card, seconds in known.items() if seconds == min(known.values())]
-        return nearest[(self.memories.index(memory) - HOST) % len(nearest)] if nearest else None
+    def _half(self, memory: str, *, out: bool) -> tuple[str, Path] | None:
+        """Return the nearest card and the way to or from it; memories take turns among cards that are equally near."""
+        if (memory, out) not in self._halves:
+            ways = {card: self.path(memory, card) if out else self.path(card, memory) for card in self.cards}
+            known = [(card, way) for card, way in ways.items() if way is not None]
+            least = min((way.seconds for _, way in known), default=0.0)
+            nearest = [(card, way) for card, way in known if way.seconds == least]
+            turn = self.memories.index(memory) - HOST
+            self._halves[memory, out] = nearest[turn % len(nearest)] if nearest else None
+        return self._halves[memory, out]
 
     def path(self, source: str, target: str) -> Path | None:
         """Return the quickest way over switches within a node, or None."""
         if (source, target) not in self._paths:
-            found = [path for least in self._widths() if (path := self._quickest(source, target, least)) is not None]
+            found = [path for least in self._widths if (path := self._quickest(source, target, least)) is not None]
             self._paths[source, target] = min(found, key=lambda path: path.seconds, default=None)
         return self._paths[source, target]
-
-    def _widths(self) -> list[float]:
-        return sorted({wire.bandwidth for wire in self.wires}, reverse=True)
 
     def _quickest(self, source: str, target: str, least: float) -> Path | None:
         """Return the way with the smallest latency over wires of at least that bandwidth (Dijkstra)."""

@@ -279,7 +279,7 @@ def _stars(
     pairs: list[tuple[str, str]], groups: Mapping[str, tuple[str, ...]], *, one_way: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the ends of links that together stand for all pairs: all with all, pair by pair, or one with many."""
-    for ends, joined in _patterns(groups):
+    for ends, joined in _patterns(groups, len(pairs)):
         there = {*pairs} | (set() if one_way else {(b, a) for a, b in pairs})
         wanted = joined | ({(b, a) for a, b in joined} if one_way and ends["from"] == ends["to"] else set())
         if wanted <= there:
@@ -295,10 +295,13 @@ def _stars(
         yield {"from": centre, "to": _one(around, groups)}
 
 
-def _patterns(groups: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[dict[str, Any], set[tuple[str, str]]]]:
-    """Yield what groups can be joined to: each to itself, and to any other group pair by pair."""
+def _patterns(
+    groups: Mapping[str, tuple[str, ...]], most: int
+) -> Iterator[tuple[dict[str, Any], set[tuple[str, str]]]]:
+    """Yield what groups can be joined to with at most so many links: each to itself, and to others pair by pair."""
     for stem, members in groups.items():
-        yield {"from": stem, "to": stem}, {(a, b) for i, a in enumerate(members) for b in members[i + 1 :]}
+        if len(members) * (len(members) - 1) // 2 <= most:
+            yield {"from": stem, "to": stem}, {(a, b) for i, a in enumerate(members) for b in members[i + 1 :]}
     for stem, members in groups.items():
         for other, ends in groups.items():
             each = len(ends) // len(members)
@@ -308,8 +311,11 @@ def _patterns(groups: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[dict[str,
 
 
 def _one(names: Sequence[str], groups: Mapping[str, tuple[str, ...]]) -> Any:
-    """Return the names as the file has them: a group, one name, or a list."""
+    """Return the names as the file has them: groups and single names, as a list if there are several."""
+    left, found = dict.fromkeys(names), []
     for stem, members in groups.items():
-        if sorted(names) == sorted(members):
-            return stem
-    return names[0] if len(names) == 1 else list(names)
+        if left.keys() >= set(members):
+            found.append(stem)
+            left = {name: None for name in left if name not in members}
+    found = [*left, *found]
+    return found[0] if len(found) == 1 else found
