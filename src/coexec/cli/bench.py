@@ -5,11 +5,12 @@ Before: bench/.  After: app.py.  Knows the table of benchmarks, nothing of what 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CoexecError, unknown_name
+from ..errors import CoexecError, PerformanceWarning, unknown_name
 from .output import FAILURE, console, emit, fields, say, table
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def load(name: str, known: Mapping[str, str]) -> Benchmark:
 
 def _run(name: str, known: Mapping[str, str], *, quick: bool) -> Data:
     screen = console(stderr=True)
-    with screen.status(f"{name} ...") as status:
+    with screen.status(f"{name} ...") as status, warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerformanceWarning)  # benchmarks do on purpose what programs should not
 
         def progress(text: str) -> None:
             status.update(f"{name}: {text}")
