@@ -6,7 +6,8 @@ A kernel may use functions from outside, but no mutable objects: the gates stand
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PATIENCE = 60.0  # seconds after which a test that would hang fails instead
@@ -52,3 +53,11 @@ def pass_gate(name: str) -> None:
     gate = _gates.get(name)
     if gate is not None:
         gate.arrive()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds that another thread brings about."""
+    pause, deadline = threading.Event(), time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        pause.wait(1e-3)

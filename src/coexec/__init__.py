@@ -44,6 +44,11 @@ def wait() -> None:
     _session.current().wait()
 
 
+def flush() -> None:
+    """Begin with everything the current runtime was given, whatever is still to come. Waits for nothing."""
+    _session.current().flush()
+
+
 LATE = {
     "Platform": ".machine.platform",
     "Trace": ".observe.trace",
@@ -102,6 +107,7 @@ __all__ = [
     "even",
     "exact",
     "fixed",
+    "flush",
     "full",
     "full_like",
     "halo",

@@ -17,6 +17,7 @@ PREFIX = "COEXEC_"
 POLICIES = ("static", "dynamic", "auto", "even")
 OBJECTIVES = ("time", "energy")
 DIAGNOSTICS = ("warn", "error", "off")
+LOOKAHEADS = ("auto", "none", "infinite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Config:
     store: str = ""  # the file that keeps measurements, "off" for none; empty = one per machine in the cache folder
     plan: str = ""  # file with plans to follow: the same shares, places and variants again
     fuse: bool = True  # compute chains of elementwise operations as one kernel, without their dead temporaries
+    lookahead: str = "auto"  # hold back what allocates parts of arrays until they stop growing: auto, none or infinite
     inline: bool = True  # run calls cheaper than their own scheduling at once, when nothing is pending
 
 
@@ -60,6 +62,7 @@ class RuntimeOptions(TypedDict, total=False):
     store: str | os.PathLike[str] | None
     plan: str | os.PathLike[str] | None
     fuse: bool | None
+    lookahead: str | None
     inline: bool | None
 
 
@@ -99,7 +102,8 @@ def merged(config: Config, **given: object) -> Config:
         if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
             raise ConfigError(f"Runtime({name}={value!r}): expected a {kind.__name__}")
     config = replace(config, **chosen)  # type: ignore[arg-type]  # checked above
-    for name, known in (("policy", POLICIES), ("objective", OBJECTIVES), ("diagnostics", DIAGNOSTICS)):
+    choices = {"policy": POLICIES, "objective": OBJECTIVES, "diagnostics": DIAGNOSTICS, "lookahead": LOOKAHEADS}
+    for name, known in choices.items():
         if (value := getattr(config, name)) not in known:
             raise ConfigError(str(unknown_name(name, value, known)))
     if not 0.0 <= config.energy_cap < inf:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from contextvars import Context
 from dataclasses import asdict
-from types import TracebackType
+from functools import partial
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -25,14 +25,15 @@ from .execute.closed import read_closed
 from .execute.engine import Engine
 from .execute.executor import Executor
 from .execute.fusing import Fusing
+from .execute.holding import Holding
+from .execute.issuing import Issuing
 from .execute.lanes import LanePolicy, open_lanes
 from .execute.on_demand import OnDemand
 from .execute.redo import Redo
 from .execute.signals import Signals
 from .execute.upkeep import Upkeep
 from .graph.call import describe, describe_read, make_returned
-from .graph.command import Command
-from .graph.instruction import Instruction, Kernel as KernelInstruction
+from .graph.instruction import Kernel as KernelInstruction
 from .graph.task import Task, mark_reported
 from .graph.task_graph import TaskGraph
 from .lower.lowering import Lowering
@@ -40,8 +41,7 @@ from .machine.cores import cache_bytes
 from .machine.power import parse_watts, powered
 from .observe.diagnostics import Diagnostics
 from .observe.recorder import Recorder
-from .plan.assemble import make_planner
-from .plan.candidate import Candidates
+from .plan.assemble import make_candidates, make_planner
 from .plan.place import Loads
 from .plan.plan import Plan
 from .predict.learned import Learned
@@ -89,31 +89,29 @@ class Runtime:
         machine, platform, cache = self.machine, self.platform, cache_bytes() // 2
         self.learned = Learned(Store(default_path(config.store)))
         self._links = Links(platform, self.learned.store.links())
-        self._recorder = Recorder(
-            config.trace, platform, machine.lanes["host"].clock, asdict(config), self._links.learn
-        )
+        clock = machine.lanes["host"].clock
+        self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn)
         timed = machine.lanes["host"].kind == "cpu" and not config.sync
         watch = self._diagnostics = Diagnostics(config.diagnostics, platform, self._recorder.note, timed=timed)
         self.loads = Loads(platform)
         self.loads.lags.load(self.learned.lags())
         self._graph = TaskGraph(self)
-        candidates = Candidates(
-            platform,
-            self.learned,
-            {d.name: machine.lanes[d.name].runs_python for d in platform.devices},
-            {d.name: machine.lanes[d.name].supports for d in platform.devices},
-        )
+        candidates = make_candidates(platform, self.learned, machine.lanes)
         note = self._recorder.note if self._recorder.tracing else None
         self._planner = make_planner(config, platform, candidates, self.loads, cache, note, watch.conflict)
         self._lowering = Lowering(platform, watch if watch.on else None)
         self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
         self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
+        at_once = config.sync or watch.strict
+        self._holding = Holding(self._lowering, self._executor, "none" if at_once else config.lookahead)
+        self._lookahead = self._holding.queue
+        cpu = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
+        self._issuing = Issuing(self._lowering, self._executor, self.loads, self._recorder, cpu)
         self._on_demand = OnDemand(
-            self._lowering.lower, self._submit_part, self.loads, self._executor.release, cache=cache
+            self._lowering.lower, self._issuing.part, self.loads, self._executor.release, self._lookahead, cache=cache
         )
-        fuse = config.fuse and not config.sync and not watch.strict
-        self._fusing = Fusing(self._lock, self._enter_chain, self._planner.runs, on=fuse)
-        self._upkeep = Upkeep(self._graph, self._lowering, self._executor, self._on_demand, self._recorder)
+        self._fusing = Fusing(self._lock, self._enter_chain, self._planner.runs, on=config.fuse and not at_once)
+        self._upkeep = Upkeep(self._graph, self._lowering, self._executor, self._lookahead, self._recorder)
         self._executor.on_finished = self._finished
         redo = Redo(platform, candidates, self._lowering, self.loads, self._recorder.note)
         self._executor.stand_in = redo.instructions
@@ -121,8 +119,7 @@ class Runtime:
         self._signals.install()
         self._executor.check_signals = self._signals.check
         self._executor.look_up = watch.progress(self._lock, self._engine.issued, time.monotonic)
-        self._cpu: Any = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
-        self._inline = config.inline and not config.sync and self._cpu is not None
+        self._inline = config.inline and not config.sync and cpu is not None
         self._sync, self._horizon_step = config.sync, config.horizon
         with self._lock:
             _, epoch = self._upkeep.epoch("start")
@@ -176,7 +173,7 @@ class Runtime:
         if self._on_demand.open:
             self._planner.check(task)  # later there is nobody to tell
             self._graph.add(task)
-            self._on_demand.then(lambda: self._run(task))
+            self._lookahead.then(lambda: self._run(task), task)
         else:
             self._graph.add(task)
             self._run(task)
@@ -210,34 +207,24 @@ class Runtime:
 
     def _run(self, task: Task) -> None:
         """Plan, lower and issue a task. Locked."""
-        task.starved = idle = self._engine.idle
+        look = self._lookahead
+        task.starved = idle = self._engine.idle and not look.holding
         planned = self._planner.plan(task, idle=self._inline and idle)
-        command, shares, here, handout, site = planned
-        task.why = command.why
-        if handout and site is not None and not self._diagnostics.strict:
-            self._on_demand.begin(planned, site, handout)
-            return
-        instructions = self._lowering.lower(command, shares)
-        task.arrays = ()  # the arrays may be dropped from now on
-        if self._recorder.tracing:
-            self._recorder.command(command, instructions)
-        if here and self._executor.nothing_else(instructions := self._executor.allocated(instructions)):
-            self._executor.passed_by(ran := self._cpu.run_here(instructions[0]))
-            task.scheduling = ran.start - ran.stop
-            if isinstance(ran.error, KeyboardInterrupt):
-                raise ran.error
+        task.why = planned.command.why
+        if planned.handout and planned.site is not None and not self._diagnostics.strict:
+            look.flush()
+            self._on_demand.begin(planned, planned.site, planned.handout)
+        elif look.passes(planned.command):
+            self._issuing.task(planned)
         else:
-            if here:
-                self.loads.add(command.chunks[0].device, shares[0].seconds)
-            self._executor.submit(instructions)
+            look.command(planned.command, partial(self._issuing.task, planned))
 
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""
         box: list[Any] = []
         if self.closed:
             return read_closed(array, self._engine.failed)
-        if session.in_kernel.name or session.forked():
-            session.check_outside()
+        session.check_outside()
         with self._lock:
             self._catch_up()
             task = describe_read(array, self)
@@ -258,6 +245,12 @@ class Runtime:
             self._lowering.passed(epoch[-1].id, self._engine.failed)
         self._executor.raise_unseen()
 
+    def flush(self) -> None:
+        """Lower and issue everything so far, whatever is still to come. Waits for nothing."""
+        with self._lock:
+            self._catch_up()
+            self._lookahead.flush()
+
     def wait_for(self, task: Task, timeout: float | None = None) -> bool:
         """Wait for one task; return False on time-out."""
         session.check_forked()
@@ -265,8 +258,8 @@ class Runtime:
 
     def cancel(self, task: Task) -> bool:
         """Cancel a task unless it has begun."""
-        with self._lock:
-            self._on_demand.flush()
+        with self._lock, self._executor.standing_still():
+            self._lower_all()
             mine = [i for i in [*self._engine.waiting(), *self._engine.issued()] if i.task is task]
             stopped = self._executor.cancel(mine, "cancel() was called")
         return bool(stopped) and len(stopped) == len([i for i in mine if i.completes])
@@ -275,6 +268,7 @@ class Runtime:
 
     def _wait_for(self, task: Task, what: str, timeout: float | None = None) -> bool:
         start = time.perf_counter()
+        self._holding.release(task)
         try:
             return self._executor.wait_for(task, timeout)
         except (KeyboardInterrupt, SystemExit):
@@ -290,9 +284,8 @@ class Runtime:
 
     def cancel_pending(self, reason: str) -> None:
         """Cancel whatever has not begun. What runs is let run."""
-        with self._lock:
-            self._fusing.flush()
-            self._on_demand.flush()
+        with self._lock, self._executor.standing_still():
+            self._lower_all()
             self._executor.cancel([*self._engine.waiting(), *self._engine.issued()], reason)
 
     def _pass_horizon(self) -> None:
@@ -305,12 +298,6 @@ class Runtime:
                 return  # another thread was faster
             self._upkeep.horizon()
         self._drain()
-
-    def _submit_part(self, command: Command, instructions: list[Instruction]) -> None:
-        """Record and issue a part that was handed out. Locked."""
-        if self._recorder.tracing:
-            self._recorder.command(command, instructions)
-        self._executor.submit(instructions)
 
     def _drain(self) -> None:
         """Give the records to the trace and to the predictors."""
@@ -337,9 +324,7 @@ class Runtime:
         session.push(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         session.remove(self)
         if kind is not None:
             self.cancel_pending(f"the program left with {kind.__name__}")
@@ -363,6 +348,7 @@ class Runtime:
         finally:
             self.closed = True
             self._fusing.stop()
+            self._holding.stop()
             self._executor.stop()
             self._drain()
             self.learned.save(self._links.measured(), self.loads.lags.measured())
@@ -377,10 +363,15 @@ class Runtime:
         if self._executor.broken is not None:
             return
         with self._lock:
-            self._fusing.flush()
-            self._on_demand.flush()
+            self._lower_all()
             self._upkeep.gather()
         self._executor.wait_idle()
+
+    def _lower_all(self) -> None:
+        """Lower everything so far, to whoever has it: the program is about to end or to cancel. Locked."""
+        self._fusing.flush()
+        self._on_demand.flush()
+        self._lookahead.flush()
 
     def _catch_up(self) -> None:
         """Record what was held back, and free what is gone: somebody wants to see everything so far. Locked."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from coexec.observe.trace import Trace
 from coexec.plan import planner
 from coexec.program import session, ufunc
 from tests.devices import TWO
-from tests.holding import PATIENCE
+from tests.holding import PATIENCE, until
 from tests.ops.forced import DEVICES
 from tests.small_kernels import increment
 
@@ -163,14 +162,6 @@ def test_several_threads_build_chains_at_once() -> None:
 
 
 # Let go -----------------------------------------------------------------------------------------------------------------
-
-
-def until(condition: Any) -> None:
-    """Wait until a condition holds that another thread brings about."""
-    pause, deadline = threading.Event(), time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        pause.wait(1e-3)
 
 
 def test_a_chain_runs_without_any_further_call() -> None:

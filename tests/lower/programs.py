@@ -126,7 +126,7 @@ def scale(x, k):
 class Twin:
     """Runs each step on the builder and, at once, on plain arrays."""
 
-    def __init__(self, program: dict[str, Any]) -> None:
+    def __init__(self, program: dict[str, Any], lookahead: str = "none") -> None:
         self.g = GraphBuilder(
             program["devices"],
             shared=program["shared"],
@@ -134,6 +134,7 @@ class Twin:
             paged=program["paged"],
             capacity=program.get("capacity"),
             host=program.get("host"),
+            lookahead=lookahead,
         )
         self.shape: tuple[int, ...] = program["shape"]
         self.arrays: list[Array] = []
@@ -382,9 +383,9 @@ def _run(low: int, span: int, step: int) -> slice:
     return slice(low + span - 1, low - 1 if low else None, step) if span else slice(low, low)
 
 
-def lowered(program: dict[str, Any]) -> Twin:
+def lowered(program: dict[str, Any], lookahead: str = "none") -> Twin:
     """Return the program, lowered, and what it must deliver."""
-    twin = Twin(program)
+    twin = Twin(program, lookahead)
     for step in program["steps"]:
         twin.step(step)
     twin.finish()

@@ -67,6 +67,10 @@ class Steered:
         """Wait for everything."""
         self.runtime.wait()
 
+    def flush(self) -> None:
+        """Begin with everything so far."""
+        self.runtime.flush()
+
     def dropped(self, storage_id: int) -> None:
         """Note that an array is gone."""
         self.runtime.dropped(storage_id)

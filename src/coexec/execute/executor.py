@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ..backend.base import Backend, Postponed, Ran
@@ -43,6 +44,7 @@ class Executor:
         self.look_up: Callable[[], None] = _no_signals  # called by a thread that has waited for a while
         self.on_finished: Callable[[Ran], None] = _nothing  # locked; for load accounting
         self.stand_in: Callable[[Ran], list[Instruction]] = _nobody  # locked; what redoes a failed instruction
+        self._still = False  # nothing is issued for now
         self._standing: dict[int, Ran] = {}  # join of a stand-in -> what it stands for
         for backend in self._backends:
             backend.start(self.finished, self._call_helper)
@@ -62,7 +64,7 @@ class Executor:
     def _issue(self) -> None:
         """Issue everything that is ready. Locked."""
         engine = self.engine
-        while engine.ready:
+        while engine.ready and not self._still:
             issue = engine.next()
             if issue is not None:
                 instruction, lane, waits = issue
@@ -191,6 +193,22 @@ class Executor:
         task.open -= 1
         if not task.open:
             self._finish(task)
+
+    def refuse(self, task: Task, id: int, failure: BaseException) -> None:
+        """Let a task be over that could not be lowered; `id` stands for what it would have written. Locked."""
+        self.engine.failed[id] = task.failure = failure
+        self.failures.append(failure)
+        self._finish(task)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Take instructions and issue none of them before the end of the block. Locked."""
+        self._still = True
+        try:
+            yield
+        finally:
+            self._still = False
+            self._issue()
 
     def break_down(self, error: BaseException) -> None:
         """Fail every present and future wait: coexec itself is wrong."""

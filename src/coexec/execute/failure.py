@@ -66,6 +66,14 @@ def task_failed(ran: Ran) -> BaseException:
     return failed
 
 
+def not_lowered(task: Task, error: Exception) -> TaskFailed:
+    """Return the error of a task for which no memory, or no way to bring its data, was found."""
+    called = f"; called at {task.call}:{task.line}" if task.call else ""
+    failed = _failed_as(type(error))(f"T{task.id} {task.name} cannot run: {error}{called}")
+    failed.task, failed.__cause__ = task.name, error
+    return failed
+
+
 def _body_line(error: BaseException) -> str:
     """Return the last line outside coexec that the error passed through."""
     frames = [

@@ -1,6 +1,6 @@
 """Hold elementwise operations back for a moment, so that a chain of them becomes one kernel.
 
-Before: program/fuse.py.  After: runtime.py.  Owned by a runtime. Its thread only ends the waiting, and ends with it.
+Before: program/fuse.py, execute/moment.py.  After: runtime.py.  Owned by a runtime.
 
 A chain is let go when anything else happens that could see the difference: another kernel, a read, a wait. If nothing
 does, a thread lets it go a moment after its last operation, so that work never stands still while the program is busy
@@ -10,7 +10,6 @@ elsewhere.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from ..program.array import Array
 from ..program.fuse import Chain, Line, Operation
 from ..program.kernel import Kernel
+from .moment import Moment
 
 MOMENT = 300e-6  # seconds: longer than the next operation of an expression takes to come, shorter than one to compute
 LONGEST_MOMENT = 8 * MOMENT  # while operations keep coming: each look costs the program's thread the interpreter
@@ -42,10 +42,7 @@ class Fusing:
         self._context: Context | None = None
         self._errors: Any = {}  # what NumPy does about errors
         self._late: BaseException | None = None  # what went wrong on the thread: the program is told as soon as it asks
-        self._taken = 0  # operations so far
-        self._armed = threading.Event()
-        self._stopped = False
-        self._thread: threading.Thread | None = None
+        self._moment = Moment(lock, self._let_go, "coexec-fusing", MOMENT, LONGEST_MOMENT)
 
     def hold(self, operation: Operation) -> bool:
         """Hold an operation back; False if it must be recorded at once, which also says what is wrong with it."""
@@ -58,9 +55,9 @@ class Fusing:
                 self.flush()
             if self.held is None:
                 self.held, self._context, self._errors = Chain(), copy_context(), errors
-                self._arm()
+                self._moment.begin()
             self.held.add(operation, line)
-            self._taken += 1
+            self._moment.more()
         return True
 
     def _plain(self, operation: Operation) -> bool:
@@ -83,38 +80,19 @@ class Fusing:
             for kernel, arguments, line in calls:
                 self._enter(kernel, arguments, context.copy(), line)  # one kernel at a time can be in a context
 
-    def _arm(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._wait, name="coexec-fusing", daemon=True)
-            self._thread.start()
-        self._armed.set()
-
-    def _wait(self) -> None:
-        """Let go what was held for a moment, until told to stop."""
-        pause = threading.Event()
-        while True:
-            self._armed.wait()
-            if self._stopped:
-                return
-            self._armed.clear()
-            before, moment = -1, MOMENT
-            while before != self._taken and not self._stopped:  # an expression may still be growing
-                before = self._taken
-                pause.wait(moment)
-                moment = min(2 * moment, LONGEST_MOMENT)
-            with self._lock:
-                try:
-                    self.flush()
-                except BaseException as error:  # noqa: BLE001 - the next wait of the program raises it
-                    self._late = error
+    def _let_go(self, last: bool) -> bool:
+        """Record what was held for a moment. Locked, on the waiting thread."""
+        del last
+        try:
+            self.flush()
+        except BaseException as error:  # noqa: BLE001 - the next wait of the program raises it
+            self._late = error
+        return True
 
     def stop(self) -> None:
         """End the thread. Nothing is held any more."""
-        self.on, self._stopped = False, True
-        self._armed.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-            self._thread = None
+        self.on = False
+        self._moment.stop()
 
 
 def _caller() -> Line:

@@ -2,19 +2,19 @@
 
 Before: plan/handout.py, lower/, execute/executor.py.  After: runtime.py.  Everything here happens under the program's lock.
 
-One task is open at a time. What the program does meanwhile is lowered after its last part was handed out, in program
-order: only then is it known which memory holds what. Nothing waits for that but the lowering.
+One task is open at a time. What the program does meanwhile stands in lookahead's queue, and is lowered after the last
+part was handed out: only then is it known which memory holds what. Nothing waits for that but the lowering.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from ..backend.base import Ran
 from ..graph.command import Command
 from ..graph.instruction import Instruction, Kernel
 from ..graph.task import Task
+from ..lower.lookahead import Lookahead
 from ..machine.platform import Platform
 from ..plan.candidate import Share
 from ..plan.handout import Handout, Stock
@@ -68,36 +68,36 @@ class OpenTask:
 
 
 class OnDemand:
-    """Hands out one task at a time, and keeps what comes after it."""
+    """Hands out one task at a time; what comes after it waits."""
 
     def __init__(
-        self, lower: Lower, submit: Submit, loads: Loads, release: Callable[[Task], None], *, cache: int = 1 << 62
+        self,
+        lower: Lower,
+        submit: Submit,
+        loads: Loads,
+        release: Callable[[Task], None],
+        later: Lookahead,
+        *,
+        cache: int = 1 << 62,
     ) -> None:
         self._cache = cache  # bytes of arrays that a piece of a blocked part may touch
         self._lower = lower
         self._submit = submit
         self._loads = loads
         self._release = release
+        self._later = later  # what comes after the open task
         self._open: OpenTask | None = None
-        self._catching_up = False
-        self._later: deque[Callable[[], None]] = deque()
 
     @property
     def open(self) -> bool:
         """Whether something is being handed out, so that nothing else may be lowered."""
         return self._open is not None
 
-    def then(self, action: Callable[[], None]) -> None:
-        """Do `action`, which lowers something: now, or when everything before it is lowered."""
-        if self._open is None and not self._later:
-            action()
-        else:
-            self._later.append(action)
-
     def begin(self, planned: Planned, site: Site, policy: str) -> None:
-        """Open a task and give each device its first parts."""
+        """Open a task and give each device its first parts. Everything before it is lowered."""
         task = planned.command.task
         opened = self._open = OpenTask(planned, site, policy, self._cache, self._loads.platform)
+        self._later.blocked = True
         task.open += 1  # it is not over before its last part is handed out
         for _ in range(DEPTH):
             for device in opened.shares:  # once each, into however many pieces the plan cuts its share
@@ -157,15 +157,5 @@ class OnDemand:
             self._open = None
             opened.task.arrays = ()
             self._release(opened.task)
-            self._catch_up()
-
-    def _catch_up(self) -> None:
-        """Do what waited, until a task is open again; not within itself, however many tasks open and close."""
-        if self._catching_up:
-            return
-        self._catching_up = True
-        try:
-            while self._later and self._open is None:
-                self._later.popleft()()
-        finally:
-            self._catching_up = False
+            self._later.blocked = False
+            self._later.go_on()

@@ -1,6 +1,6 @@
 """What is lowered beside kernels: host reads, horizons, epochs, and the beginning and end of arrays.
 
-Before: graph/, lower/, execute/on_demand.py.  After: runtime.py.  Everything here happens under the program's lock.
+Before: graph/, lower/, execute/executor.py.  After: runtime.py.  Everything here happens under the program's lock.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from weakref import WeakValueDictionary
 from ..graph.instruction import Instruction
 from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
+from ..lower.lookahead import Lookahead
 from ..lower.lowering import Lowering
 from ..machine.platform import HOST, USER
 from ..program.array import Array, Storage
 from .executor import Executor
-from .on_demand import OnDemand
 
 
 class Record(Protocol):
@@ -39,12 +39,12 @@ class Upkeep:
     """Bounds what is remembered, and hands arrays to the host program."""
 
     def __init__(
-        self, graph: TaskGraph, lowering: Lowering, executor: Executor, on_demand: OnDemand, record: Record
+        self, graph: TaskGraph, lowering: Lowering, executor: Executor, lookahead: Lookahead, record: Record
     ) -> None:
         self._graph = graph
         self._lowering = lowering
         self._executor = executor
-        self._on_demand = on_demand
+        self._lookahead = lookahead
         self._record = record
         self.last: Task | None = None  # the last horizon or epoch
         self.live: WeakValueDictionary[int, Storage] = WeakValueDictionary()
@@ -71,7 +71,11 @@ class Upkeep:
         """Hand the elements of `array`, as they are now, to `deliver`."""
         task.submitted = time.perf_counter()
         self._graph.add(task)
-        self._on_demand.then(lambda: self._issue(task, lambda: self._lowering.fence(task, array, deliver)))
+
+        def lower() -> list[Instruction]:
+            return self._lowering.fence(task, array, deliver)
+
+        self._lookahead.fence(array, lambda: self._issue(task, lower), task)
 
     def epoch(self, name: str) -> tuple[Task, list[Instruction]]:
         """Emit an epoch, which comes after everything so far; return its task, and where its instruction will be."""
@@ -84,7 +88,8 @@ class Upkeep:
             emitted.extend(self._lowering.epoch(task, at_once=False))
             return emitted
 
-        self._on_demand.then(lambda: self._issue(task, lower))
+        self._lookahead.then(lambda: self._issue(task, lower), task)
+        self._lookahead.flush()
         return task, emitted
 
     def horizon(self) -> None:
@@ -93,7 +98,7 @@ class Upkeep:
         task = self._mark("horizon")
         if before is not None:
             self._graph.passed(before.id)
-        self._on_demand.then(lambda: self._issue(task, lambda: self._lowering.horizon(task, failed)))
+        self._lookahead.then(lambda: self._issue(task, lambda: self._lowering.horizon(task, failed)), task)
         self._executor.forget_failures(self._lowering.ids)
 
     def collect(self) -> None:
@@ -101,7 +106,7 @@ class Upkeep:
         while self.dropped:
             gone = self.dropped.popleft()
             self._graph.forget(gone)
-            self._on_demand.then(partial(self._drop, gone))
+            self._lookahead.drop(gone, partial(self._drop, gone))
 
     def gather(self) -> None:
         """Bring every array to the host, so that it outlives the devices. Nothing may be open."""

@@ -5,7 +5,7 @@ Before: lower/state.py, lower/emit.py.  After: lower/lowering.py.  Knows no kern
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PlanError
@@ -39,6 +39,7 @@ class Coherence:
         self._nearest: dict[tuple[int, int], int] = {}  # (valid bits, target) -> source memory
         self.budget = Budget(platform.memories)
         self.evictor = Evictor(self, self.budget)
+        self.backed: Callable[[ArrayState, int], None] | None = None  # told of every allocation of an array
 
     # Allocations ------------------------------------------------------------------------------------------------------
 
@@ -59,8 +60,8 @@ class Coherence:
         if (backing := state.find(memory, box)) is not None:
             return backing
         account = self.budget.accounts[memory]
-        if not exact and self._may_be_whole(state, memory):
-            box = state.box  # pages appear on first touch, so the final size costs nothing
+        if not exact:
+            box = state.box if self.may_be_whole(state, memory) else self._final(state, memory, box)
         hull, swallowed = _grown(state, memory, box)
         if account is not None:
             hull, swallowed = self._admit(state, memory, box, hull, swallowed, task)
@@ -77,9 +78,26 @@ class Coherence:
         if swallowed and self._watch is not None:
             self._watch.grew(task, state, memory)
         self.add(state, backing)
+        if self.backed is not None:
+            self.backed(state, memory)
         return backing
 
-    def _may_be_whole(self, state: ArrayState, memory: int) -> bool:
+    def _final(self, state: ArrayState, memory: int, box: Box) -> Box:
+        """Return `box` grown to what commands not yet lowered will need beside it, if there is room for that."""
+        foreseen = state.foreseen.get(memory) if state.foreseen is not None else None
+        if foreseen is None:
+            return box
+        account, kept = self.budget.accounts[memory], foreseen.boxes
+        grown = box
+        while (hull := foreseen.take(_grown(state, memory, grown)[0])) != grown:
+            grown = hull
+        if account is not None and account.crowded(grown.volume * state.dtype.itemsize):
+            foreseen.boxes = kept
+            return box
+        return grown
+
+    def may_be_whole(self, state: ArrayState, memory: int) -> bool:
+        """Tell whether an array is allocated whole: where pages appear on first touch, the final size costs nothing."""
         place, account = self._platform.memories[memory], self.budget.accounts[memory]
         if not place.paged or (place.capacity is not None and state.nbytes > place.capacity):
             return False

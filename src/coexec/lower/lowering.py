@@ -26,7 +26,7 @@ from .reduction import Reductions
 from .rounds import Part
 from .stand_in import stand_in
 from .state import ArrayState, Backing
-from .touch import Touch, slots_of
+from .touch import Draft, Touch, slots_of
 from .watch import Watch, look, look_at
 
 
@@ -81,14 +81,15 @@ class Lowering:
 
     # Commands ---------------------------------------------------------------------------------------------------------
 
-    def lower(self, command: Command, shares: Sequence[Share]) -> list[Instruction]:
+    def lower(self, command: Command, shares: Sequence[Share], draft: Draft | None = None) -> list[Instruction]:
         """Return the instructions of one command, in topological order. `shares` has one entry per chunk."""
         task = command.task
-        if task.visited is None and len(command.chunks) == 1 and self._warm(task, command.chunks[0], shares[0]):
-            return self.emitter.take()
+        if draft is None:
+            if task.visited is None and len(command.chunks) == 1 and self._warm(task, command.chunks[0], shares[0]):
+                return self.emitter.take()
+            draft = self.draft(command)
+        touches, partials = draft
         parts = [Part(chunk, share) for chunk, share in zip(command.chunks, shares, strict=True)]
-        partials = self._reductions.partials(task, command.chunks)
-        touches = [self._touches(task, chunk, partials) for chunk in command.chunks]
         if self._watch is not None:
             look(self._watch, task, touches)
         if not self.coherence.budget.limited:
@@ -102,6 +103,11 @@ class Lowering:
             every = [part.chunk for mine in rounds for part in mine]
             self._lower_rounds(task, rounds, self._reductions.partials(task, every))
         return self.emitter.take()
+
+    def draft(self, command: Command) -> Draft:
+        """Return what each chunk of a command touches, as things are now."""
+        partials = self._reductions.partials(command.task, command.chunks)
+        return Draft([self._touches(command.task, chunk, partials) for chunk in command.chunks], partials)
 
     def _lack(self, task: Task, chunks: Sequence[Chunk]) -> bool:
         """Tell whether chunks need more at once than their memories can give."""

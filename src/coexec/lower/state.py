@@ -5,17 +5,20 @@ Before: graph/.  After: lower/coherence.py.  Knows allocations by name only, nev
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
-from ..geometry import Box, RegionMap, covers
+from ..geometry import Box, RegionMap, bounding, covers, overlaps
 from ..graph.instruction import Allocation, Binding
 from ..graph.tracker import Tracker
 from ..machine.platform import HOST, USER
 
 FILL = 1 << 62
 """The bit of a memory that nobody has: there every array holds its initial value."""
+WASTE = 1.25
+"""How much larger one allocation may be than the two boxes that it is for, if they do not overlap."""
 
 
 class Backing:
@@ -30,10 +33,42 @@ class Backing:
         self.bindings: dict[tuple[str, bool], Binding] = {}  # of parameters that see all of it, made once
 
 
+class Foreseen:
+    """Boxes of one array that commands not yet lowered will need in one memory, and when the last was added."""
+
+    __slots__ = ("boxes", "closed", "level", "tasks")
+
+    def __init__(self, level: int, tasks: int) -> None:
+        self.boxes: list[Box] = []
+        self.level = level  # of the critical path, when a box was added last
+        self.tasks = tasks  # that had been held until then
+        self.closed = False  # nothing can be added any more
+
+    def add(self, box: Box) -> bool:
+        """Add a box; False if it is foreseen already."""
+        if any(covers(known, box) for known in self.boxes):
+            return False
+        grown = self.take(box)
+        self.boxes.append(grown)
+        return True
+
+    def take(self, box: Box) -> Box:
+        """Return `box` grown by every foreseen box that is better allocated with it than apart; those are removed."""
+        while near := [known for known in self.boxes if _better_together(known, box)]:
+            self.boxes = [known for known in self.boxes if known not in near]
+            box = bounding([box, *near])
+        return box
+
+
+def _better_together(a: Box, b: Box) -> bool:
+    """Tell whether boxes overlap, or lie so that one allocation for both wastes little."""
+    return overlaps(a, b) or bounding((a, b)).volume <= WASTE * (a.volume + b.volume)
+
+
 class ArrayState:
     """Backings per memory, and for each element the set of memories (as bits) that hold its present value."""
 
-    __slots__ = ("backings", "box", "complete", "dtype", "id", "initial", "valid")
+    __slots__ = ("backings", "box", "complete", "dtype", "expected", "foreseen", "id", "initial", "origin", "valid")
 
     def __init__(self, id: int, box: Box, dtype: np.dtype[Any], initial: Any) -> None:
         self.id = id
@@ -43,6 +78,9 @@ class ArrayState:
         self.backings: dict[int, list[Backing]] = {}
         self.complete: dict[int, Backing] = {}  # per memory: the backing of the whole array, if there is one
         self.valid: RegionMap[int] = RegionMap(box, 0 if initial is None else FILL)
+        self.foreseen: dict[int, Foreseen] | None = None  # per memory: what lookahead knows of later commands
+        self.expected: RegionMap[int] | None = None  # what `valid` will be when they are lowered
+        self.origin: dict[int, Hashable] | None = None  # per memory: what asked for it first
 
     @property
     def nbytes(self) -> int:
@@ -82,20 +120,36 @@ class ArrayState:
         return all(mask & bit for _, mask in self.valid.get(box))
 
     def held_by(self, box: Box) -> int:
-        """Return the memories (as bits) that hold all of `box`. An initial value is made where it is needed."""
-        mask = self.valid.uniform
+        """Return the memories (as bits) that will hold all of `box`. An initial value is made where it is needed."""
+        valid = self.valid if self.expected is None else self.expected
+        mask = valid.uniform
         if mask is None:
             mask = -1
-            for _, bits in self.valid.get(box):
+            for _, bits in valid.get(box):
                 mask &= bits
         return mask & ~FILL
 
     def missing(self, memory: int, box: Box) -> list[Box]:
         """Return the parts of `box` that would have to be copied to `memory`. The host reads the user's in place."""
         bit = 1 << memory | (1 << USER if memory == HOST else 0)
-        if (mask := self.valid.uniform) is not None:
+        valid = self.valid if self.expected is None else self.expected
+        if (mask := valid.uniform) is not None:
             return [] if not mask & ~FILL or mask & bit else [box]
-        return [part for part, bits in self.valid.get(box) if bits & ~FILL and not bits & bit]
+        return [part for part, bits in valid.get(box) if bits & ~FILL and not bits & bit]
+
+    def expect(self, memory: int, box: Box, *, writes: bool) -> None:
+        """Note what a command that is not lowered yet will do to the validity of `box`."""
+        if self.expected is None:
+            self.expected = RegionMap(self.box, 0)
+            for part, mask in self.valid.entries():
+                self.expected.set(part, mask)
+        bit = 1 << memory
+        if writes:
+            self.expected.set(box, bit)
+            return
+        for part, mask in self.expected.get(box):
+            if not mask & bit:
+                self.expected.set(part, mask | bit)
 
     def wrote(self, memory: int, box: Box) -> None:
         """Note that `box` is now valid in `memory` alone."""

@@ -1,6 +1,6 @@
 """What one parameter of one chunk touches.
 
-Before: lower/state.py.  After: lower/fitting.py, lower/lowering.py.  Plain data.
+Before: lower/state.py.  After: lower/fitting.py, lower/lowering.py, lower/lookahead.py.  Plain data.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ class Touch(NamedTuple):
     def part_grid(self, part: Box) -> Grid | None:
         """Return the lattice of one of the boxes."""
         return self.grid if self.grid is None or self.boxes is None else grid_of(part, self.cut)
+
+
+class Draft(NamedTuple):
+    """What a command touches: per chunk its parameters, and the private arrays of its reductions."""
+
+    chunks: list[list[Touch]]
+    partials: dict[str, ArrayState]
 
 
 def slots_of(name: str, partial: ArrayState, chunk: Chunk, memory: int) -> Touch:

@@ -5,16 +5,34 @@ Before: every module of plan/.  After: runtime.py.  Takes the whole Config, sinc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from ..config import Config
 from ..machine.platform import Platform
+from ..predict.learned import Learned
 from .candidate import Candidates
 from .conflicts import Tell
 from .divider import Divider
 from .place import Loads, load_placement
 from .plan import load_plans
 from .planner import Planner
+
+
+class Runs(Protocol):
+    """What is asked of whatever drives a device."""
+
+    runs_python: bool
+
+    def supports(self, dtype: Any) -> bool:
+        """Tell whether the device holds elements of this type."""
+
+
+def make_candidates(platform: Platform, learned: Learned, drivers: Mapping[str, Runs]) -> Candidates:
+    """Return who could run what, as far as the devices' drivers say."""
+    names = [device.name for device in platform.devices]
+    runs_python = {name: drivers[name].runs_python for name in names}
+    return Candidates(platform, learned, runs_python, {name: drivers[name].supports for name in names})
 
 
 def make_planner(

@@ -41,6 +41,9 @@ class Session(Protocol):
     def wait(self) -> None:
         """Wait for everything; raise what the program has not seen, as a group."""
 
+    def flush(self) -> None:
+        """Begin with everything so far, whatever is still to come."""
+
     def dropped(self, storage_id: int) -> None:
         """Note that the last handle of an array is gone. Called by finalizers: only enqueues."""
 

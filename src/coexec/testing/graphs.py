@@ -13,6 +13,7 @@ Before: program/, graph/, lower/.  After: tests.  Knows no planner: the test say
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -24,8 +25,10 @@ from ..graph.command import Chunk, Command
 from ..graph.instruction import Allocation, Instruction
 from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
+from ..lower.lookahead import Lookahead
 from ..lower.lowering import Lowering
 from ..lower.replay import Replay
+from ..lower.touch import Draft
 from ..lower.watch import Watch
 from ..machine.platform import HOST, USER, Platform
 from ..plan.candidate import Share
@@ -61,6 +64,7 @@ class GraphBuilder:
         platform: Platform | None = None,
         replay: bool = False,
         watch: Watch | None = None,
+        lookahead: str = "none",
     ) -> None:
         self.platform = platform or invented_platform(
             devices, shared=shared, peers=peers, paged=paged, capacity=capacity, host=host
@@ -69,6 +73,8 @@ class GraphBuilder:
         self.graph = TaskGraph()
         self.lowering = Lowering(self.platform, watch)
         self.replay = Replay(self.graph, self.lowering, on=replay)
+        self.lookahead = Lookahead(self.lowering, lookahead)
+        self.lookahead.on_hold = partial(self.replay.stop, "calls are held back")
         self.tasks: list[Task] = []
         self.commands: list[Command] = []
         self.emitted: list[Instruction] = []
@@ -107,14 +113,13 @@ class GraphBuilder:
         """Do nothing: a test says when an array is dropped."""
 
     def drop(self, array: Array) -> list[Instruction]:
-        """Drop the last handle of an array; return what that emits."""
-        id = array._storage.id
+        """Drop the last handle of an array; return what has been emitted since."""
+        id, before = array._storage.id, len(self.emitted)
         if (replayed := self.replay.drop(id)) is not None:
             return self._emit(replayed)
         self.graph.forget(id)
-        instructions = self._emit(self.lowering.drop(id))
-        self.replay.dropped(id, instructions)
-        return instructions
+        self.lookahead.drop(id, lambda: self._lowered(self.lowering.drop(id), partial(self.replay.dropped, id)))
+        return self.emitted[before:]
 
     # Calls ------------------------------------------------------------------------------------------------------------
 
@@ -232,7 +237,15 @@ class GraphBuilder:
         command = Command(task.id, task, parts, task.after, "as the test says")
         self.commands.append(command)
         shares = [Share(kernel.variants[0], None, None, None) for chunk in parts]
-        self.replay.called(task, command, shares, self._emit(self.lowering.lower(command, shares)))
+
+        def lower(draft: Draft | None = None) -> None:
+            note = partial(self.replay.called, task, command, shares)
+            self._lowered(self.lowering.lower(command, shares, draft), note)
+
+        if self.lookahead.passes(command):
+            lower()
+        else:
+            self.lookahead.command(command, lower)
         return task
 
     def _chunks(
@@ -259,8 +272,16 @@ class GraphBuilder:
             self._emit(replayed)
             return task
         self.graph.add(task)
-        self.replay.has_read(task, array, self._emit(self.lowering.fence(task, array, deliver)))
+
+        def fence() -> None:
+            self._lowered(self.lowering.fence(task, array, deliver), partial(self.replay.has_read, task, array))
+
+        self.lookahead.fence(array, fence, task)
         return task
+
+    def flush(self) -> None:
+        """Lower what lookahead holds back."""
+        self.lookahead.flush()
 
     def horizon(self, failed: Collection[int] = ()) -> Task:
         """Pass a horizon, as the runtime does every so many tasks."""
@@ -270,7 +291,7 @@ class GraphBuilder:
         task = self.graph.mark("horizon")
         self.graph.passed(self._last_mark)
         self._last_mark = task.id
-        self._emit(self.lowering.horizon(task, failed))
+        self.lookahead.then(lambda: self._emit(self.lowering.horizon(task, failed)), task)
         self.replay.resume(failed)
         return task
 
@@ -284,7 +305,8 @@ class GraphBuilder:
         task = self.graph.mark(name)
         self.graph.passed(task.id)
         self._last_mark = task.id
-        self._emit(self.lowering.epoch(task, failed))
+        self.lookahead.then(lambda: self._emit(self.lowering.epoch(task, failed)), task)
+        self.lookahead.flush()
         return task
 
     def wait_for(self, task: Task, timeout: float | None = None) -> bool:
@@ -303,6 +325,12 @@ class GraphBuilder:
 
     def __exit__(self, *error: object) -> None:
         session.remove(self)
+
+    def _lowered(self, instructions: list[Instruction], note: Callable[[list[Instruction]], None]) -> None:
+        """Emit what the program asked for; replay hears of it unless it was held back."""
+        self._emit(instructions)
+        if not self.lookahead.late:
+            note(instructions)
 
     def _emit(self, instructions: list[Instruction]) -> list[Instruction]:
         if instructions:
