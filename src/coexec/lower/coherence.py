@@ -117,7 +117,9 @@ class Coherence:
         Old and new are live at once while an allocation grows. Where that needs more room than can be had without a
         copy, the old ones are evicted, and the new one is no larger than it must be.
         """
-        size, evictor = state.dtype.itemsize, self.evictor
+        size, evictor, account = state.dtype.itemsize, self.evictor, self.budget.accounts[memory]
+        if account is None or (hull.volume * size <= account.largest and not account.lacks(hull.volume * size)):
+            return hull, swallowed
         with evictor.pinned([(state, memory, hull)]):
             if swallowed and not evictor.make_room(memory, hull.volume * size, task, dirty=False):
                 evictor.tighten([(state, memory, box)], task)
@@ -316,12 +318,13 @@ class Coherence:
 def _grown(state: ArrayState, memory: int, box: Box) -> tuple[Box, list[Backing]]:
     """Return `box`, enlarged to hold every backing that it overlaps, and those backings."""
     swallowed: list[Backing] = []
-    while True:  # merging may make the box overlap further backings
+    while state.backings.get(memory):  # merging may make the box overlap further backings
         more = [b for b in state.backings.get(memory, ()) if b not in swallowed and overlaps(b.box, box)]
         if not more:
-            return box, swallowed
+            break
         swallowed += more
         box = bounding([box, *(b.box for b in more)])
+    return box, swallowed
 
 
 def merged(boxes: Sequence[Box]) -> list[Box]:

@@ -5,7 +5,7 @@ Before: lower/budget.py, lower/evict.py, lower/rounds.py.  After: lower/lowering
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ..errors import DoesNotFit
@@ -32,6 +32,24 @@ class Fitting:
         self._coherence = coherence
         self._budget = coherence.budget
         self._devices = devices
+
+    def plenty(self, task: Task, touches: Sequence[list[Touch]]) -> bool:
+        """Tell whether nothing must be looked at: all is backed, or new and there is room for it. Hot."""
+        if task.kernel is not None and task.kernel.asks.scratches:
+            return False
+        accounts, needs = self._budget.accounts, 0
+        for of_chunk in touches:
+            for touch in of_chunk:
+                state, box, memory = touch[1], touch[2], touch[5]
+                account = accounts[memory]
+                if account is None or state.find(memory, box) is not None or box.empty:
+                    continue
+                if memory == HOST or state.backings.get(memory):  # it may grow
+                    return False
+                needs += box.volume * state.dtype.itemsize
+                if needs > account.largest or account.lacks(needs):
+                    return False
+        return True
 
     # How much ---------------------------------------------------------------------------------------------------------
 
@@ -128,10 +146,20 @@ class Fitting:
         need, _ = _needs(task, smallest_part(chunks[0].box, split_axes(task)))
         return DoesNotFit(f"task {task.name!r}", account.name, need, max(0, account.capacity - account.held))
 
+    @property
+    def limit(self) -> Callable[[Task, str], DoesNotFit | None] | None:
+        """What tells why a device can never run a task; None if no memory is limited."""
+        return self.too_large if self._budget.limited else None
+
     def too_large(self, task: Task, device: str, box: Box | None = None) -> DoesNotFit | None:
         """Return why a device can never run a task, however it is cut, or None. Cheap where there is plenty."""
         account = self._budget.accounts[self._devices[device].memory]
         if account is None:
+            return None
+        kernel = task.kernel
+        if (kernel is None or not kernel.asks.scratches) and sum(
+            [array._storage.state.nbytes for array in task.arrays]
+        ) <= account.largest:
             return None
         box = task.box if box is None else box
         need, largest = _needs(task, box)

@@ -92,7 +92,7 @@ class Lowering:
         parts = [Part(chunk, share) for chunk, share in zip(command.chunks, shares, strict=True)]
         if self._watch is not None:
             look(self._watch, task, touches)
-        if not self.coherence.budget.limited:
+        if not self.coherence.budget.limited or self.fitting.plenty(task, touches):
             self._round(task, parts, touches)
             for name, partial in partials.items():
                 self._reductions.combine(task, name, partial)

@@ -95,10 +95,13 @@ class Offering:
         curves = [self._curve(site, candidate) for candidate in group]
         known = [curve for curve in curves if curve is not None]
         guess = max(known, key=lambda curve: curve.seconds(rows)) if known else Curve.line(1e-6, HANDING_OVER)
-        return [
+        offers = [
             self._offer(site, candidate, curve or guess, wait)
             for candidate, curve, wait in zip(group, curves, waits, strict=True)
         ]
+        if sum([offer.room for offer in offers]) < rows:  # then shares are divided further, one part after the other
+            offers = [offer._replace(most=None) for offer in offers]
+        return offers
 
     def known(self, site: Site, candidate: Candidate) -> bool:
         """Tell whether anything is known of this candidate."""
