@@ -5,7 +5,7 @@ Before: lower/budget.py, lower/evict.py, lower/rounds.py.  After: lower/lowering
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ..errors import DoesNotFit
@@ -15,6 +15,7 @@ from ..graph.instruction import Alloc, Free, Instruction, Kernel
 from ..graph.task import Task
 from ..graph.task_graph import touched
 from ..machine.platform import HOST, Device
+from ..plan.candidate import Candidate
 from ..predict.features import scratch_of
 from .coherence import Coherence, discard, merged
 from .evict import Claim
@@ -146,10 +147,16 @@ class Fitting:
         need, _ = _needs(task, smallest_part(chunks[0].box, split_axes(task)))
         return DoesNotFit(f"task {task.name!r}", account.name, need, max(0, account.capacity - account.held))
 
-    @property
-    def limit(self) -> Callable[[Task, str], DoesNotFit | None] | None:
-        """What tells why a device can never run a task; None if no memory is limited."""
-        return self.too_large if self._budget.limited else None
+    def roomy(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
+        """Leave out devices whose memories cannot hold the smallest part of a task; raise if none is left."""
+        if not self._budget.limited:
+            return candidates
+        refused = {c.name: why for c in candidates if (why := self.too_large(task, c.name)) is not None}
+        if not refused:
+            return candidates
+        if len(refused) == len({c.name for c in candidates}):
+            raise refused[candidates[0].name]
+        return [c for c in candidates if c.name not in refused]
 
     def too_large(self, task: Task, device: str, box: Box | None = None) -> DoesNotFit | None:
         """Return why a device can never run a task, however it is cut, or None. Cheap where there is plenty."""

@@ -37,7 +37,7 @@ WORTH_DIVIDING = 300e-6  # seconds on one device; below, a second device costs m
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
 Valid = Callable[[Array], int]
 Note = Callable[[str], None]
-TooLarge = Callable[[Task, str], PlanError | None]
+Roomy = Callable[[Task, list[Candidate]], list[Candidate]]
 
 
 _new: Callable[..., Any] = tuple.__new__
@@ -91,7 +91,7 @@ class Planner:
         divider.offering.lags = loads.lags
         self._plans = {(plan.name, plan.shapes): plan for plan in plans}  # to be followed to the letter
         self._conflicts = Conflicts(tell)
-        self.too_large: TooLarge | None = None  # says why a task cannot run on a device, however it is cut
+        self.roomy: Roomy | None = None  # leaves out devices that cannot hold a task, however it is cut
         self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
 
     def preview(self, task: Task) -> Plan:
@@ -332,15 +332,7 @@ class Planner:
                 f"{', '.join(sorted({str(array.dtype) for array in task.arrays}))}"
                 f"{' and pad the border' if padded else ''}; allow a CPU device"
             )
-        return able if self.too_large is None else self._roomy(task, able, self.too_large)
-
-    def _roomy(self, task: Task, candidates: list[Candidate], too_large: TooLarge) -> list[Candidate]:
-        """Leave out devices whose memories cannot hold the smallest part of a task."""
-        refused = {c.name: why for c in candidates if (why := too_large(task, c.name)) is not None}
-        roomy = [c for c in candidates if c.name not in refused] if refused else candidates
-        if not roomy:
-            raise refused[candidates[0].name]
-        return roomy
+        return able if self.roomy is None else self.roomy(task, able)
 
     def _near(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
         """Leave an assignment to a device whose memory holds the array already: it is not worth a copy there and back."""
