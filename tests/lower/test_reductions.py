@@ -114,6 +114,31 @@ def test_a_fresh_reduction_neither_moves_nor_waits_to_read_the_old_value() -> No
     g.verify()
 
 
+def test_a_fresh_reduction_needs_nobody_who_wrote_before_it() -> None:
+    """Ours: so it heals what a failed writer has poisoned; on top of the old value it would fail with it."""
+    g = GraphBuilder(1, shared=True)
+    x, total = g.array(30, 1.0), g.array((), 0.0)
+    bad = g.kernels(g.call("bad", writes=total)).only()
+    on_top, afresh = (
+        g.of(g.call("sum", reads=x, reduces=(total, reduce("sum", fresh=fresh)), over=(30,))).of("reduce").only()
+        for fresh in (False, True)
+    )
+    assert bad.id in on_top.needs
+    assert on_top.id not in afresh.needs and on_top.id in afresh.after
+
+
+def test_copies_of_the_old_value_are_out_of_date_after_a_reduction() -> None:
+    g = GraphBuilder(2)
+    x, total = g.array(30, 1.0), g.array((), 5.0)
+    out = g.array(())
+    g.call("use", reads=total, writes=out, on="dev:1", body=lambda t, o: o.fill(t))
+    g.call("sum", reads=x, reduces=total, over=(30,), on="all", body=add_sum)
+    g.call("use", reads=total, writes=out, on="dev:1", body=lambda t, o: o.fill(t))
+    assert [i.source.memory for i in g.instructions.of("copy", array=total, to=3)] == [HOST]
+    assert value(g, out) == 35.0
+    g.verify()
+
+
 def test_a_result_that_is_overwritten_unread_is_not_moved_again() -> None:
     """B63 on one machine. Ours combines at once, not when somebody reads; nothing of the result leaves the host."""
     g = GraphBuilder(2)
@@ -160,6 +185,17 @@ def test_a_reduction_into_a_strided_view_keeps_the_elements_between() -> None:
     assert g.instructions.of("copy", array=out).copied == Region()  # it was on the host already
     assert g.of(task).of("reduce").only().target.box.lo == (0,)
     np.testing.assert_array_equal(value(g, out), [8, 1, 10, 3, 12, 5])
+    g.verify()
+
+
+def test_a_fresh_reduction_into_a_strided_view_fetches_the_elements_between() -> None:
+    g = GraphBuilder(2)
+    x, out = g.array(8, 1.0), g.array(6)
+    g.call("make", writes=out, on="dev:1", body=lambda o: np.copyto(o, np.arange(6.0)))
+    into = (out[::2], reduce("sum", fresh=True))
+    g.call("count", reads=x, reduces=into, over=(8,), on="all", body=lambda x, t: np.add(t, len(x), out=t))
+    assert g.instructions.of("copy", array=out).copied == Region([span(0, 5)])
+    np.testing.assert_array_equal(value(g, out), [8, 1, 8, 3, 8, 5])
     g.verify()
 
 

@@ -56,6 +56,20 @@ def test_what_readers_want_in_common_is_staged_once_and_each_gets_only_its_part(
     g.verify()
 
 
+def test_parts_on_one_device_do_not_wait_for_each_others_stage() -> None:
+    """B17 with B12."""
+    g = GraphBuilder(2, peers=False)
+    a = g.array(100)
+    g.call("make", writes=a, on="dev:0")
+    use = g.call("use", reads=a, writes=g.array(100), chunks=[("dev:1", span(0, 40)), ("dev:1", span(40, 100))])
+    first, second = g.instructions.of("copy", to=HOST)
+    left, right = g.kernels(use)
+    assert [copy.boxes for copy in (first, second)] == [(span(0, 40),), (span(40, 100),)]
+    assert g.emitted_graph.ordered(first, left) and g.emitted_graph.ordered(second, right)
+    assert g.emitted_graph.concurrent(first, right) and g.emitted_graph.concurrent(second, left)
+    g.verify()
+
+
 def test_a_staged_read_of_two_producers_waits_for_each_on_its_own() -> None:
     """B17 with B11: the pieces of two producers stay apart on the way through the host."""
     g = GraphBuilder(3, peers=False)
