@@ -189,6 +189,48 @@ def test_siblings_never_wait_for_each_other(parts: int) -> None:
     g.verify()
 
 
+def test_siblings_never_wait_for_each_other_even_where_one_reads_what_another_writes() -> None:
+    """All chunks of a task see the array as it was before the task: what they come after is found before any is noted."""
+    g = GraphBuilder(3, shared=True)
+    a = g.array(60, 1.0)
+    first = g.call("whole", updates=a)
+    task = g.call("step", reads=(a, halo(3)), writes=a, on="all")
+    assert g.kernels(task).all_concurrent()
+    assert all(kernel.needs == (g.kernels(first).only().id,) for kernel in g.kernels(task))
+
+
+@pytest.mark.parametrize("on", ["dev:0", "all"])
+@pytest.mark.parametrize("part", [slice(None), slice(10, 40)])
+def test_a_write_names_the_readers_and_not_the_writer_they_waited_for(on: str, part: slice) -> None:
+    """B7, for tasks that are divided or touch a part."""
+    g = GraphBuilder(2, shared=True)
+    a = g.array(60, 1.0)
+    first = g.kernels(g.call("write", writes=a[part], on=on))
+    readers = g.kernels(g.call("read", reads=a[part], writes=g.array(60)[part], on=on))
+    last = g.kernels(g.call("rewrite", writes=a[part], on=on))
+    edges = {id for kernel in last for id in (*kernel.needs, *kernel.after)}
+    assert {kernel.id for kernel in readers} <= edges
+    assert edges.isdisjoint(kernel.id for kernel in first)
+
+
+def test_a_strided_write_waits_for_who_wrote_before_and_needs_nobody() -> None:
+    """Ours: the elements between are kept, but the kernel reads none of them, so no failure reaches it."""
+    g = GraphBuilder(1, shared=True)
+    a = g.array(60, 1.0)
+    dense = g.kernels(g.call("dense", writes=a)).only()
+    odd = g.kernels(g.call("odd", writes=a[1::2], over=(30,), chunks=[("dev:0", Box((0,), (30,)))])).only()
+    assert odd.needs == () and odd.after == (dense.id,)
+
+
+def test_a_host_read_of_borrowed_memory_copies_nothing() -> None:
+    g = GraphBuilder(2)
+    a = g.array(60, data=np.arange(60.0), borrowed=True)
+    g.call("use", reads=a, writes=g.array(60), on="dev:1")
+    g.read(a[10:20])
+    assert len(g.instructions.of("copy", to=HOST)) == len(g.instructions.of("alloc", to=HOST)) == 0
+    g.verify()
+
+
 def test_red_and_black_points_are_written_at_the_same_time() -> None:
     g = GraphBuilder(2, shared=True)
     a = g.array(100, 0.0)
