@@ -100,7 +100,7 @@ class Runtime:
         note = self._recorder.note if self._recorder.tracing else None
         self._planner = make_planner(config, platform, candidates, self.loads, cache, note, watch.conflict)
         self._lowering = Lowering(platform, watch if watch.on else None)
-        self._planner.roomy = self._lowering.fitting.roomy
+        candidates.roomy = self._lowering.fitting.roomy
         self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
         self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
         at_once = config.sync or watch.strict

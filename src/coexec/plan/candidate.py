@@ -23,9 +23,11 @@ from ..program.ufunc import Elementwise
 from ..program.variant import Numerics, Variant
 
 if TYPE_CHECKING:
+    from ..graph.task import Task
     from ..program.kernel import Kernel
 
 Supports = Callable[[np.dtype[Any]], bool]
+Roomy = Callable[["Task", list["Candidate"]], list["Candidate"]]
 PLAIN_PYTHON = ("cpu", "null", "simulated")
 """Backends on which a Python body sees NumPy arrays, or nothing at all."""
 
@@ -84,6 +86,11 @@ class Choice(NamedTuple):
     only_cpu: bool  # NumPy holds every type and pads every border, so nobody is to be left out
 
 
+def _all(task: Task, candidates: list[Candidate]) -> list[Candidate]:
+    del task
+    return candidates
+
+
 class Candidates:
     """Finds the candidates of a kernel, once per kernel and choice of devices."""
 
@@ -95,6 +102,7 @@ class Candidates:
         self.lost: dict[str, str] = {}  # devices that failed, and how: nothing is given to them any more
         self.everything = any(d.kind == "cpu" for d in platform.devices)  # any Python body, any type
         self._mark = object()  # of the answers that still hold
+        self.roomy: Roomy = _all  # leaves out devices that cannot hold a task, however it is cut
         self._runs_python = runs_python  # by device
         self._supports = supports  # by device
 

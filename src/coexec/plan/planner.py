@@ -37,7 +37,6 @@ WORTH_DIVIDING = 300e-6  # seconds on one device; below, a second device costs m
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
 Valid = Callable[[Array], int]
 Note = Callable[[str], None]
-Roomy = Callable[[Task, list[Candidate]], list[Candidate]]
 
 
 _new: Callable[..., Any] = tuple.__new__
@@ -91,7 +90,6 @@ class Planner:
         divider.offering.lags = loads.lags
         self._plans = {(plan.name, plan.shapes): plan for plan in plans}  # to be followed to the letter
         self._conflicts = Conflicts(tell)
-        self.roomy: Roomy | None = None  # leaves out devices that cannot hold a task, however it is cut
         self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
 
     def preview(self, task: Task) -> Plan:
@@ -332,7 +330,7 @@ class Planner:
                 f"{', '.join(sorted({str(array.dtype) for array in task.arrays}))}"
                 f"{' and pad the border' if padded else ''}; allow a CPU device"
             )
-        return able if self.roomy is None else self.roomy(task, able)
+        return self._candidates.roomy(task, able)
 
     def _near(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
         """Leave an assignment to a device whose memory holds the array already: it is not worth a copy there and back."""
