@@ -22,6 +22,7 @@ LAYERS = [
     "observe",
     "testing",
     "process",
+    "stages",
     "runtime",
     "ops",
     "calibrate",

@@ -32,6 +32,7 @@ from .program.array import (
 from .program.host_task import host_task
 from .program.kernel import Kernel, kernel
 from .program.mapper import all, axis, even, fixed, halo, same
+from .program.record import record
 from .program.returns import like, new
 from .program.variant import close, exact
 from .runtime import Runtime
@@ -125,6 +126,7 @@ __all__ = [
     "prod",
     "random",
     "read",
+    "record",
     "reduce",
     "same",
     "std",

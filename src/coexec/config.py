@@ -42,6 +42,7 @@ class Config:
     plan: str = ""  # file with plans to follow: the same shares, places and variants again
     fuse: bool = True  # compute chains of elementwise operations as one kernel, without their dead temporaries
     lookahead: str = "auto"  # hold back what allocates parts of arrays until they stop growing: auto, none or infinite
+    replay: bool = True  # make steps that repeat themselves from a template, without analysing them again
     inline: bool = True  # run calls cheaper than their own scheduling at once, when nothing is pending
 
 
@@ -63,6 +64,7 @@ class RuntimeOptions(TypedDict, total=False):
     plan: str | os.PathLike[str] | None
     fuse: bool | None
     lookahead: str | None
+    replay: bool | None
     inline: bool | None
 
 

@@ -1,6 +1,6 @@
-"""The runtime: the one file where all stages meet. A call becomes a task, a command, instructions, and runs.
+"""The runtime: what the program asks of it goes through all stages. A call becomes a task, a command, instructions, and runs.
 
-Before: every stage.  After: coexec/__init__.py.  Reads like the picture in docs/architecture.md.
+Before: stages.py, which puts them together.  After: coexec/__init__.py.  Reads like the picture in docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Mapping
 from contextvars import Context
-from dataclasses import asdict
 from functools import partial
 from typing import Any, Self, Unpack
 
@@ -19,44 +18,26 @@ import numpy as np
 from . import process
 from .backend.base import Ran
 from .backend.machine import Machine, open_machine
-from .config import Config, RuntimeOptions, merged, parse, parse_memory
+from .config import RuntimeOptions, merged, parse, parse_memory
 from .errors import RuntimeClosed
+from .execute.at_once import AtOnce, Failed, finished
 from .execute.closed import read_closed
-from .execute.engine import Engine
-from .execute.executor import Executor
-from .execute.fusing import Fusing
-from .execute.holding import Holding
-from .execute.issuing import Issuing
-from .execute.lanes import LanePolicy, open_lanes
-from .execute.on_demand import OnDemand
-from .execute.redo import Redo
-from .execute.signals import Signals
-from .execute.upkeep import Upkeep
 from .graph.call import describe, describe_read, make_returned
 from .graph.instruction import Kernel as KernelInstruction
 from .graph.task import Task, mark_reported
-from .graph.task_graph import TaskGraph
-from .lower.lowering import Lowering
-from .machine.cores import cache_bytes
 from .machine.power import parse_watts, powered
-from .observe.diagnostics import Diagnostics
-from .observe.recorder import Recorder
-from .plan.assemble import make_candidates, make_planner
-from .plan.place import Loads
 from .plan.plan import Plan
-from .predict.learned import Learned
-from .predict.links import Links
-from .predict.store import Store, default_path
 from .program import session
 from .program.array import Array, Storage
 from .program.call import DEFAULT, Options
 from .program.fuse import Operation
 from .program.kernel import Kernel
+from .stages import Stages
 
 UNREAD = 64  # records that may wait before the predictors see them
 
 
-class Runtime:
+class Runtime(Stages):
     """Runs a program on devices. The default one starts with the first array; `with cx.Runtime(...)` opens another."""
 
     def __init__(
@@ -84,48 +65,6 @@ class Runtime:
         self._build(config)
         process.opened(self)
 
-    def _build(self, config: Config) -> None:
-        """Put the stages together."""
-        machine, platform, cache = self.machine, self.platform, cache_bytes() // 2
-        self.learned = Learned(Store(default_path(config.store)))
-        self._links = Links(platform, self.learned.store.links())
-        clock = machine.lanes["host"].clock
-        self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn)
-        timed = machine.lanes["host"].kind == "cpu" and not config.sync
-        watch = self._diagnostics = Diagnostics(config.diagnostics, platform, self._recorder.note, timed=timed)
-        self.loads = Loads(platform)
-        self.loads.lags.load(self.learned.lags())
-        self._graph = TaskGraph(self)
-        candidates = make_candidates(platform, self.learned, machine.lanes)
-        note = self._recorder.note if self._recorder.tracing else None
-        self._planner = make_planner(config, platform, candidates, self.loads, cache, note, watch.conflict)
-        self._lowering = Lowering(platform, watch if watch.on else None)
-        candidates.roomy = self._lowering.fitting.roomy
-        self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
-        self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
-        at_once = config.sync or watch.strict
-        self._holding = Holding(self._lowering, self._executor, "none" if at_once else config.lookahead)
-        self._lookahead = self._holding.queue
-        cpu = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
-        self._issuing = Issuing(self._lowering, self._executor, self.loads, self._recorder, cpu)
-        self._on_demand = OnDemand(
-            self._lowering.lower, self._issuing.part, self.loads, self._executor.release, self._lookahead, cache=cache
-        )
-        self._fusing = Fusing(self._lock, self._enter_chain, self._planner.runs, on=config.fuse and not at_once)
-        self._upkeep = Upkeep(self._graph, self._lowering, self._executor, self._lookahead, self._recorder)
-        self._executor.on_finished = self._finished
-        redo = Redo(platform, candidates, self._lowering, self.loads, self._recorder.note)
-        self._executor.stand_in = redo.instructions
-        self._signals = Signals(self._lock, self.cancel_pending)
-        self._signals.install()
-        self._executor.check_signals = self._signals.check
-        self._executor.look_up = watch.progress(self._lock, self._engine.issued, time.monotonic)
-        self._inline = config.inline and not config.sync and cpu is not None
-        self._sync, self._horizon_step = config.sync, config.horizon
-        with self._lock:
-            _, epoch = self._upkeep.epoch("start")
-            self._lowering.passed(epoch[-1].id, ())
-
     # What the program asks ----------------------------------------------------------------------------------------
 
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
@@ -142,6 +81,13 @@ class Runtime:
 
     def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Record one call: task graph, plan, lowering and issue, all before this returns. Runs nothing that is long."""
+        failed = None
+        if self._at_once is not None and kernel.plain and not kwargs and options is DEFAULT:
+            try:
+                if self._ran_at_once(self._at_once, kernel, args):
+                    return finished(kernel, self)
+            except Failed as error:
+                failed = error
         begin = time.perf_counter()
         arrays, scalars = kernel.bind(args, kwargs)
         returned: tuple[Array, ...] = make_returned(kernel, arrays, scalars, self) if kernel.returns.names else ()
@@ -152,12 +98,12 @@ class Runtime:
                 self._check_open()
             if self._fusing.held is not None:
                 self._fusing.flush()
-            self._enter(task)
+            self._enter(task, failed)
         if self._signals.pending is not None:
             self._signals.check()
         if self._diagnostics.pending:
             self._diagnostics.speak()
-        if self._graph.since_horizon >= self._horizon_step:
+        if self._graph.since_horizon >= self._horizon_step and self._replay.between:
             self._pass_horizon()
         elif len(self._executor.records) > UNREAD:
             self._drain()
@@ -167,17 +113,31 @@ class Runtime:
             return task
         return returned[0] if kernel.returns.single else returned
 
-    def _enter(self, task: Task) -> None:
+    def _ran_at_once(self, at_once: AtOnce, kernel: Kernel, args: tuple[Any, ...]) -> bool:
+        """Run a call that is known to be short, if nothing is pending; tell whether it was run."""
+        with self._lock:
+            pending = not self._engine.idle or self._engine.failed or self._lookahead.holding or self._upkeep.dropped
+            if pending or self.closed or self._fusing.held is not None or self._signals.pending is not None:
+                return False
+            if self._executor.broken is not None or not at_once.run(kernel, args):
+                return False
+        if len(self._executor.records) > UNREAD:
+            self._drain()
+        return True
+
+    def _enter(self, task: Task, failed: Failed | None = None) -> None:
         """Put a task into the graph and carry it out, or have it carried out when its turn comes. Locked."""
         if self._upkeep.dropped:
             self._upkeep.collect()
-        if self._on_demand.open:
+        if self._replay.playing and (replayed := self._replay.task(task)) is not None:
+            self._issuing.again(task, *replayed)
+        elif self._on_demand.open:
             self._planner.check(task)  # later there is nobody to tell
             self._graph.add(task)
             self._lookahead.then(lambda: self._run(task), task)
         else:
             self._graph.add(task)
-            self._run(task)
+            self._run(task, failed)
         task.scheduling += time.perf_counter() - task.submitted
         if self._recorder.tracing:
             self._recorder.task(task)
@@ -196,6 +156,18 @@ class Runtime:
         task.call, task.line = where
         self._enter(task)
 
+    def begin_step(self) -> tuple[int, int]:
+        """Begin a step that the program names: `with cx.record()`."""
+        with self._lock:
+            self._catch_up()
+            return self._replay.begin_step()
+
+    def end_step(self, begun: tuple[int, int]) -> tuple[bool, str]:
+        """End a named step; tell whether it was replayed, and else why not."""
+        with self._lock:
+            self._catch_up()
+            return self._replay.end_step(begun)
+
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return how a call would be divided and placed, and how long it is predicted to take. Nothing runs."""
         self.learned.take_time()
@@ -206,17 +178,18 @@ class Runtime:
             self._catch_up()
             return self._planner.preview(describe(kernel, arrays, scalars, options, self))
 
-    def _run(self, task: Task) -> None:
-        """Plan, lower and issue a task. Locked."""
+    def _run(self, task: Task, failed: Failed | None = None) -> None:
+        """Plan, lower and issue a task; with `failed`, it was run at once already. Locked."""
         look = self._lookahead
         task.starved = idle = self._engine.idle and not look.holding
         planned = self._planner.plan(task, idle=self._inline and idle)
         task.why = planned.command.why
         if planned.handout and planned.site is not None and not self._diagnostics.strict:
             look.flush()
+            self._replay.skipped()
             self._on_demand.begin(planned, planned.site, planned.handout)
         elif look.passes(planned.command):
-            self._issuing.task(planned)
+            self._issuing.task(planned, failed=failed)
         else:
             look.command(planned.command, partial(self._issuing.task, planned))
 

@@ -129,10 +129,14 @@ class CpuBackend:
                     return True
         return False
 
-    def run_here(self, instruction: Kernel) -> Ran:
-        """Run a short kernel that was not issued on the calling thread, while nothing else runs."""
+    def limit_threads(self) -> None:
+        """Let library calls use one thread, until nothing is open: many short kernels do not bear more."""
         if not self._threads.limited:
             self._threads.limit()
+
+    def run_here(self, instruction: Kernel) -> Ran:
+        """Run a short kernel that was not issued on the calling thread, while nothing else runs."""
+        self.limit_threads()
         task, error = instruction.task, None
         context = task.context or copy_context()
         in_kernel.name = task.name

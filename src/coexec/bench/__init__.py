@@ -9,6 +9,7 @@ BENCHMARKS: dict[str, str] = {
     "overhead": "coexec.bench.overhead:run",
     "dag": "coexec.bench.dag.harness:run",
     "split": "coexec.bench.split.harness:run",
+    "schedule": "coexec.bench.schedule:run",
     "apps": "coexec.bench.apps.harness:run",
 }
 """Name -> "module:function". Each function takes (quick, progress) and returns JSON-ready data."""

@@ -59,6 +59,14 @@ class Steered:
         del options
         return self.runtime.plan(kernel, args, kwargs, self.options)
 
+    def begin_step(self) -> Any:
+        """Begin a step that the program names."""
+        return self.runtime.begin_step()
+
+    def end_step(self, begun: Any) -> tuple[bool, str]:
+        """End a step that the program names."""
+        return self.runtime.end_step(begun)
+
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""
         return self.runtime.read(array)

@@ -17,6 +17,7 @@ from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
 from ..lower.lookahead import Lookahead
 from ..lower.lowering import Lowering
+from ..lower.replay import Replay
 from ..machine.platform import HOST, USER
 from ..program.array import Array, Storage
 from .executor import Executor
@@ -39,8 +40,15 @@ class Upkeep:
     """Bounds what is remembered, and hands arrays to the host program."""
 
     def __init__(
-        self, graph: TaskGraph, lowering: Lowering, executor: Executor, lookahead: Lookahead, record: Record
+        self,
+        graph: TaskGraph,
+        lowering: Lowering,
+        executor: Executor,
+        lookahead: Lookahead,
+        record: Record,
+        replay: Replay,
     ) -> None:
+        self._replay = replay
         self._graph = graph
         self._lowering = lowering
         self._executor = executor
@@ -58,6 +66,7 @@ class Upkeep:
         self._graph.register(storage)
         backing = self._lowering.register(storage, None if data is None else USER if borrowed else HOST)
         self.live[storage.id] = storage
+        self._replay.made(storage, None if backing is None else backing.allocation)
         if backing is None:
             return None
         allocation = backing.allocation
@@ -70,16 +79,22 @@ class Upkeep:
     def read(self, task: Task, array: Array, deliver: Callable[[Any], None]) -> None:
         """Hand the elements of `array`, as they are now, to `deliver`."""
         task.submitted = time.perf_counter()
+        if (replayed := self._replay.read(task, array, deliver)) is not None:
+            self._issue(task, lambda: replayed)
+            return
         self._graph.add(task)
 
         def lower() -> list[Instruction]:
-            return self._lowering.fence(task, array, deliver)
+            instructions = self._lowering.fence(task, array, deliver)
+            self._replay.has_read(task, array, instructions, late=self._lookahead.late)
+            return instructions
 
         self._lookahead.fence(array, lambda: self._issue(task, lower), task)
 
     def epoch(self, name: str) -> tuple[Task, list[Instruction]]:
         """Emit an epoch, which comes after everything so far; return its task, and where its instruction will be."""
         self.collect()
+        self._replay.stop(name)
         task = self._mark(name)
         self._graph.passed(task.id)
         emitted: list[Instruction] = []
@@ -95,21 +110,27 @@ class Upkeep:
     def horizon(self) -> None:
         """Emit a horizon; the mark before it, which is over, stands for everything older."""
         before, failed = self.last, self._executor.engine.failed
+        self._replay.pause()
         task = self._mark("horizon")
         if before is not None:
             self._graph.passed(before.id)
         self._lookahead.then(lambda: self._issue(task, lambda: self._lowering.horizon(task, failed)), task)
+        self._replay.resume(failed)
         self._executor.forget_failures(self._lowering.ids)
 
     def collect(self) -> None:
         """Free arrays whose last handle is gone."""
         while self.dropped:
             gone = self.dropped.popleft()
+            if (replayed := self._replay.drop(gone)) is not None:
+                self._submit(replayed)
+                continue
             self._graph.forget(gone)
             self._lookahead.drop(gone, partial(self._drop, gone))
 
     def gather(self) -> None:
         """Bring every array to the host, so that it outlives the devices. Nothing may be open."""
+        self._replay.stop("close")
         self._submit(self._lowering.gather(list(self.live), self._graph.mark("close")))
 
     def _mark(self, name: str) -> Task:
@@ -127,7 +148,9 @@ class Upkeep:
         self._executor.submit(instructions)
 
     def _drop(self, gone: int) -> None:
-        self._submit(self._lowering.drop(gone))
+        instructions = self._lowering.drop(gone)
+        self._replay.dropped(gone, instructions, late=self._lookahead.late)
+        self._submit(instructions)
 
     def _submit(self, instructions: list[Instruction]) -> None:
         if instructions:

@@ -9,6 +9,7 @@ from .box import Box, Point, bounding, covers, cut, overlap, overlaps, subtract,
 from .grid import Grid, grid_covers, grids_meet
 from .region import Region
 from .region_map import RegionMap
+from .shelf import Shelf
 
 __all__ = [
     "Box",
@@ -16,6 +17,7 @@ __all__ = [
     "Point",
     "Region",
     "RegionMap",
+    "Shelf",
     "bounding",
     "covers",
     "cut",

@@ -9,10 +9,18 @@ a list beside them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Collection, Iterator
+from typing import NamedTuple, Protocol
 
-from ..geometry import Box, Grid, Region, grid_covers, grids_meet, overlap, overlaps, subtract
+from ..geometry import Box, Grid, Region, Shelf, covers, grid_covers, grids_meet, overlap, overlaps, subtract
+
+MANY = 4  # writers of what is read, from which on it pays to look whether one of them waited for others
+
+
+def _meets(other: Box, box: Box, grid: Grid) -> bool:
+    """Tell whether a box shares a point with the lattice in another one that it overlaps."""
+    common = overlap(other, box)
+    return common is not None and grids_meet(common, None, grid)
 
 
 class Entries(NamedTuple):
@@ -24,6 +32,19 @@ class Entries(NamedTuple):
     writers: tuple[tuple[Box, int], ...]
     readers: tuple[tuple[Box, tuple[int, ...]], ...]
     strided: tuple[tuple[Box, Grid, int, bool], ...]
+
+
+class Names(Protocol):
+    """What ids are called now."""
+
+    def writer(self, id: int) -> int:
+        """Return the id of a writer."""
+
+    def readers(self, ids: tuple[int, ...]) -> list[int]:
+        """Return the ids of a list of readers, of which there may be more now."""
+
+    def strided(self, entries: tuple[tuple[Box, Grid, int, bool], ...]) -> list[tuple[Box, Grid, int, bool]]:
+        """Return strided entries with their ids, of which there may be more now."""
 
 
 class Tracker:
@@ -47,8 +68,8 @@ class Tracker:
         self._boxes = False  # whether boxes differ; until then the two whole-array fields hold everything
         self.one_writer = origin
         self.whole_readers: list[int] = []
-        self._writers: dict[Box, int] = {}  # disjoint, covering the extent
-        self._readers: dict[Box, list[int]] = {}
+        self._writers: Shelf[int] = Shelf()  # disjoint, covering the extent
+        self._readers: Shelf[list[int]] = Shelf()
         self._strided: list[tuple[Box, Grid, int, bool]] = []
         self._aligned = True  # every reader's box is also a writer's box
 
@@ -93,12 +114,28 @@ class Tracker:
         if writer is not None and not self._strided:
             found.add(writer)
             return
-        for other, id in self._writers.items():
-            if (common := overlap(other, box)) is not None and (grid is None or grids_meet(common, None, grid)):
-                found.add(id)
+        hit = self._writers.meeting(box)
+        if grid is not None:
+            hit = [entry for entry in hit if _meets(entry[0], box, grid)]
+        elif len(hit) > MANY and self._readers:
+            hit = self._without_ancestors(hit, box)
+        for _, id in hit:
+            found.add(id)
         for other, lattice, id, writes in self._strided:
             if writes and (common := overlap(other, box)) is not None and grids_meet(common, lattice, grid):
                 found.add(id)
+
+    def _without_ancestors(self, hit: list[tuple[Box, int]], box: Box) -> list[tuple[Box, int]]:
+        """Leave out writers that another one of them has waited for, because it read what they wrote.
+
+        A step that reads all rows so far and writes the next one waits for the step before it, not for all.
+        """
+        ids = {id for _, id in hit}
+        known = [(seen, readers) for seen, readers in self._readers.meeting(box) if not ids.isdisjoint(readers)]
+        if not known:
+            return hit
+        seen, readers = max(known, key=lambda entry: entry[0].volume)
+        return [(other, id) for other, id in hit if id in readers or not covers(seen, other)]
 
     def before_write(self, box: Box, grid: Grid | None, found: set[int]) -> None:
         """Add the ids that must be over before `box` is overwritten: readers, and writers nobody read since."""
@@ -116,13 +153,12 @@ class Tracker:
                     found.add(writer)
                 return
         hit = []
-        for other, ids in self._readers.items():
-            if (common := overlap(other, box)) is not None and (grid is None or grids_meet(common, None, grid)):
+        for other, ids in self._readers.meeting(box):
+            if grid is None or _meets(other, box, grid):
                 found.update(ids)
                 hit.append(other)
-        for other, id in self._writers.items():
-            common = overlap(other, box)
-            if common is None or (grid is not None and not grids_meet(common, None, grid)):
+        for other, id in self._writers.meeting(box):
+            if grid is not None and not _meets(other, box, grid):
                 continue
             if id == self._mark or not any(overlaps(other, reader) for reader in hit):  # else that reader waited for it
                 found.add(id)
@@ -161,7 +197,8 @@ class Tracker:
             return
         if self._aligned and not self._strided and box in self._writers:
             self._writers[box] = id
-            self._readers.pop(box, None)
+            if box in self._readers:
+                self._readers.take(box)
             return
         self._carve(box)
         self._writers[box] = id
@@ -170,8 +207,10 @@ class Tracker:
     def _spread(self) -> None:
         """Go over to boxes."""
         self._boxes = True
-        self._writers = {self._extent: self.one_writer}
-        self._readers = {self._extent: self.whole_readers} if self.whole_readers else {}
+        self._writers, self._readers = Shelf(), Shelf()
+        self._writers[self._extent] = self.one_writer
+        if self.whole_readers:
+            self._readers[self._extent] = self.whole_readers
         self._strided = []
         self._aligned = True
 
@@ -183,12 +222,12 @@ class Tracker:
 
     def _carve(self, box: Box) -> None:
         """Take `box` out of every entry."""
-        for other in [other for other in self._writers if overlaps(other, box)]:
-            id = self._writers.pop(other)
+        for other, id in self._writers.meeting(box):
+            self._writers.take(other)
             for rest in subtract(other, box):
                 self._writers[rest] = id
-        for other in [other for other in self._readers if overlaps(other, box)]:
-            ids = self._readers.pop(other)
+        for other, ids in self._readers.meeting(box):
+            self._readers.take(other)
             for rest in subtract(other, box):
                 self._readers[rest] = [*self._readers.get(rest, ()), *ids]
         self._strided = [
@@ -204,7 +243,7 @@ class Tracker:
         if not self._boxes:
             yield box, self.one_writer
             return
-        for other, id in self._writers.items():
+        for other, id in self._writers.meeting(box):
             if (common := overlap(other, box)) is not None:
                 yield common, id
 
@@ -229,11 +268,14 @@ class Tracker:
             return
         old = [box for box, id in self._writers.items() if id < horizon and id not in keep]
         for box in old:
-            del self._writers[box]
+            self._writers.take(box)
         for box in Region(old).boxes:
             self._writers[box] = horizon
-        recent = {box: [i for i in ids if i >= horizon] for box, ids in self._readers.items()}
-        self._readers = {box: ids for box, ids in recent.items() if ids}
+        recent = [(box, [i for i in ids if i >= horizon]) for box, ids in self._readers.items()]
+        self._readers = Shelf()
+        for box, ids in recent:
+            if ids:
+                self._readers[box] = ids
         self._strided = [e for e in self._strided if e[2] >= horizon or e[2] in keep]
         self._aligned = all(box in self._writers for box in self._readers)
         if len(self._writers) == 1 and not self._readers and not self._strided:
@@ -246,19 +288,18 @@ class Tracker:
         readers = tuple([(box, tuple(ids)) for box, ids in self._readers.items()])
         return Entries(True, 0, (), tuple(self._writers.items()), readers, tuple(self._strided))
 
-    def load(self, entries: Entries, renamed: Callable[[int], int], readers: Callable[[int], Iterable[int]]) -> None:
-        """Remember what `entries` say, with other ids; for one reader there may be several, or none."""
+    def load(self, entries: Entries, names: Names) -> None:
+        """Remember what `entries` say, with other ids."""
         self._boxes = entries.boxes
-        self.one_writer = 0 if entries.boxes else renamed(entries.one_writer)
-        self.whole_readers = [now for id in entries.whole_readers for now in readers(id)]
-        self._writers = {box: renamed(id) for box, id in entries.writers}
-        found = {box: [now for id in ids for now in readers(id)] for box, ids in entries.readers}
-        self._readers = {box: ids for box, ids in found.items() if ids}
-        self._strided = [
-            (box, grid, now, writes)
-            for box, grid, id, writes in entries.strided
-            for now in ((renamed(id),) if writes else readers(id))
-        ]
+        self.one_writer = 0 if entries.boxes else names.writer(entries.one_writer)
+        self.whole_readers = names.readers(entries.whole_readers)
+        self._writers, self._readers = Shelf(), Shelf()
+        for box, id in entries.writers:
+            self._writers[box] = names.writer(id)
+        for box, ids in entries.readers:
+            if readers := names.readers(ids):
+                self._readers[box] = readers
+        self._strided = names.strided(entries.strided)
         self._aligned = all(box in self._writers for box in self._readers)
 
     def __len__(self) -> int:

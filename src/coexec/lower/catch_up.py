@@ -19,7 +19,7 @@ from ..graph.tracker import Tracker
 from .lowering import Lowering
 from .snapshot import Counters, Renaming, Same, Snapshot, load
 from .state import ArrayState
-from .template import Line, Numbers, Seen, back
+from .template import BACK, Line, Numbers, Seen, back
 
 
 class Position:
@@ -28,8 +28,7 @@ class Position:
     def __init__(
         self,
         lines: tuple[Line, ...],
-        step: Sequence[Seen],
-        earlier: Sequence[Seen],
+        tables: list[list[Allocation]],
         snapshot: Snapshot,
         renaming: Renaming,
         arrays: dict[int, int],
@@ -39,16 +38,18 @@ class Position:
         self.made = made = renaming.made
         self.snapshot = snapshot
         end = snapshot.counters
-        starts = [Counters(*[c - n * m for c, m in zip(end, made, strict=True)]) for n in (1, 2)]
+        starts = [Counters(*[c - n * m for c, m in zip(end, made, strict=True)]) for n in range(1, BACK + 1)]
         self.start = starts[0]  # of the recorded step
-        self.numbers = Numbers(starts, [_allocations(step), _allocations(earlier)])
+        self.numbers = Numbers(starts, [*tables, []])
         self._instructions = Moving(renaming.instructions, self.start.instructions, made.instructions)
         self._tasks = Moving(renaming.tasks, self.start.tasks, made.tasks)
         self._moving_allocations = {later.id for id, later in renaming.allocations.items() if later.id != id}
         self._moving_arrays = {later for id, later in arrays.items() if later != id}
         self._sooner = _sooner(lines)
+        edges = [ref for line in lines for proto in line.protos for ref in (*proto.needs, *proto.after)]
+        self._reach = max(0, max([steps for steps, _ in edges], default=0) - 1)  # steps before the last one
         self._front = dict(front)
-        self._ahead = [start.instructions + 1 for start in starts]  # steps whose instructions are in that front
+        self._ahead = [start.instructions + 1 for start in starts[:2]]  # steps whose instructions are in that front
         self._begun: list[int] = []  # where the steps begin whose instructions are not in the front yet
         self.replayed = 0
         self.at = 0  # the next line
@@ -60,8 +61,8 @@ class Position:
         """Reserve the numbers of one step."""
         self.numbers.begin(now)
         self._begun.append(now.instructions + 1)
-        self._instructions.steps.append(now.instructions + 1)
-        self._tasks.steps.append(now.tasks + 1)
+        self._instructions.begin(now.instructions + 1)
+        self._tasks.begin(now.tasks + 1)
         lowering.emitter.last += self.made.instructions
         lowering.coherence.last_allocation += self.made.allocations
         lowering.last_private += self.made.privates
@@ -94,21 +95,13 @@ class Position:
 
     # Names of the recorded state, as they are now -------------------------------------------------------------------
 
-    def instruction(self, id: int) -> int:
-        """Return the number that an instruction of the recorded state has now."""
-        return self._instructions.now(id, self.numbers.instructions[self.open :])
+    def instructions(self) -> Now:
+        """Return what instructions of the recorded state are called now."""
+        return Now(self._instructions, self.numbers.instructions[self.open :], self._instructions.whole(self.open))
 
-    def task(self, id: int) -> int:
-        """Return the number that a task of the recorded state has now."""
-        return self._tasks.now(id, self.numbers.tasks[self.open :])
-
-    def readers(self, id: int) -> list[int]:
-        """Return the readers that there are now for one of the recorded state."""
-        return self._instructions.readers(id, self.numbers.instructions[self.open :], self.open)
-
-    def reading_tasks(self, id: int) -> list[int]:
-        """Return the tasks that read now, for one of the recorded state."""
-        return self._tasks.readers(id, self.numbers.tasks[self.open :], self.open)
+    def tasks(self) -> Now:
+        """Return what tasks of the recorded state are called now."""
+        return Now(self._tasks, self.numbers.tasks[self.open :], self._tasks.whole(self.open))
 
     def array(self, id: int) -> int:
         """Return the array that stands for one of the recorded state now."""
@@ -139,6 +132,10 @@ class Position:
             front.update({first + i: None for i in free})
         return front
 
+    def behind(self, mark: int) -> bool:
+        """Tell whether a mark stands for a step that the next one refers to."""
+        return self.numbers.instructions[self._reach] <= mark
+
     def passed(self, front: dict[int, None], instruction: int, task: int, failed: Collection[int]) -> None:
         """Note that a horizon came after everything so far, and what now stands for everything before it."""
         self._front = dict(front)
@@ -158,41 +155,82 @@ class Position:
 
 
 class Moving:
-    """Numbers of the recorded state that each step renames, and readers that each step adds to."""
+    """Numbers of the recorded state that each step renames, and lists of readers that each step makes longer."""
 
     def __init__(self, same: Same, start: int, made: int) -> None:
-        self._start = start
-        self._made = made
-        self._moving = {later for id, later in same.renamed.items() if later != id}
-        self._piling = same.piling
-        self._mark = 0  # what stands for everything before it
+        self.start = start
+        self.made = made
+        self.moving = {later for id, later in same.renamed.items() if later != id}
+        self.longer = same.longer
+        self.mark = 0  # what stands for everything before it
         self._failed: Collection[int] = ()  # but not for these
-        self.steps: list[int] = []  # where the steps since the recorded one begin, as far back as it matters
+        self._steps: list[int] = []  # where the steps since the recorded one begin
+        self._forgotten = 0  # steps of those that are not in the list any more
 
-    def now(self, id: int, starts: Sequence[int]) -> int:
-        """Return the number that stands for `id` now; `starts` are the beginnings of steps, the latest first."""
-        if id not in self._moving:
-            return self.renewed(id)
-        steps, position = back(id, self._start, self._made)
-        return starts[steps] + position
+    def begin(self, first: int) -> None:
+        """Note the beginning of a step."""
+        self._steps.append(first)
 
-    def readers(self, id: int, starts: Sequence[int], within: bool) -> list[int]:
-        """Return the readers that there are now for `id`. The step that is `within` its lines does not count yet."""
-        if id not in self._piling:
-            return [self.now(id, starts)]
-        found = [id]
-        if id > self._start:
-            found += [first + id - self._start - 1 for first in (self.steps[:-1] if within else self.steps)]
-        return [id for id in found if id >= self._mark]
+    def whole(self, within: bool) -> list[int]:
+        """Return where the whole steps since the recorded one begin; for those long over, some number before the mark."""
+        steps = self._steps[:-1] if within else self._steps
+        return [0] * self._forgotten + steps
 
     def renewed(self, id: int) -> int:
         """Return the mark that stands for `id`, or `id`."""
-        return id if id >= self._mark or id in self._failed else self._mark
+        return id if id >= self.mark or id in self._failed else self.mark
 
     def passed(self, mark: int, failed: Collection[int]) -> None:
         """Forget what a mark stands for."""
-        self._mark, self._failed = mark, failed
-        self.steps = [first for first in self.steps if first + self._made > mark]
+        self.mark, self._failed = mark, failed
+        gone = sum(first + self.made <= mark for first in self._steps)
+        self._forgotten += gone
+        del self._steps[:gone]
+
+
+class Now:
+    """What numbers of the recorded state are called at the end of the last whole step."""
+
+    def __init__(self, moving: Moving, starts: Sequence[int], whole: list[int]) -> None:
+        self._moving = moving
+        self._starts = starts  # of steps, the latest first
+        self._whole = whole  # of all steps since the recorded one, the latest last
+
+    def writer(self, id: int) -> int:
+        """Return the number that stands for `id` now."""
+        moving = self._moving
+        if id not in moving.moving:
+            return moving.renewed(id)
+        steps, position = back(id, moving.start, moving.made)
+        return self._starts[steps] + position
+
+    def readers(self, ids: tuple[int, ...]) -> list[int]:
+        """Return the readers that there are now for those of the recorded state."""
+        more = self._moving.longer.get(id(ids))
+        if more is None:
+            return [self.writer(id) for id in ids]
+        found = [*ids]
+        for last in ids[-more:]:
+            found += self._further(last)
+        return [id for id in found if id >= self._moving.mark]
+
+    def strided(self, entries: tuple[Any, ...]) -> list[Any]:
+        """Return strided entries with the numbers of now."""
+        more = self._moving.longer.get(id(entries))
+        if more is None:
+            return [(box, grid, self.writer(id), writes) for box, grid, id, writes in entries]
+        found = [(box, grid, self.writer(id) if writes else id, writes) for box, grid, id, writes in entries]
+        for box, grid, last, writes in entries[-more:]:
+            found += [(box, grid, id, writes) for id in self._further(last)]
+        return [entry for entry in found if entry[3] or entry[2] >= self._moving.mark]
+
+    def _further(self, last: int) -> list[int]:
+        """Return who joined a list since, as `last` did in the recorded step: one in each step."""
+        moving = self._moving
+        steps, position = back(last, moving.start, moving.made)
+        earlier = [moving.start + 1 - n * moving.made for n in range(steps - 1, -1, -1)]  # up to the recorded step
+        starts = [*earlier, *self._whole]
+        return [starts[n] + position for n in range(len(self._whole))]
 
 
 def _sooner(lines: Sequence[Line]) -> dict[int, int]:
@@ -205,7 +243,7 @@ def _sooner(lines: Sequence[Line]) -> dict[int, int]:
     return found
 
 
-def _allocations(step: Sequence[Seen]) -> list[Allocation]:
+def allocations(step: Sequence[Seen]) -> list[Allocation]:
     """Return what a step allocated, in order."""
     found: list[Allocation] = []
     for entry in step:
@@ -240,17 +278,18 @@ class Ghost:
 def catch_up(position: Position, lowering: Lowering, graph: TaskGraph) -> None:
     """Let lowering and task graph know everything that was replayed."""
     states, trackers = lowering.states(), graph.storages
+    instructions, tasks = position.instructions(), position.tasks()
     for id, (state, tracker) in position.gone.items():
         states[id], trackers[id] = state, tracker
     for id, held in position.snapshot.arrays.items():
         now = position.array(id)
-        load(held, states[now], position.instruction, position.readers, position.allocation)
-        trackers[now].load(held.tasks, position.task, position.reading_tasks)
+        load(held, states[now], instructions, position.allocation)
+        trackers[now].load(held.tasks, tasks)
         graph.marks.touched.add(trackers[now])
         for backing in states[now].all_backings():
             lowering.emitter.touch(backing.tracker)
     for order, instruction, task in position.snapshot.orders:
-        lowering.orders[order], graph.orders[order] = position.instruction(instruction), position.task(task)
+        lowering.orders[order], graph.orders[order] = instructions.writer(instruction), tasks.writer(task)
     lowering.emitter.front = position.front()
     if position.open:
         _again(position, lowering, graph)

@@ -17,27 +17,33 @@ from ..graph.task_graph import TaskGraph
 from ..plan.candidate import Share
 from ..program.array import Array, Storage
 from ..program.mapping import Function
-from .catch_up import Position, catch_up
+from .catch_up import Position, allocations, catch_up
 from .lowering import Lowering
-from .repeats import LONGEST, Event, Repeats
+from .repeats import LONGEST, Event, Repeats, repeats
 from .snapshot import Counters, Renaming, Snapshot, take
 from .template import Line, Seen, Unrepeatable, build, deliver
 
 LOOK_AGAIN = 128  # steps that are replayed before one is planned and analysed again: devices may have changed
 HOPELESS = 16  # looks at a repetition that is none to the lowering, before looks become rare
-KEPT = 20_000  # instructions of the events that are remembered, at most
+LONGEST_NAMED = 1 << 14  # events of two steps that the program names
 
 
 class Replay:
     """Watches what is lowered, and takes over while it repeats itself."""
 
-    def __init__(self, graph: TaskGraph, lowering: Lowering, *, on: bool = True) -> None:
+    def __init__(
+        self, graph: TaskGraph, lowering: Lowering, plans: Callable[[], object] = lambda: None, *, on: bool = True
+    ) -> None:
+        self._plans = plans  # changes when plans that were made do not hold any more
         self._graph = graph
         self._lowering = lowering
         self.on = on
         self.steps = 0  # replayed in all
         self.tasks = 0  # replayed in all
         self.why = ""  # the last replay ended
+        self._events = 0  # in all
+        self._analysed = 0  # of those
+        self._inside = 0  # steps that the program named and has not ended
         self._last_array = 0
         self._playing: Position | None = None
         self._watch()
@@ -46,7 +52,7 @@ class Replay:
         """Begin to look for repetition."""
         self._repeats = Repeats()
         self._seen: list[Seen] = []
-        self._before: tuple[int, Snapshot] | None = None
+        self._before: tuple[int, Snapshot, list[Allocation]] | None = None
         self._looks = 0
 
     @property
@@ -68,9 +74,9 @@ class Replay:
 
     def task(self, task: Task) -> tuple[Line, list[Instruction]] | None:
         """Return what a call is lowered to, or None if it is not what comes next."""
-        if self._playing is None or (line := self._next("called", *_call(task))) is None:
+        if self._playing is None or (line := self._next("called", *_call(task, task.arrays))) is None:
             return None
-        if line.seen.mapped and _mapped(task, line.seen.chunks) != line.seen.mapped:
+        if line.seen.mapped and _mapped(task, task.arrays, line.seen.chunks) != line.seen.mapped:
             self._playing.back(line)
             self.stop(f"{task.name}: a range mapper answers differently")
             return None
@@ -110,28 +116,51 @@ class Replay:
 
     # What the program did: noted afterwards, while none is ---------------------------------------------------------
 
-    def called(self, task: Task, command: Command, shares: Sequence[Share], instructions: list[Instruction]) -> None:
-        """Note a call that was lowered. Its arrays are still there."""
-        if self.on:
-            event = Event(*_call(task), self._last_array)
-            slots = tuple([likeness(array) for array in task.arrays])
-            chunks = command.chunks
-            seen = Seen(
-                event, "called", self._counters(), instructions, task, chunks, tuple(shares), command.why, slots
+    def called(
+        self,
+        task: Task,
+        arrays: Sequence[Array],
+        command: Command,
+        shares: Sequence[Share],
+        instructions: list[Instruction],
+        *,
+        late: bool = False,
+    ) -> None:
+        """Note a call on `arrays` that was lowered; `late`, after others that came later in the program."""
+        if not self.on or self._is(late):
+            return
+        event = Event(*_call(task, arrays), self._last_array)
+        slots = tuple([likeness(array) for array in arrays])
+        mapped = _mapped(task, arrays, command.chunks) if _asks(task) else ()
+        self._note(
+            Seen(
+                event, "called", self._counters(), instructions, task, command.chunks, tuple(shares), command.why,
+                slots, mapped
             )
-            self._note(seen._replace(mapped=_mapped(task, chunks)) if _asks(task) else seen)
+        )  # fmt: skip
 
-    def has_read(self, task: Task, array: Array, instructions: list[Instruction]) -> None:
+    def has_read(self, task: Task, array: Array, instructions: list[Instruction], *, late: bool = False) -> None:
         """Note a host read that was lowered."""
-        if self.on:
+        if self.on and not self._is(late):
             event = Event(*_read(array), self._last_array)
             self._note(Seen(event, "read", self._counters(), instructions, task, slots=(likeness(array),)))
 
-    def dropped(self, id: int, instructions: list[Instruction]) -> None:
+    def dropped(self, id: int, instructions: list[Instruction], *, late: bool = False) -> None:
         """Note the end of an array."""
-        if self.on:
+        if self.on and not self._is(late):
             event = Event("dropped", (id,), (), self._last_array)
             self._note(Seen(event, "dropped", self._counters(), instructions))
+
+    def _is(self, late: bool) -> bool:
+        """Tell whether something was held back: then steps are not what the program does in a row."""
+        if late:
+            self.skipped()
+        return late
+
+    def skipped(self) -> None:
+        """Note that something was lowered that will not come again in this way."""
+        if self._seen:
+            self._watch()
 
     def disturbed(self) -> None:
         """Note that something was lowered, or is about to be, that is no part of a step."""
@@ -139,13 +168,36 @@ class Replay:
 
     # Recognition ------------------------------------------------------------------------------------------------------
 
+    def begin_step(self) -> tuple[int, int]:
+        """Begin a step that the program names."""
+        self._inside += 1
+        return self._events, self._analysed
+
+    def end_step(self, begun: tuple[int, int]) -> tuple[bool, str]:
+        """End a step; tell whether it was replayed, and else why not."""
+        self._inside -= 1
+        events, analysed = begun
+        count = self._events - events
+        if self._analysed == analysed:
+            return count > 0, self.why
+        if self._playing is None and not self._inside and 0 < count <= len(self._seen) // 2:
+            pairs = zip(self._seen[-count:], self._seen[-2 * count : -count], strict=True)
+            if all(repeats(now.event, then.event) for now, then in pairs):
+                self._look(count)
+                return False, self.why or "it had to be seen repeating itself"
+        return False, self.why or "it does not do what it did the last time"
+
     def _note(self, seen: Seen) -> None:
+        self._events += 1
+        self._analysed += 1
         self._seen.append(seen)
-        if len(self._seen) > 4 * LONGEST:
-            del self._seen[: 2 * LONGEST]
-        repeats = self._repeats
-        repeats.add(seen.event)
-        period, run = repeats.period, repeats.run
+        if len(self._seen) > (LONGEST_NAMED if self._inside else 4 * LONGEST):
+            del self._seen[: len(self._seen) // 2]
+        if self._inside:  # the program says where a step ends
+            return
+        found = self._repeats
+        found.add(seen.event)
+        period, run = found.period, found.run
         if not period or run < period or run % period:
             return
         self._looks += 1
@@ -162,7 +214,7 @@ class Replay:
         now = take(
             [id for s in (*earlier, *step) for id in s.event.arrays], self._counters(), self._lowering, self._graph
         )
-        before, self._before = self._before, (period, now)
+        before, self._before = self._before, (period, now, [])
         if before is None or before[0] != period or not any(entry.instructions for entry in step):
             return
         start = before[1].counters
@@ -178,7 +230,9 @@ class Replay:
             lines = build(earlier, step, start, renaming, arrays)
         except Unrepeatable:
             return
-        self._playing = Position(lines, step, earlier, now, renaming, arrays, self._lowering.emitter.front)
+        self._version = self._plans()
+        tables = [allocations(step), before[2] or allocations(earlier)]
+        self._playing = Position(lines, tables, now, renaming, arrays, self._lowering.emitter.front)
 
     # Replay -----------------------------------------------------------------------------------------------------------
 
@@ -187,7 +241,7 @@ class Replay:
         playing = self._playing
         assert playing is not None
         if not playing.open:
-            if playing.replayed >= LOOK_AGAIN:
+            if playing.replayed >= LOOK_AGAIN or self._plans() is not self._version:
                 self._look_again(playing)
                 return None
             playing.begin(self._counters(), self._lowering, self._graph)
@@ -195,6 +249,7 @@ class Replay:
         if line.kind != kind or not line.meets(what, arrays, views, playing.numbers.arrays):
             self.stop(f"{kind} {_name(what)} instead of {line.kind} {_name(line.what)}")
             return None
+        self._events += 1
         if playing.advance():
             self.steps += 1
         return line
@@ -213,7 +268,8 @@ class Replay:
         self._playing = None
         catch_up(playing, self._lowering, self._graph)
         arrays = [playing.array(id) for id in playing.snapshot.arrays]
-        self._before = (len(playing.lines), take(arrays, self._counters(), self._lowering, self._graph))
+        now = take(arrays, self._counters(), self._lowering, self._graph)
+        self._before = (len(playing.lines), now, playing.numbers.allocations[0])
         self.why = "time to look again"
 
     def pause(self) -> None:
@@ -226,7 +282,11 @@ class Replay:
         """Go on after a horizon, which does not stand for what has `failed`."""
         if self._playing is not None:
             emitter = self._lowering.emitter
-            self._playing.passed(emitter.front, emitter.epoch, self._graph.horizon, failed)
+            if self._playing.behind(emitter.epoch):
+                self._playing, self.why = None, "a horizon stands for the last step"
+                self._watch()
+            else:
+                self._playing.passed(emitter.front, emitter.epoch, self._graph.horizon, failed)
 
 
 def likeness(array: Array) -> tuple[Any, ...]:
@@ -234,8 +294,8 @@ def likeness(array: Array) -> tuple[Any, ...]:
     return array._box, array._cut, array._grid, array.shape, array.size, array.dtype, array.nbytes
 
 
-def _call(task: Task) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
-    kernel, arrays = task.kernel, task.arrays
+def _call(task: Task, arrays: Sequence[Array]) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
+    kernel = task.kernel
     assert kernel is not None
     what: Any = (kernel, task.key, task.options)
     if kernel.looked_at:
@@ -253,11 +313,11 @@ def _asks(task: Task) -> bool:
     return any(type(param.access.mapper) is Function for param in task.accesses)
 
 
-def _mapped(task: Task, chunks: Sequence[Any]) -> tuple[Any, ...]:
+def _mapped(task: Task, arrays: Sequence[Array], chunks: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(
         [
             param.access.mapper.boxes(chunk.box, task.space, array.shape)
-            for param, array in zip(task.accesses, task.arrays, strict=True)
+            for param, array in zip(task.accesses, arrays, strict=True)
             if type(param.access.mapper) is Function
             for chunk in chunks
         ]

@@ -8,13 +8,13 @@ an earlier one with other numbers leads to the same instructions, with other num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ..geometry import Box
 from ..graph.instruction import Allocation
 from ..graph.task_graph import TaskGraph
-from ..graph.tracker import Entries
+from ..graph.tracker import Entries, Names
 from .lowering import Lowering
 from .state import ArrayState, Backing
 
@@ -47,6 +47,7 @@ class Snapshot(NamedTuple):
     counters: Counters
     arrays: dict[int, Held]
     orders: tuple[tuple[Any, int, int], ...]  # order, last instruction, last task
+    budget: tuple[Any, ...] = ()  # of memories with a limit: what is held and freed; a repeated step does neither
 
 
 def take(arrays: Iterable[int], counters: Counters, lowering: Lowering, graph: TaskGraph) -> Snapshot:
@@ -54,7 +55,8 @@ def take(arrays: Iterable[int], counters: Counters, lowering: Lowering, graph: T
     states, trackers = lowering.states(), graph.storages
     held = {id: dump(states[id], trackers[id].dump()) for id in dict.fromkeys(arrays) if id in states}
     orders = tuple([(order, id, graph.orders[order]) for order, id in lowering.orders.items()])
-    return Snapshot(counters, held, orders)
+    budget = [(a.held, tuple(a.freed), frozenset(a.gate)) for a in lowering.coherence.budget.open]
+    return Snapshot(counters, held, orders, tuple(budget))
 
 
 def dump(state: ArrayState, tasks: Entries) -> Held:
@@ -68,26 +70,29 @@ def dump(state: ArrayState, tasks: Entries) -> Held:
 class Same:
     """Whether numbers of one kind are the same, but for names: each stays, or grows by as many as were made between.
 
-    Readers that nobody waits for pile up until the next horizon: such a list may also have become longer.
+    Readers that nobody waits for pile up until the next horizon: such a list may also have become longer, and each
+    further step will make it longer by the same ones under their next names.
     """
 
     def __init__(self, start: int, made: int) -> None:
-        self._start = start  # the last number before what was made
+        self._recent = start - 2 * made  # who reads for the first time now began to matter after this one
         self._made = made
         self.renamed: dict[int, int] = {}
-        self.piling: set[int] = set()  # numbers in lists that become longer, in the later state
+        self.piling: set[int] = set()  # numbers in lists that become longer
+        self.longer: dict[int, int] = {}  # such lists in the later state, by identity, and by how many
 
     def one(self, a: int, b: int) -> bool:
         """Tell whether a number is the same."""
         return (a == b or b - a == self._made) and self.renamed.setdefault(a, b) == b
 
-    def readers(self, a: Sequence[int], b: Sequence[int]) -> bool:
+    def readers(self, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
         """Tell whether a list of readers is the same, or longer."""
         if len(a) == len(b):
             return all(self.one(i, j) for i, j in zip(a, b, strict=True))
-        if len(b) < len(a) or tuple(b[: len(a)]) != tuple(a) or any(id <= self._start for id in b[len(a) :]):
+        if len(b) < len(a) or b[: len(a)] != a or any(id <= self._recent for id in b[len(a) :]):
             return False
         self.piling.update(b)
+        self.longer[id(b)] = len(b) - len(a)
         return True
 
     def entries(self, a: Entries, b: Entries) -> bool:
@@ -106,16 +111,16 @@ class Same:
                 return False
         return self._strided(a.strided, b.strided)
 
-    def _strided(self, a: Sequence[Any], b: Sequence[Any]) -> bool:
-        if len(b) < len(a) or any(writes for _, _, _, writes in b[len(a) :]):
-            return False
+    def _strided(self, a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
         if len(b) == len(a):
             return all(
                 (p, q, v) == (r, s, w) and self.one(i, j) for (p, q, i, v), (r, s, j, w) in zip(a, b, strict=True)
             )
-        if any(x != y for x, y in zip(a, b, strict=False)) or any(id <= self._start for _, _, id, _ in b[len(a) :]):
+        more = b[len(a) :]
+        if len(b) < len(a) or b[: len(a)] != a or any(writes or id <= self._recent for _, _, id, writes in more):
             return False
         self.piling.update(id for _, _, id, writes in b if not writes)
+        self.longer[id(b)] = len(more)
         return True
 
 
@@ -132,7 +137,7 @@ class Renaming:
         """Tell whether `after` is `before` with other numbers; `arrays` maps the ids of the arrays."""
         if {arrays[id] for id in before.arrays} != set(after.arrays):
             return False
-        if len(before.orders) != len(after.orders):
+        if len(before.orders) != len(after.orders) or before.budget != after.budget:
             return False
         for (a, i, t), (b, j, u) in zip(before.orders, after.orders, strict=True):
             if a != b or not self.instructions.one(i, j) or not self.tasks.one(t, u):
@@ -159,8 +164,7 @@ class Renaming:
 def load(
     held: Held,
     state: ArrayState,
-    instruction: Callable[[int], int],
-    readers: Callable[[int], Iterable[int]],
+    names: Names,
     allocation: Callable[[Allocation], Allocation],
 ) -> None:
     """Let `state` be what `held` says, with other numbers."""
@@ -170,7 +174,7 @@ def load(
     for old, entries in held.backings:
         new = allocation(old)
         backing = known.get(new.id) or Backing(new, 0)
-        backing.tracker.load(entries, instruction, readers)
+        backing.tracker.load(entries, names)
         state.add(backing)
     for box, mask in held.valid:
         state.valid.set(box, mask)

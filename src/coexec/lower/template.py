@@ -103,7 +103,10 @@ class Names:
             later = self._allocations.get(id)
             if later is None or later is allocation:
                 return allocation
-        return back(id, self._start.allocations, self._made.allocations)
+        found = back(id, self._start.allocations, self._made.allocations)
+        if found[0] > 2:
+            raise Unrepeatable  # nobody kept what was made so long ago
+        return found
 
 
 def _name(id: int, start: int, made: int, same: Same) -> Ref | int:

@@ -143,6 +143,8 @@ class Recorder:
             instruction = record.instruction
             if type(instruction) is Kernel and record.error is None and instruction.model is not None:
                 seconds = record.stop - record.start - record.waited
+                if record.stop == record.start:
+                    continue  # nothing was computed, so nothing is learnt
                 instruction.model.learn(instruction.work, seconds, together=instruction.together)
             elif type(instruction) is Copy and record.error is None:
                 source, target = instruction.source.memory, instruction.target.memory

@@ -101,7 +101,7 @@ class Candidates:
         self._learned = learned
         self.lost: dict[str, str] = {}  # devices that failed, and how: nothing is given to them any more
         self.everything = any(d.kind == "cpu" for d in platform.devices)  # any Python body, any type
-        self._mark = object()  # of the answers that still hold
+        self.mark = object()  # of the answers that still hold
         self.roomy: Roomy = _all  # leaves out devices that cannot hold a task, however it is cut
         self._runs_python = runs_python  # by device
         self._supports = supports  # by device
@@ -112,12 +112,12 @@ class Candidates:
         The answer is kept with the kernel, for the last runtime that asked: it lives as long as the kernel does.
         """
         asked, variants, choices = kernel.choices
-        if asked is not self._mark or variants != len(kernel.variants):
+        if asked is not self.mark or variants != len(kernel.variants):
             choices = {}
         choice: Choice | None = choices.get(devices)
         if choice is None:
             choice = choices[devices] = self._find(kernel, devices)
-            kernel.choices = (self._mark, len(kernel.variants), choices)
+            kernel.choices = (self.mark, len(kernel.variants), choices)
         return choice
 
     def _find(self, kernel: Kernel, devices: str | None) -> Choice:
@@ -180,7 +180,7 @@ class Candidates:
 
     def forget(self) -> None:
         """Look for candidates anew: a device or a variant is off."""
-        self._mark = object()
+        self.mark = object()
 
     def _fits(self, device: Device, variant: Variant) -> bool:
         if variant.kind == "python":

@@ -22,9 +22,11 @@ Shape = tuple[int, ...]
 
 
 class Storage:
-    """What all views of one array share. `state`, `tracker` and `cuts` belong to lower/, graph/ and plan/."""
+    """What all views of one array share. `state`, `tracker`, `cuts` and `known` belong to lower/, graph/, plan/, execute/."""
 
-    __slots__ = ("__weakref__", "box", "cuts", "dtype", "id", "initial", "name", "session", "shape", "state", "tracker")
+    __slots__ = (
+        "__weakref__", "box", "cuts", "dtype", "id", "initial", "known", "name", "session", "shape", "state", "tracker"
+    )  # fmt: skip
 
     def __init__(self, runtime: Any, shape: Shape, dtype: np.dtype[Any], initial: Any = None) -> None:
         self.shape = shape
@@ -36,6 +38,7 @@ class Storage:
         self.name = ""
         self.state: Any = None
         self.tracker: Any = None
+        self.known: Any = None  # calls on it, by kernel, that may be run at once
         self.cuts: Any = None  # where the last task that was divided over devices cut it
 
     def __del__(self) -> None:

@@ -35,6 +35,12 @@ class Session(Protocol):
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Return the Plan of a call, without making the call."""
 
+    def begin_step(self) -> Any:
+        """Begin a step that the program names; return what `end_step` needs."""
+
+    def end_step(self, begun: Any) -> tuple[bool, str]:
+        """End a step; tell whether it was replayed, and else why not."""
+
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""
 

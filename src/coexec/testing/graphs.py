@@ -194,6 +194,14 @@ class GraphBuilder:
             return task
         return returned[0] if kernel.returns.single else returned
 
+    def begin_step(self) -> tuple[int, int]:
+        """Begin a step that a program names."""
+        return self.replay.begin_step()
+
+    def end_step(self, begun: tuple[int, int]) -> tuple[bool, str]:
+        """End a step; tell whether it was replayed, and else why not."""
+        return self.replay.end_step(begun)
+
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return what `submit` would do, as data; nothing is known of any time."""
         arrays, scalars = kernel.bind(args, kwargs)
@@ -239,7 +247,7 @@ class GraphBuilder:
         shares = [Share(kernel.variants[0], None, None, None) for chunk in parts]
 
         def lower(draft: Draft | None = None) -> None:
-            note = partial(self.replay.called, task, command, shares)
+            note = partial(self.replay.called, task, task.arrays, command, shares)
             self._lowered(self.lowering.lower(command, shares, draft), note)
 
         if self.lookahead.passes(command):

@@ -1,0 +1,213 @@
+"""What scheduling costs: iterative programs on many devices that compute nothing, analysed and replayed.
+
+Before: coexec's public names, bench/apps/programs.py.  After: cli/ through bench.BENCHMARKS.
+
+A task's cost is the time from its call until its instructions are handed over: task graph, plan and lowering. What the
+engine and the null devices then do is measured apart (`engine_us`). The programs are those of examples/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import coexec as cx
+
+from ..graph.instruction import Alloc, Copy, Free, Instruction
+from .apps.programs import load
+from .measure import Data, Others, Progress, machine
+
+DEVICES = (1, 2, 4, 16, 64)
+TURNS = 60  # tasks of one RSim: its rows grow from step to step, and the whole of it repeats
+
+
+class Program(NamedTuple):
+    """A program that repeats itself."""
+
+    make: Callable[[], Any]  # its arrays
+    turn: Callable[[Any], Any]  # one repetition; returns the arrays for the next
+    tasks: int  # of one repetition
+
+
+def _wave_sim() -> Program:
+    step = load("wave_sim").step
+
+    def turn(arrays: Any) -> Any:
+        before, now = arrays
+        step(now, before, 0.25)
+        return now, before
+
+    return Program(lambda: (cx.zeros((4096, 4096), np.float32), cx.zeros((4096, 4096), np.float32)), turn, 1)
+
+
+def _nbody() -> Program:
+    move = load("nbody").move
+
+    def turn(arrays: Any) -> Any:
+        place, other, speed, mass = arrays
+        move(place, mass, place, speed, other, 0.01)
+        return other, place, speed, mass
+
+    count = 1 << 17
+    return Program(lambda: (*[cx.zeros((count, 3)) for _ in range(3)], cx.ones(count)), turn, 1)
+
+
+def _rsim() -> Program:
+    bounce, patches = load("rsim").bounce, 2048
+
+    def make() -> Any:
+        form, when = cx.zeros((patches, patches)), cx.zeros((patches, patches), np.intp)
+        return form, when, cx.zeros((TURNS + 1, patches))
+
+    def turn(arrays: Any) -> Any:
+        form, when, history = arrays
+        for t in range(1, TURNS + 1):
+            bounce(form, when, history[:t], history[t])
+        return arrays
+
+    return Program(make, turn, TURNS)
+
+
+PROGRAMS: dict[str, Callable[[], Program]] = {"wave_sim": _wave_sim, "nbody": _nbody, "rsim": _rsim}
+
+
+def run(quick: bool, progress: Progress) -> Data:
+    """Measure what a task costs until its instructions are handed over, on many devices that compute nothing."""
+    return collect((1, 4) if quick else DEVICES, 240 if quick else 10_000, progress)
+
+
+def collect(devices: tuple[int, ...], tasks: int, progress: Progress) -> Data:
+    """Measure on so many devices; `tasks` of them for the growth, fewer for the rest."""
+    others = Others()
+    cases = []
+    for name, program in PROGRAMS.items():
+        for count in devices:
+            progress(f"{name} on {count} devices")
+            cases.append({"app": name, "devices": count, **case(program(), count, tasks)})
+    four = [case for case in cases if case["devices"] == 4]
+    return {
+        "cases": cases,
+        "worst_us_per_task_4": max([case["us_per_task"] for case in four], default=0.0),
+        "worst_us_per_task_replayed_4": max([case["us_per_task_replayed"] for case in four], default=0.0),
+        "worst_growth": max(case["growth"] for case in cases),
+        "others_cores": others.cores(),
+        "machine": machine(),
+    }
+
+
+def case(program: Program, devices: int, tasks: int) -> Data:
+    """Return the figures of one program on so many devices."""
+    with _runtime(devices, replay=False) as (runtime, meter):
+        arrays = meter.warm(program, program.make())
+        allocations = meter.count.allocations
+        analysed = meter.tasks(program, arrays, max(120, tasks // 20))
+        counts = meter.count.per_task()
+        runtime.wait()
+        del arrays
+    with _runtime(devices, replay=True) as (runtime, meter):
+        arrays = meter.warm(program, program.make())
+        rates = [meter.tasks(program, arrays, max(program.tasks, tasks // 50)) for _ in range(50)]
+        live = runtime._graph.live() + runtime._lowering.live()
+        replayed = runtime._replay.tasks
+        runtime.wait()
+        del arrays
+    return {
+        "us_per_task": analysed.lowering,
+        "us_per_task_replayed": median([rate.lowering for rate in rates]),
+        "engine_us": median([rate.engine for rate in rates]),
+        **counts,
+        "allocations": allocations,
+        "live_nodes": live,
+        "growth": median([r.lowering for r in rates[-5:]]) / median([r.lowering for r in rates[:5]]),
+        "replayed_tasks": replayed,
+    }
+
+
+class Rate(NamedTuple):
+    """Microseconds per task."""
+
+    lowering: float
+    engine: float
+
+
+class Count:
+    """What was handed over so far."""
+
+    def __init__(self) -> None:
+        self.tasks = self.instructions = self.copies = self.bytes = self.allocations = 0
+
+    def add(self, instructions: list[Instruction]) -> None:
+        """Count instructions; allocations of device memory only."""
+        self.instructions += len(instructions)
+        for instruction in instructions:
+            if isinstance(instruction, Copy):
+                self.copies += 1
+                self.bytes += instruction.nbytes
+            elif isinstance(instruction, Alloc | Free) and instruction.allocation.memory > 1:
+                self.allocations += isinstance(instruction, Alloc)
+
+    def per_task(self) -> Data:
+        """Return instructions, copies and bytes of one task."""
+        tasks = self.tasks or 1
+        return {
+            "instructions": self.instructions / tasks,
+            "copies": self.copies / tasks,
+            "bytes": self.bytes / tasks,
+        }
+
+
+class Meter:
+    """Measures the runtime's own time, apart from that of engine and devices."""
+
+    def __init__(self, runtime: cx.Runtime) -> None:
+        self._engine = 0.0
+        self.count = Count()
+        self.counting = True
+        executor: Any = runtime._executor
+        submit, wait = executor.submit, executor.wait_for
+
+        def timed_submit(instructions: list[Instruction]) -> None:
+            start = perf_counter()
+            if self.counting:
+                self.count.add(instructions)
+            submit(instructions)
+            self._engine += perf_counter() - start
+
+        def timed_wait(*args: Any) -> Any:
+            start = perf_counter()
+            answer = wait(*args)
+            self._engine += perf_counter() - start
+            return answer
+
+        executor.submit, executor.wait_for = timed_submit, timed_wait
+
+    def warm(self, program: Program, arrays: Any) -> Any:
+        """Repeat the program until everything is allocated and known; return its arrays."""
+        for _ in range(max(6, 24 // program.tasks)):
+            arrays = program.turn(arrays)
+        return arrays
+
+    def tasks(self, program: Program, arrays: Any, tasks: int) -> Rate:
+        """Return the rate of so many tasks; an even number of repetitions leaves the arrays as they were."""
+        turns = max(2, tasks // program.tasks // 2 * 2)
+        allocations = self.count.allocations
+        self.count = Count()
+        self.count.allocations = allocations
+        self._engine = 0.0
+        start = perf_counter()
+        for _ in range(turns):
+            arrays = program.turn(arrays)
+        wall = perf_counter() - start
+        done = self.count.tasks = turns * program.tasks
+        return Rate((wall - self._engine) / done * 1e6, self._engine / done * 1e6)
+
+
+@contextmanager
+def _runtime(devices: int, *, replay: bool) -> Iterator[tuple[cx.Runtime, Meter]]:
+    with cx.Runtime(f"null:{devices}", policy="even", replay=replay, store="off") as runtime:
+        yield runtime, Meter(runtime)

@@ -1,0 +1,175 @@
+"""Calls that were run in the caller before, on the same arrays in the same state: run again without any analysis.
+
+Before: backend/cpu.py, lower/state.py.  After: runtime.py.  Called under the program's lock, while nothing is open.
+
+Such a call changes no state: its arrays stay where they are, and whoever comes after it finds it over. So it leaves no
+trace in the graphs; only if its body raises does it become a task like any other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from typing import Any, NamedTuple
+
+from ..backend.base import Ran
+from ..backend.launch import check_nothing_returned, resolve
+from ..graph.instruction import Binding, Kernel as KernelInstruction
+from ..graph.task import Task
+from ..lower.state import ArrayState, Backing
+from ..program.array import Array
+from ..program.capture import PLAIN
+from ..program.kernel import Kernel
+from ..program.session import in_kernel
+from .executor import Executor
+
+LONG = 60e-6  # seconds: a call that took longer is looked at by the planner again
+EVERY = 8  # calls of which one teaches the predictors
+_new: Callable[..., Any] = tuple.__new__
+
+
+class Slot(NamedTuple):
+    """An array of a known call, as it must be."""
+
+    position: int  # among the arguments
+    state: ArrayState
+    box: Any
+    cut: Any
+    memory: int
+    backing: Backing
+    valid: int  # the memories that hold all of it, as bits
+
+
+class Known:
+    """A call that was run in the caller."""
+
+    __slots__ = ("calls", "function", "instruction", "scalars", "slots", "values")
+
+    def __init__(
+        self,
+        instruction: KernelInstruction,
+        slots: tuple[Slot, ...],
+        values: list[Any],
+        scalars: tuple[int, ...],
+        function: Callable[..., Any] | None,
+    ) -> None:
+        self.instruction = instruction
+        self.slots = slots
+        self.values = values  # the arguments, with holes for scalars
+        self.scalars = scalars  # positions
+        self.function = function  # None: the Python body, with the outside values of the moment
+        self.calls = 0
+
+
+class Failed(Exception):
+    """The body of a known call raised: the call becomes a task, to which this belongs."""
+
+    def __init__(self, error: BaseException, start: float) -> None:
+        self.error = error
+        self.start = start
+
+
+class AtOnce:
+    """Runs known calls, and gets to know others."""
+
+    def __init__(self, executor: Executor, limit_threads: Callable[[], None]) -> None:
+        self._executor = executor
+        self._limit_threads = limit_threads  # library calls in short kernels use one thread
+
+    def run(self, kernel: Kernel, args: Sequence[Any]) -> bool:
+        """Run a call if it is known; tell whether it was. Raise Failed with what its body raised."""
+        params = kernel.array_params
+        first = args[params[0][1]] if params and len(args) == len(kernel.passed) else None
+        if type(first) is not Array or first._storage.known is None:
+            return False
+        known = first._storage.known.get(kernel)
+        if type(known) is not Known:
+            return False
+        values = known.values
+        for position, state, box, cut, memory, backing, valid in known.slots:
+            array = args[position]
+            if (
+                type(array) is not Array
+                or array._storage.state is not state
+                or (array._box is not box and array._box != box)
+                or array._cut != cut
+                or state.valid.uniform != valid
+                or state.complete.get(memory) is not backing
+            ):
+                return False
+        if known.scalars:
+            values = values[:]
+            for position in known.scalars:
+                value = args[position]
+                if type(value) not in PLAIN:
+                    return False
+                values[position] = value
+        if self._call(kernel, known, values) > LONG:
+            del first._storage.known[kernel]
+        return True
+
+    def _call(self, kernel: Kernel, known: Known, values: list[Any]) -> float:
+        """Run a body; return the seconds it took."""
+        self._limit_threads()
+        in_kernel.name = kernel.name
+        start = time.perf_counter()
+        try:
+            returned = copy_context().run(known.function or kernel.body(), *values)
+            if returned is not None:
+                check_nothing_returned(kernel, returned)
+        except BaseException as error:
+            raise Failed(error, start) from error
+        finally:
+            in_kernel.name = ""
+        stop = time.perf_counter()
+        known.calls += 1
+        if not known.calls % EVERY or stop - start > LONG:
+            self._executor.records.append(
+                _new(Ran, (known.instruction, known.instruction.device, 0, start, stop, 0.0, None))
+            )
+        return stop - start
+
+    def note(self, kernel: Kernel, arrays: Sequence[Array], instruction: KernelInstruction) -> None:
+        """Get to know a call that was run in the caller; the second one in a row on the same arrays makes it known."""
+        if not kernel.plain or not arrays or len(instruction.bindings) != len(kernel.array_params):
+            return
+        storage = arrays[0]._storage
+        if storage.known is None:
+            storage.known = {}
+        states = tuple([array._storage.state for array in arrays])
+        if storage.known.get(kernel) != states:
+            storage.known[kernel] = states
+            return
+        slots, values = [], [None] * len(kernel.passed)
+        for param, array, binding in zip(kernel.array_params, arrays, instruction.bindings, strict=True):
+            slot = _slot(param.position, array, binding)
+            if slot is None or instruction.chunk.pieces:
+                return
+            slots.append(slot)
+            values[param.position] = resolve(binding)
+        variant = instruction.body
+        function = variant.function if variant.kind != "python" else None
+        scalars = tuple([position for position, _ in kernel.scalar_params])
+        storage.known[kernel] = Known(instruction, tuple(slots), values, scalars, function)
+
+
+def finished(kernel: Kernel, owner: Any) -> Task:
+    """Return the handle of a call that was run at once: a task that is over, and in no graph."""
+    task = Task(0, kernel.name, kernel, owner)
+    task.finished = True
+    return task
+
+
+def _slot(position: int, array: Array, binding: Binding) -> Slot | None:
+    """Return how an array must be for its binding to hold, and for a write to change nothing; None if it is not so."""
+    state, allocation = array._storage.state, binding.allocation
+    if allocation is None or binding.pad is not None:
+        return None
+    memory, valid = allocation.memory, state.valid.uniform
+    backing = state.complete.get(memory)
+    if backing is None or backing.allocation is not allocation or valid is None or not valid & 1 << memory:
+        return None
+    if binding.writes and valid != 1 << memory:
+        return None
+    return Slot(position, state, array._box, array._cut, memory, backing, valid)
