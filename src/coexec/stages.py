@@ -46,6 +46,7 @@ class Stages(ABC):
 
     machine: Machine
     platform: Platform
+    checks: bool
     _lock: Any
 
     def _build(self, config: Config) -> None:
