@@ -69,8 +69,8 @@ def steps() -> st.SearchStrategy[Step]:
 class Loop:
     """Four arrays, some of which may be new ones in each turn, and a scalar."""
 
-    def __init__(self, devices: int, *, peers: bool, replay: bool) -> None:
-        self.g = GraphBuilder(devices, peers=peers, replay=replay)
+    def __init__(self, devices: int, *, peers: bool, replay: bool, lookahead: str = "none") -> None:
+        self.g = GraphBuilder(devices, peers=peers, replay=replay, lookahead=lookahead)
         values = np.arange(SIZE, dtype=float)
         self.arrays: list[Any] = [self.g.array(SIZE, data=values + i) for i in range(4)]
         self.scalar = self.g.array((), 0.0)

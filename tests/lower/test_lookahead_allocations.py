@@ -11,8 +11,6 @@ from coexec.program.mapper import halo
 from coexec.testing.graphs import GraphBuilder
 from tests.lower.patterns import rsim, tiles, wave_sim
 
-MODES = ("auto", "none", "infinite")
-
 
 def names(g: GraphBuilder) -> list[str]:
     return [i.task.name for i in g.instructions.of("kernel", "host task")]

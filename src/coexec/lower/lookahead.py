@@ -106,8 +106,11 @@ class Lookahead:
 
     def command(self, command: Command, lower: Lower) -> None:
         """Have a command lowered: at once if it allocates nothing that could grow, else when that is known."""
-        self._count(command.task)
         draft = self._lowering.draft(command)
+        if not self._held and self._backed(draft):
+            lower(draft)
+            return
+        self._count(command.task)
         waits = self._anticipate(command, draft)
         if not self._held and all(map(self._settled, waits)):
             lower(draft)
@@ -218,6 +221,14 @@ class Lookahead:
         if foreseen.closed or self._mode == "infinite":
             return foreseen.closed
         return self._level - foreseen.level >= LEVELS or self._tasks - foreseen.tasks >= TASKS
+
+    def _backed(self, draft: Draft) -> bool:
+        """Tell whether everything that a command touches is allocated, which is usual, and quickly told."""
+        for parts in draft.chunks:
+            for touch in parts:
+                if touch.state.find(touch.memory, touch.box) is None and not touch.box.empty:
+                    return False
+        return True
 
     def _anticipate(self, command: Command, draft: Draft) -> list[Foreseen]:
         """Note which boxes a command will need; return those allocations that it will make or grow."""
