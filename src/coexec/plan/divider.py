@@ -21,6 +21,7 @@ from .bands import bands
 from .candidate import Candidate, Share
 from .divide import divide, ordered
 from .energy import least_energy, under_cap
+from .growing import alike, fitted
 from .offer import Division, Offer, joules
 from .offering import Missing, Offering, Site
 from .pieces import in_pieces, pieces
@@ -137,19 +138,29 @@ class Divider:
             if len(self._memo) > MEMO:
                 self._memo.clear()
             self._memo[key] = Known(versions, best, looks)
+            if (grown := self._alike_key(task, box, group)) is not None:
+                self._memo[grown] = self._memo[key]
         return best
 
     def recall(self, task: Task, box: Box, group: Sequence[Candidate], waits: Sequence[float]) -> Divided | None:
         """Return the division of an earlier call like this one, if it need not be looked at anew."""
         key = self._memo_key(task, box, group)
         known = self._memo.get(key) if key is not None else None
+        grown = key is not None and known is None
+        if grown:
+            key = self._alike_key(task, box, group)
+            known = self._memo.get(key) if key is not None else None
         if key is None or known is None or max(waits) > BUSY * known.divided.seconds:
             return None
         if not _holds(known, tuple([candidate.model.version for candidate in group])):
             return None
         self._memo[key] = known._replace(uses=known.uses + 1)
-        self._cut(task, known.divided.made)
-        return known.divided
+        divided = known.divided
+        if grown:
+            shares = fitted(task, divided.chunks, divided.shares)
+            divided = divided._replace(shares=shares, site=divided.site._replace(task=task))
+        self._cut(task, divided.made)
+        return divided
 
     def _cost(self, divided: Divided) -> float:
         return joules(divided.offers, divided.division.times) if self._least else divided.seconds
@@ -163,10 +174,18 @@ class Divider:
         """Return what a division depends on beside the models: shapes, devices, and where the data is."""
         if task.key is None or (task.kernel is not None and task.kernel.looked_at):
             return None
+        return self._depends(task, task.key, box, group)
+
+    def _alike_key(self, task: Task, box: Box, group: Sequence[Candidate]) -> tuple[object, ...] | None:
+        """Return the same for all calls that differ in the size of what every part reads whole; None if nothing is."""
+        common = alike(task)
+        return None if common is None else self._depends(task, common, box, group)
+
+    def _depends(self, task: Task, shapes: object, box: Box, group: Sequence[Candidate]) -> tuple[object, ...]:
         held = tuple([(a._storage.state.valid.uniform, a._storage.cuts) for a in task.arrays])
         if any(mask is None and len(self._platform.memories) > 2 for mask, _ in held):
             held = (*held, *[tuple(a._storage.state.valid.entries()) for a in task.arrays])
-        return (task.kernel, task.key, box, tuple([(c.name, c.variant.name, c.blocked) for c in group]), held)
+        return (task.kernel, shapes, box, tuple([(c.name, c.variant.name, c.blocked) for c in group]), held)
 
     def _along(self, task: Task, box: Box, axis: int, group: Sequence[Candidate], waits: Sequence[float]) -> Divided:
         site = Site.of(task, box, axis)

@@ -103,7 +103,7 @@ class Loads:
         self.tasks[device] += 1
         free = self.seconds[device]
         self.seconds[device] = end = (max(ready, free)) + seconds
-        if task:
+        if task and (task not in self._ends or end >= self.ready((task,))):  # the last of its parts counts
             self._ends[task] = (device, self._passed[device] + end)
         if self._overlapping:
             for other in self._sharing[device]:
