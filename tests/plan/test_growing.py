@@ -38,8 +38,8 @@ def asked(monkeypatch):
     return found
 
 
-def planning(kernel, *arguments) -> Planning:
-    made = Planning(platform=unlike())
+def planning(kernel, *arguments, granule: int = 1) -> Planning:
+    made = Planning(platform=unlike(granule=granule))
     made.teach(kernel, [made.on_host(*shape) for shape in arguments], {"dev:0": 1e6, "dev:1": 5e5})
     return made
 
@@ -70,7 +70,7 @@ def test_a_history_that_grows_by_a_row_is_divided_as_before_with_its_own_work(as
 
 
 def test_a_chain_of_divided_tasks_is_divided_once_however_far_ahead_it_is_planned(asked):
-    made = planning(increment, (ROWS,))
+    made = planning(increment, (ROWS,), granule=1000)  # so that one of them is always a little earlier
     out, before = made.on_host(ROWS), 0
     for step in range(100):
         task = made.task(increment, out)

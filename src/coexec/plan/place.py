@@ -93,6 +93,13 @@ class Loads:
                     latest = max(latest, end[1] - self._passed[end[0]])
         return latest
 
+    def waits(self, parents: Sequence[int], devices: Sequence[str]) -> list[float]:
+        """Return how much later each device can begin than the first, none before these tasks are over."""
+        ready = self.ready(parents)
+        begins = [max(ready, self.seconds[device]) for device in devices]
+        first = min(begins)
+        return [begin - first for begin in begins]
+
     def over(self, task: int) -> None:
         """Note that a task is over."""
         self._ends.pop(task, None)

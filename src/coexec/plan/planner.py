@@ -244,7 +244,7 @@ class Planner:
         policy = options.policy or self._policy
         if not axes or not options.split or len(group) < 2:
             return None
-        waits = self._waits(task, group)
+        waits = self.loads.waits(task.after, [c.name for c in group])
         divided = None if policy == "even" else self.divider.recall(task, box, group, waits)
         if divided is None and not self._worth(candidates, work, named=named):
             return None
@@ -300,17 +300,12 @@ class Planner:
         elif task.options is not None and (task.options.policy or self._policy) == "even":
             chunks = deal_evenly(parts, [c.name for c in group])
         else:
-            divided = self.last = self.divider.divide(task, box, axes[:1], group, self._waits(task, group))
+            divided = self.last = self.divider.divide(
+                task, box, axes[:1], group, self.loads.waits(task.after, [c.name for c in group])
+            )
             cuts = [box.lo[axes[0]] + cut for cut in divided.division.cuts]
             chunks = deal(parts, axes[0], [c.name for c in group], cuts)
         return self._shared(task, in_runs(chunks, _looping(group)), group, "fixed blocks")
-
-    def _waits(self, task: Task, group: Sequence[Candidate]) -> list[float]:
-        """Return how much later each device can begin than the first; none before what the task waits for is over."""
-        ready = self.loads.ready(task.after)
-        loads = [max(ready, self.loads.seconds[c.name]) for c in group]
-        first = min(loads)
-        return [load - first for load in loads]
 
     def _wide_is_faster(self, candidates: Sequence[Candidate], work: Work, seconds: float) -> bool:
         """Tell whether all cores as one device (library threads) were measured to be faster than the division."""
