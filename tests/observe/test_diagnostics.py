@@ -9,6 +9,7 @@ import pytest
 
 from coexec.errors import CoexecWarning, PerformanceWarning, ProgramError
 from coexec.geometry import Box
+from coexec.graph.instruction import Copy
 from coexec.observe.diagnostics import OFTEN, Diagnostics
 from coexec.program.mapper import all as map_all, fixed, halo
 from coexec.testing import GraphBuilder, invented_platform
@@ -22,8 +23,16 @@ class Watched(GraphBuilder):
     def __init__(self, devices: int = 1, policy: str = "warn", *, paged: bool = True) -> None:
         platform = invented_platform(devices, paged=paged)
         self.notes: list[str] = []
+        self._done = 0
         self.diagnostics = Diagnostics(policy, platform, self.notes.append)
         super().__init__(platform=platform, watch=self.diagnostics if self.diagnostics.on else None)
+
+    def run(self) -> None:
+        """Let everything have run that was not yet."""
+        copies = [i for i in self.emitted[self._done :] if isinstance(i, Copy)]
+        self._done = len(self.emitted)
+        for copy in copies:
+            self.diagnostics.copied(copy)
 
     def kinds(self) -> list[str]:
         return [kind.__name__ for kind, _ in self.diagnostics.pending]
@@ -118,6 +127,7 @@ def test_data_that_goes_to_and_fro_each_step_is_reported_once_with_both_tasks() 
     for _ in range(3 * OFTEN):
         g.call("here", updates=a, on="dev:0")
         g.call("there", updates=a, on="dev:1")
+    g.run()
     told = [note for note in g.notes if "to and fro" in note]
     assert len(told) == 1
     assert "'here'" in told[0] and "'there'" in told[0] and "dev:0" in told[0] and ".using(devices=...)" in told[0]
@@ -132,6 +142,7 @@ def test_small_boxes_and_halos_and_results_may_move_every_step() -> None:
         g.call("step", reads=(a, halo(1)), writes=b, on="all")
         g.read(b)
         a, b = b, a
+    g.run()
     assert g.notes == []
 
 
@@ -159,6 +170,7 @@ def test_what_is_remembered_of_an_array_goes_with_it() -> None:
         a = g.array(LARGE, 0.0)
         g.call("here", updates=a, on="dev:0")
         g.call("there", updates=a, on="dev:1")
+        g.run()
         g.drop(a)
     assert g.notes == [] and g.diagnostics.remembered == 0
 

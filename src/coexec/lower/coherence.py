@@ -218,10 +218,7 @@ class Coherence:
         for (source, target, _, _), parts in groups.items():
             lane = self._lane(source.allocation.memory, memory)
             lane = device if lane == "host" and memory == HOST else lane
-            whole = Region(parts).boxes
-            self._copy(source, target, whole, reason, task, lane)
-            if self._watch is not None and reason == "coherence":
-                self._watch.copied(task, state, source.allocation.memory, memory, whole)
+            self._copy(source, target, Region(parts).boxes, reason, task, lane)
         for piece, _, _ in missing:
             state.copied(memory, piece)
 

@@ -32,9 +32,6 @@ class Watch(Protocol):
     def grew(self, task: Task | None, state: ArrayState, memory: int) -> None:
         """Take note that an allocation was replaced by a larger one."""
 
-    def copied(self, task: Task | None, state: ArrayState, source: int, target: int, boxes: Sequence[Box]) -> None:
-        """Take note that boxes moved from one memory to another for a task."""
-
     def dropped(self, array: int) -> None:
         """Forget an array."""
 

@@ -19,7 +19,7 @@ from ..backend.base import Ran
 from ..errors import CoexecWarning, PerformanceWarning, ProgramError
 from ..geometry import Box, Region
 from ..graph.call import NOT_THE_PROGRAM
-from ..graph.instruction import Instruction
+from ..graph.instruction import Allocation, Copy, Instruction
 from ..graph.task import Task
 from ..lower.state import ArrayState
 from ..lower.watch import Unwritten
@@ -28,7 +28,7 @@ from .pace import Pace, Progress
 
 OFTEN = 10  # allocations of one array in one memory, or moves of one box back to where it came from
 SMALL = 1 << 16  # bytes: a box smaller than this may go to and fro as often as it likes
-BOXES = 64  # per array whose moves are remembered
+BOXES, ARRAYS = 64, 256  # whose moves are remembered: boxes per array, and arrays
 SUBJECTS = 10_000  # kinds and kernels that are remembered as said
 
 
@@ -106,29 +106,33 @@ class Diagnostics:
                 f"for {_task(task.name, task.call, task.line)}; touch its final size first, or let the runtime look ahead for it",
             )
 
-    def copied(self, task: Task | None, state: ArrayState, source: int, target: int, boxes: Sequence[Box]) -> None:
-        """Count how often the same box went back to where it came from."""
-        if task is None or state.id < 0:
+    def copied(self, copy: Copy) -> None:
+        """Count how often the same box went back to where it came from, because a task needed it there."""
+        source, target, task = copy.source, copy.target, copy.task
+        if task is None or source.array < 0 or copy.reason != "coherence":
             return
-        for box in boxes:
-            if box.volume * state.dtype.itemsize < SMALL:
+        for box in copy.boxes:
+            if box.volume * source.dtype.itemsize < SMALL:
                 continue
-            moves = self._moves.setdefault(state.id, {})
+            if len(self._moves) >= ARRAYS and source.array not in self._moves:
+                self._moves.clear()
+            moves = self._moves.setdefault(source.array, {})
             move = moves.get(box)
             if move is None:
                 if len(moves) >= BOXES:
                     moves.clear()
-                moves[box] = _Move(source, target, task)
-            elif move.again(source, target, task):
-                self._to_and_fro(state, box, move)
+                moves[box] = _Move(source.memory, target.memory, task)
+            elif move.again(source.memory, target.memory, task):
+                self._to_and_fro(source, box, move)
 
-    def _to_and_fro(self, state: ArrayState, box: Box, move: _Move) -> None:
+    def _to_and_fro(self, allocation: Allocation, box: Box, move: _Move) -> None:
         here, there = self._memories[move.target], self._memories[move.source]
         self.say(
             "to and fro",
             move.asked[0],
-            f"{box} of {_array(state)} moved {OFTEN} times to and fro between {here} and {there}: {_task(*move.asked)} "
-            f"needs it in {here}, {_task(*move.before)} in {there}; run both on one device with .using(devices=...)",
+            f"{box} of an array of type {allocation.dtype} moved {OFTEN} times to and fro between {here} and {there}: "
+            f"{_task(*move.asked)} needs it in {here}, {_task(*move.before)} in {there}; run both on one device with "
+            ".using(devices=...)",
         )
 
     @property
@@ -144,9 +148,11 @@ class Diagnostics:
     # How fast it goes -------------------------------------------------------------------------------------------------
 
     def ran(self, records: Sequence[Ran]) -> None:
-        """Study what finished."""
-        if self._pace is not None:
-            self._pace.ran(records)
+        """Study what finished, or some of it: here, because what is replayed is lowered only once."""
+        if self._pace is not None and self._pace.ran(records):
+            for ran in records:
+                if type(ran.instruction) is Copy:
+                    self.copied(ran.instruction)
 
     def waited(self, seconds: float, tasks: int, *, own: bool) -> None:
         """Note that the program waited, after so many tasks, of which the wait itself is one if `own`; say what is odd."""

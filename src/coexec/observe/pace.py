@@ -50,11 +50,11 @@ class Pace:
         self._busy = 0.0
         self._syncs, self._waited, self._last = 0, 0.0, 0
 
-    def ran(self, records: Sequence[Ran]) -> None:
-        """Study what finished, or some of it."""
+    def ran(self, records: Sequence[Ran]) -> bool:
+        """Study what finished, or some of it; tell whether these were."""
         self._seen += len(records)
         if self._studied > ALL_OF and self._studied * ONE_IN > self._seen:
-            return
+            return False
         self._studied += len(records)
         working: list[tuple[float, float]] = []
         for instruction, _, _, start, stop, waited, _ in records:
@@ -63,6 +63,7 @@ class Pace:
                 if type(instruction) is Kernel:
                     self._tally(instruction, stop - start - waited)
         self._busy += length(merge(working))
+        return True
 
     def _tally(self, kernel: Kernel, seconds: float) -> None:
         task = kernel.task
