@@ -103,7 +103,8 @@ class Diagnostics:
                 "reallocations",
                 task.name,
                 f"{_array(state)} was allocated {OFTEN} times in {self._memories[memory]}, a little larger each time, last "
-                f"for {_task(task.name, task.call, task.line)}; touch its final size first, or let the runtime look ahead for it",
+                f"for {_task(task.name, task.call, task.line)}; touch its final size first, or hold "
+                "allocations back until it is known with Runtime(lookahead='infinite')",
             )
 
     def copied(self, copy: Copy) -> None:
