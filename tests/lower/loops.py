@@ -25,6 +25,11 @@ def smooth(x: Any, y: Any) -> None:
     y[...] = 0.5 * x[1:-1] + 0.25 * (x[:-2] + x[2:])
 
 
+@cx.kernel(split=0, x=cx.read(cx.halo(1, border="wrap", shape="axes")), y=cx.write)
+def ring(x: Any, y: Any) -> None:
+    y[...] = 0.5 * (x[:-2] + x[2:])
+
+
 @cx.kernel(split=0, x=cx.read(cx.all), y=cx.update)
 def gather(x: Any, y: Any) -> None:
     y += x.mean()
@@ -58,7 +63,7 @@ def look(x: Any) -> None:
 
 Step = tuple[str, int, int, int]
 """What is called, on which two arrays, and where."""
-CALLS = ("add", "smooth", "gather", "total", "half", "behind", "look", "odd", "read", "new")
+CALLS = ("add", "smooth", "ring", "pieces", "gather", "total", "half", "behind", "look", "odd", "read", "new")
 
 
 def steps() -> st.SearchStrategy[Step]:
@@ -99,9 +104,18 @@ class Loop:
         elif what == "read":
             self.g.read(self.scalar if first else x)
         elif x is not y:
-            kernel = {"add": add, "smooth": smooth, "gather": gather, "behind": behind, "odd": add}[what]
+            kernel = {
+                "add": add,
+                "smooth": smooth,
+                "ring": ring,
+                "pieces": smooth,
+                "gather": gather,
+                "behind": behind,
+                "odd": add,
+            }[what]
             odd = what == "odd"
-            kernel.using(devices=on)(x[1::2] if odd else x, y[1::2] if odd else y)
+            again = 3 if what == "pieces" else 1
+            kernel.using(devices=on, oversubscribe=again)(x[1::2] if odd else x, y[1::2] if odd else y)
 
 
 def normalised(emitted: list[Instruction]) -> list[tuple[Any, ...]]:

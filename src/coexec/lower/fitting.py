@@ -19,7 +19,7 @@ from ..plan.candidate import Candidate
 from ..predict.features import scratch_of
 from .coherence import Coherence, discard, merged
 from .evict import Claim
-from .rounds import Lacks, Part, in_rounds, smallest_part, split_axes
+from .rounds import Lacks, Part, granule_of, in_rounds, smallest_part, split_axes
 from .state import ArrayState
 from .touch import Touch
 
@@ -144,7 +144,7 @@ class Fitting:
             return found[0]
         device = self._devices[chunks[0].device]  # each fits, but not beside what cannot leave
         account = self._budget.accounts[device.memory] or self._budget.open[0]
-        need, _ = _needs(task, smallest_part(chunks[0].box, split_axes(task)))
+        need, _ = _needs(task, smallest_part(chunks[0].box, split_axes(task), granule_of(task)))
         return DoesNotFit(f"task {task.name!r}", account.name, need, max(0, account.capacity - account.held))
 
     def roomy(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
@@ -173,7 +173,7 @@ class Fitting:
         if need <= account.capacity and largest <= account.largest:
             return None
         axes = split_axes(task)
-        need, largest = _needs(task, smallest_part(box, axes)) if axes else (need, largest)
+        need, largest = _needs(task, smallest_part(box, axes, granule_of(task))) if axes else (need, largest)
         if need <= account.capacity and largest <= account.largest:
             return None
         if need <= account.capacity:

@@ -289,7 +289,7 @@ class Lowering:
             tracker = backing.tracker
             self.emitter.touch(tracker)
             for part in touch.boxes or (touch.box,):
-                grid = touch.part_grid(part)
+                grid = touch.grid if touch.boxes is None else touch.part_grid(part)
                 if touch.writes:
                     tracker.did_write(part, grid, id)
                     touch.state.wrote(touch.memory, part)

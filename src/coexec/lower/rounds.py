@@ -45,7 +45,7 @@ def in_rounds(
     by_memory = []
     for memory in dict.fromkeys(memories):
         mine = [number for number, m in enumerate(memories) if m == memory]
-        cuts = _fitting([chunks[number] for number in mine], axes, lacks)
+        cuts = _fitting([chunks[number] for number in mine], axes, granule_of(task), lacks)
         if cuts is None:
             return None
         by_memory.append([[(mine[place], part) for place, part in entry] for entry in cuts])
@@ -63,15 +63,20 @@ def split_axes(task: Task) -> Sequence[int]:
     return [axis for axis in task.kernel.split if axis < task.box.ndim]
 
 
-def _fitting(chunks: list[Chunk], axes: Sequence[int], lacks: Lacks) -> Cuts | None:
+def granule_of(task: Task) -> int:
+    """Return of how many rows the parts of a task are multiples."""
+    return task.kernel.granule if task.kernel is not None else 1
+
+
+def _fitting(chunks: list[Chunk], axes: Sequence[int], granule: int, lacks: Lacks) -> Cuts | None:
     """Return rounds for the chunks of one memory: as few as fit two at a time, or else one at a time."""
-    if any(lacks([_smallest_of(chunk, axes)]) for chunk in chunks):
+    if any(lacks([_smallest_of(chunk, axes, granule)]) for chunk in chunks):
         return None
-    most = max(_parts_at_most(chunk, axes) for chunk in chunks)
+    most = max(_parts_at_most(chunk, axes, granule) for chunk in chunks)
     once: Cuts | None = None
     count, last = 1, most
     while True:
-        parts = [_parts(chunk, axes, min(count, most)) for chunk in chunks]
+        parts = [_parts(chunk, axes, granule, min(count, most)) for chunk in chunks]
         rounds = [
             [(number, mine[place]) for number, mine in enumerate(parts) if place < len(mine)]
             for place in range(max(map(len, parts)))
@@ -95,22 +100,22 @@ def _fit(rounds: Cuts, lacks: Lacks, *, at_once: int) -> bool:
     )
 
 
-def _smallest_of(chunk: Chunk, axes: Sequence[int]) -> Chunk:
-    return chunk._replace(box=smallest_part((chunk.pieces or (chunk.box,))[0], axes), pieces=())
+def _smallest_of(chunk: Chunk, axes: Sequence[int], granule: int) -> Chunk:
+    return chunk._replace(box=smallest_part((chunk.pieces or (chunk.box,))[0], axes, granule), pieces=())
 
 
-def _parts_at_most(chunk: Chunk, axes: Sequence[int]) -> int:
+def _parts_at_most(chunk: Chunk, axes: Sequence[int], granule: int) -> int:
     """Return into how many parts a chunk can be cut."""
     units = chunk.pieces or (chunk.box,)
-    return len(units) * max(1, *[prod([unit.shape[axis] for axis in axes]) for unit in units])
+    return len(units) * max(1, *[prod([-(-unit.shape[axis] // granule) for axis in axes]) for unit in units])
 
 
-def smallest_part(box: Box, axes: Sequence[int]) -> Box:
+def smallest_part(box: Box, axes: Sequence[int], granule: int) -> Box:
     """Return the first of the smallest parts that a box can be cut into."""
-    return Box(box.lo, tuple(min(hi, box.lo[a] + 1) if a in axes else hi for a, hi in enumerate(box.hi)))
+    return Box(box.lo, tuple(min(hi, box.lo[a] + granule) if a in axes else hi for a, hi in enumerate(box.hi)))
 
 
-def _parts(chunk: Chunk, axes: Sequence[int], count: int) -> list[Chunk]:
+def _parts(chunk: Chunk, axes: Sequence[int], granule: int, count: int) -> list[Chunk]:
     """Return a chunk in about `count` parts: runs of its pieces, or pieces cut along the axes."""
     units = chunk.pieces or (chunk.box,)
     if count < 2 or (len(units) == 1 and not axes):
@@ -118,16 +123,16 @@ def _parts(chunk: Chunk, axes: Sequence[int], count: int) -> list[Chunk]:
     if count <= len(units):
         runs = [units[len(units) * i // count : len(units) * (i + 1) // count] for i in range(count)]
         return [chunk._replace(box=bounding(run), pieces=run if len(run) > 1 else ()) for run in runs]
-    boxes = [part for unit in units for part in _cut(unit, axes, -(-count // len(units)))]
+    boxes = [part for unit in units for part in _cut(unit, axes, granule, -(-count // len(units)))]
     return [chunk._replace(box=box, pieces=()) for box in boxes]
 
 
-def _cut(box: Box, axes: Sequence[int], count: int) -> list[Box]:
+def _cut(box: Box, axes: Sequence[int], granule: int, count: int) -> list[Box]:
     if not axes or count < 2:
         return [box]
-    parts = cut(box, axes[0], count)
+    parts = cut(box, axes[0], count, granule)
     rest = -(-count // max(1, len(parts)))
-    return [smaller for part in parts for smaller in _cut(part, axes[1:], rest)]
+    return [smaller for part in parts for smaller in _cut(part, axes[1:], granule, rest)]
 
 
 def _numbered(task: Task, chunks: Sequence[Chunk], shares: Sequence[Share], found: Cuts) -> list[list[Part]] | None:

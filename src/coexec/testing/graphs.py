@@ -237,9 +237,6 @@ class GraphBuilder:
             return task
         self.graph.add(task)
         parts = self._chunks(task, kernel, options.devices or "", chunks)
-        if options.oversubscribe > 1:
-            again = cut_again(task, parts, options.oversubscribe, lambda _: kernel.granule)
-            parts = tuple(piece.chunk for piece in again)
         if len(parts) > 1 or chunks is not None:
             task.visited = task.box
         command = Command(task.id, task, parts, task.after, "as the test says")
@@ -262,9 +259,13 @@ class GraphBuilder:
         if chunks is not None:
             return tuple(Chunk(device, part, slot) for slot, (device, part) in enumerate(chunks))
         names = devices.split(",")
-        if len(names) == 1 or not kernel.split:
-            return (Chunk(names[0], task.box),)
-        return even(task.box, kernel.split, names, kernel.granule)
+        parts: tuple[Chunk, ...] = (Chunk(names[0], task.box),)
+        if len(names) > 1 and kernel.split:
+            parts = even(task.box, kernel.split, names, kernel.granule)
+        again = task.options.oversubscribe if task.options is not None else 1
+        if again > 1:
+            parts = tuple(piece.chunk for piece in cut_again(task, parts, again, lambda _: kernel.granule))
+        return parts
 
     # The host program -------------------------------------------------------------------------------------------------
 
