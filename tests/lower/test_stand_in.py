@@ -1,0 +1,27 @@
+"""A part that is redone on the host moves what it touches, and nothing that belongs to others."""
+
+from __future__ import annotations
+
+import coexec as cx
+from coexec.geometry import Box
+from coexec.graph.instruction import Copy, Kernel
+from coexec.plan.candidate import Share
+from coexec.program.call import Options
+from coexec.testing import GraphBuilder
+
+
+def test_a_part_of_several_boxes_is_redone_box_by_box() -> None:
+    """What lies between them is written by a sibling at the same time."""
+
+    @cx.kernel(split=0, over=6, x=cx.update(lambda c: [slice(c.lo[0], c.hi[0]), slice(6 + c.lo[0], 6 + c.hi[0])]))
+    def woven(x):
+        x += 1
+
+    g = GraphBuilder(2)
+    chunks = [("dev:0", Box((0,), (3,))), ("dev:1", Box((3,), (6,)))]
+    task = g.submit(woven, (g.array(12, 1.0),), {}, Options(), chunks)
+    failed = next(i for i in g.kernels(task) if i.device == "dev:1")
+    assert isinstance(failed, Kernel)
+    made = g.lowering.stand_in(failed, "host", Share(woven.variants[0], None, None, None))
+    boxes = (Box((3,), (6,)), Box((9,), (12,)))
+    assert [copy.boxes for copy in made if isinstance(copy, Copy)] == [boxes, boxes]  # there and back
