@@ -101,7 +101,7 @@ def calibrate(
         raise ArgumentError(f"calibrate(seconds={seconds!r}): give a number of seconds above 0")
     chosen = designs(ops) if ops is not None or kernels is None else []
     chosen += own(kernels or ())
-    with Runtime(devices=devices, store=store) as runtime:
+    with Runtime(devices=devices, store=store, diagnostics="off") as runtime:
         measuring = Measuring(runtime, seconds, progress or _silent)
         interrupted = False
         try:

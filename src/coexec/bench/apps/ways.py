@@ -90,7 +90,7 @@ class Through:
 
     def __init__(self, app: App, devices: str, trace: str | None = None) -> None:
         self._app = app
-        self.runtime = cx.Runtime(devices=devices, trace=trace)
+        self.runtime = cx.Runtime(devices=devices, trace=trace, diagnostics="off")
         with current(self.runtime):
             self._arrays = tuple(cx.array(array) for array in app.inputs)
             self.runtime.wait()
