@@ -130,6 +130,7 @@ class Runtime(Stages):
         if self._upkeep.dropped:
             self._upkeep.collect()
         if self._replay.playing and (replayed := self._replay.task(task)) is not None:
+            task.starved = self._engine.idle
             self._issuing.again(task, *replayed)
         elif self._on_demand.open:
             self._planner.check(task)  # later there is nobody to tell

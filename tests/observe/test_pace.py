@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterator
+from math import inf
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import coexec as cx
 from coexec.backend.base import Ran
 from coexec.errors import CoexecWarning, PerformanceWarning, ProgramError
 from coexec.execute import executor
+from coexec.execute.at_once import EVERY
 from coexec.observe.pace import ALL_OF, FEW, MANY, Pace, Progress
 from coexec.testing import GraphBuilder
 
@@ -99,12 +101,26 @@ def test_starvation_is_not_reported_where_it_does_not_matter(
 def test_of_many_records_one_in_eight_is_studied_and_stands_for_the_others() -> None:
     pace = Pace(Said())
     batch = list(records(64, 1 * MS, 3 * MS, starved=True))
+    tasks = [ran.instruction.task for ran in batch if ran.instruction.task is not None]
     for _ in range(400):
+        for task in tasks:
+            task.studied = False  # as if it were another one
         pace.ran(batch)
     starved, active = pace.starvation()
     assert starved / active == pytest.approx(0.25)
     assert starved == pytest.approx(400 * 64 * MS, rel=0.01)
     assert ALL_OF < pace._studied < 400 * 64 / 4
+
+
+def test_a_known_call_that_runs_again_in_the_caller_is_busy_time_and_no_task() -> None:
+    said = Said()
+    pace = Pace(said)
+    (ran,) = records(1, 100 * US, 10 * US, starved=True)
+    for _ in range(2 * MANY):
+        pace.ran([ran])
+    starved, active = pace.starvation()
+    assert starved == pytest.approx(100 * US) and active > EVERY * MANY * 10 * US
+    assert said.kinds == []
 
 
 def test_short_waits_after_a_tenth_of_the_tasks_are_reported_once() -> None:
@@ -237,18 +253,24 @@ def test_a_task_that_does_not_end_is_named_while_the_program_waits(monkeypatch: 
     assert any("'stuck' on cpu:0" in note["text"] for note in cx.Trace.load(file).notes)
 
 
-def _many_steps() -> None:
-    with cx.Runtime(devices="cpu:0", store="off"):
+def _many_steps() -> Pace:
+    with cx.Runtime(devices="cpu:0", store="off", inline=False) as runtime:
         x, y = cx.zeros(4), cx.empty(4)
-        for _ in range(2 * MANY):
+        for _ in range(FEW):
             double(x, y)
             double(y, x)
             np.asarray(x)
+    pace = runtime._diagnostics._pace
+    assert pace is not None
+    return pace
 
 
-def test_many_small_tasks_and_waits_are_reported_by_a_runtime() -> None:
-    with pytest.warns(PerformanceWarning) as caught:
-        _many_steps()
-    texts = [str(w.message) for w in caught]
-    assert len([text for text in texts if "kernel 'double' computes for" in text]) == 1
-    assert len([text for text in texts if text.startswith("the program waited")]) == 1
+def test_a_runtime_counts_its_tasks_and_waits_and_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coexec.observe.pace.SHORT", inf)  # however slow the machine is at the moment
+    with pytest.warns(PerformanceWarning, match=r"the program waited \d+ times in \d+ tasks") as caught:
+        pace = _many_steps()
+    assert len([w for w in caught if str(w.message).startswith("the program waited")]) == 1
+    tally = pace._kernels["double"]
+    assert tally.tasks == 2 * FEW and tally.scheduling > 0.0 and tally.seconds > 0.0
+    starved, active = pace.starvation()
+    assert 0.0 < starved < active

@@ -54,6 +54,7 @@ class Task:
     submitted = 0.0
     scheduling = 0.0  # seconds that recording it took, without those of a body that ran in the caller
     starved = False  # nothing else was under way meanwhile
+    studied = False  # what its scheduling cost is known to whoever watches the pace
     space: tuple[int, ...] = ()
     shapes: Sequence[tuple[int, ...]] = ()  # of the arrays, for bodies that ask for their chunk
     visited: Box | None = None  # None: everything, and every array whole

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ..backend.base import Ran
+from ..execute.at_once import EVERY
 from ..graph.instruction import Copy, Fill, HostTask, Instruction, Kernel, Reduce
 from .intervals import length, merge
 from .svg import seconds_text
@@ -67,12 +68,17 @@ class Pace:
 
     def _tally(self, kernel: Kernel, seconds: float) -> None:
         task = kernel.task
+        if task.studied and not kernel.chunk.slot:
+            # A known call, run again in the caller and not scheduled; one record stands for several.
+            self._busy += seconds * (EVERY - 1)
+            return
         tally = self._kernels.get(task.name)
         if tally is None:
             tally = self._kernels[task.name] = _Tally()
         tally.seconds += seconds
         if kernel.chunk.slot:
             return  # its task is counted with its first part
+        task.studied = True
         tally.tasks += 1
         tally.scheduling += task.scheduling
         if task.starved:
