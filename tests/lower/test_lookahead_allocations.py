@@ -6,6 +6,7 @@ import pytest
 
 from coexec.geometry import Box
 from coexec.lower.lookahead import REMEMBERED
+from coexec.lower.state import Foreseen
 from coexec.machine.platform import HOST
 from coexec.program.mapper import halo
 from coexec.testing.graphs import GraphBuilder
@@ -132,3 +133,34 @@ def test_what_would_not_fit_is_not_allocated_beforehand() -> None:
     g.flush()
     assert g.instructions.of("alloc", to=2)[0].allocation.box == Box((0,), (100,))
     g.verify()
+
+
+def test_boxes_are_foreseen_as_one_if_that_wastes_at_most_a_quarter() -> None:
+    foreseen = Foreseen(0, 0)
+    assert foreseen.add(Box((0,), (40,)))
+    assert not foreseen.add(Box((10,), (20,)))  # covered
+    assert foreseen.add(Box((60,), (100,)))  # one for both would be of 100 for 80
+    assert foreseen.boxes == [Box((0,), (100,))]
+    assert foreseen.add(Box((200,), (210,)))
+    assert foreseen.boxes == [Box((0,), (100,)), Box((200,), (210,))]
+    assert foreseen.take(Box((95,), (120,))) == Box((0,), (120,))
+    assert foreseen.boxes == [Box((200,), (210,))]
+
+
+def test_thousands_of_temporaries_in_a_small_memory_wait_for_earlier_ones_and_leave_nothing_behind() -> None:
+    g = GraphBuilder(2, capacity=8 * 400, lookahead="auto")
+    u = g.array(100, 0.0)
+    for turn in range(1500):
+        temporary = g.array(100)
+        g.call("make", reads=u, writes=temporary, on="all")
+        g.call("use", reads=(temporary, halo(1)), updates=u, on="all")
+        g.drop(temporary)
+        if turn % 100 == 99:
+            g.horizon()
+    g.flush()
+    look = g.lookahead
+    assert not look.holding and not look._foreseen and not look._levels
+    assert len(look._known) < 10 and len(g.lowering.states()) == 1
+    assert len(g.instructions.of("kernel")) == 2 * 2 * 1500
+    assert not g.instructions.of("copy", reason="resize")
+    assert not g.instructions.of("copy", reason="evict")

@@ -91,7 +91,7 @@ class Coherence:
         grown = box
         while (hull := foreseen.take(_grown(state, memory, grown)[0])) != grown:
             grown = hull
-        if account is not None and account.crowded(grown.volume * state.dtype.itemsize):
+        if account is not None and account.lacks(grown.volume * state.dtype.itemsize):
             foreseen.boxes = kept
             return box
         return grown
