@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import coexec as cx
-from coexec.graph.instruction import Allocation, Instruction, Kernel
+from coexec.graph.instruction import Allocation, Epoch, Horizon, Instruction, Kernel
 from coexec.testing import GraphBuilder
 
 SIZE = 24
@@ -119,7 +119,10 @@ class Loop:
 
 
 def normalised(emitted: list[Instruction]) -> list[tuple[Any, ...]]:
-    """Return instructions with the numbers that they would have if none were left out."""
+    """Return instructions with the numbers that they would have if none were left out, and only edges that matter.
+
+    What a horizon or an epoch stands for is over: it is all the same which of it is named.
+    """
     ids = {instruction.id: number for number, instruction in enumerate(emitted)}
     tasks: dict[int, int] = {}
     places: dict[int, int] = {}
@@ -131,7 +134,10 @@ def normalised(emitted: list[Instruction]) -> list[tuple[Any, ...]]:
         return places.setdefault(id(allocation), len(places)), allocation.memory, allocation.box
 
     found = []
+    over = last = -1
     for i in emitted:
+        if isinstance(i, Horizon | Epoch):
+            over, last = (last, i.id) if isinstance(i, Horizon) else (i.id, i.id)
         task = None if i.task is None else tasks.setdefault(i.task.id, len(tasks))
         seen = [
             place(v)
@@ -140,7 +146,7 @@ def normalised(emitted: list[Instruction]) -> list[tuple[Any, ...]]:
         ]
         if isinstance(i, Kernel):
             seen = [(place(b), b.box, b.cut, b.writes, b.pad) for b in i.bindings] + [i.chunk]
-        edges = [tuple(sorted(ids.get(edge, -1) for edge in edges)) for edges in (i.needs, i.after)]
+        edges = [tuple(sorted(ids[edge] for edge in edges if edge > over)) for edges in (i.needs, i.after)]
         found.append((i.kind, i.device, task, i.task and i.task.name, seen, edges, i.priority))
     return found
 
