@@ -5,7 +5,7 @@ Before: machine/, predict/.  After: plan/place.py, plan/planner.py.  Knows no ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -136,7 +136,7 @@ class Candidates:
             raise PlanError(
                 f"kernel {kernel.name!r} has variants for {', '.join(sorted({v.kind for v in kernel.variants}))}, none "
                 f"of which runs on {devices or ', '.join(d.name for d in self._platform.devices)}; "
-                f"add one (kernel.opencl(source), kernel.variant(function)) or allow another device"
+                f"add one (kernel.opencl(source), kernel.variant(function)) or a CPU device (devices='...,cpu:0')"
                 f"{'; ' if off else ''}{'; '.join(off)}"
             )
         return Choice(found, self._blocked(kernel, found), all(c.device.kind == "cpu" for c in found))
@@ -193,3 +193,18 @@ class Candidates:
     def holding(self, candidates: list[Candidate], dtypes: list[np.dtype[Any]]) -> list[Candidate]:
         """Return the candidates whose devices can hold all of `dtypes`."""
         return [c for c in candidates if all(self._supports[c.name](dtype) for dtype in dtypes)]
+
+
+def one_per_device(candidates: Sequence[Candidate], work: Work | None = None) -> list[Candidate]:
+    """Return the faster known variant of each device."""
+    best: dict[str, Candidate] = {}
+    for candidate in candidates:
+        known = best.get(candidate.name)
+        if known is None or (work is not None and _faster(candidate, known, work)):
+            best[candidate.name] = candidate
+    return list(best.values())
+
+
+def _faster(a: Candidate, b: Candidate, work: Work) -> bool:
+    first, second = a.model.seconds(work), b.model.seconds(work)
+    return second is not None and (first is None or first < second)

@@ -23,6 +23,7 @@ WIDE_GAIN = 0.75  # a wide device must be faster than the narrow one by this fac
 TRY_AGAIN = 1e-3  # seconds: a kernel that took longer the first time is measured once more before it counts
 COLD = 0.25  # of a first run is left when the next ones find compiled code and warm memory, at best
 LOOKS = 4  # measurements that a narrow device gets before a wide one may win for good
+MOST_TRIED = 256  # sizes whose try on all cores is remembered
 WORTH_ALL_CORES = 1e-3  # seconds: below, a kernel never takes all cores
 
 
@@ -171,6 +172,7 @@ class EarliestFinish:
     def __init__(self, loads: Loads, threshold: float) -> None:
         del threshold
         self._loads = loads
+        self._trying: set[tuple[object, object]] = set()  # wide devices that were given a size to try, by model
 
     def choose(self, candidates: Sequence[Candidate], asked: Asked, where: Where) -> tuple[Candidate, str]:
         work, ready = asked
@@ -188,18 +190,35 @@ class EarliestFinish:
             if seconds is None or (seconds > TRY_AGAIN and candidate.model.measured(work) < 2):
                 seconds = UNKNOWN_SECONDS if seconds is None else seconds * COLD
             free = loads[candidate.name]
-            # A wide device takes every core from the others, so it must be clearly faster, not just lucky.
-            finish = (max(ready, free)) + (seconds / WIDE_GAIN if candidate.wide else seconds)
+            finish = max(ready, free) + seconds
+            if candidate.wide:  # it takes every core from the others, so it must be clearly faster, not just lucky
+                finish += seconds * (1.0 / WIDE_GAIN - 1.0) + self._withheld(candidates, candidate, seconds, ready)
             if candidate.memory > HOST:
                 held = where() if held is None else held
                 finish += self._loads.transfer(candidate.memory, held)
             if finish < best_finish:
                 best, best_finish, best_seconds = candidate, finish, seconds
-        if untried is not None and (best_finish == float("inf") or _worth_a_try(best, best_seconds, work)):
+        if untried is not None and (
+            best_finish == float("inf") or self._worth_a_try(untried, best, best_seconds, work)
+        ):
             return untried, f"first try of {untried.name} for this size"
         if best.wide and (narrow := self._second_look(candidates, best, work)) is not None:
             return narrow, f"second look at {narrow.name}, whose first runs of this size were cold"
         return best, ""
+
+    def _withheld(self, candidates: Sequence[Candidate], wide: Candidate, seconds: float, ready: float) -> float:
+        """Return what the other cores could do meanwhile: nothing, unless tasks queue up that could begin already."""
+        waiting = min([self._loads.seconds[c.name] for c in candidates if not c.wide], default=0.0)
+        return seconds * (len(wide.device.cores) - 1) if waiting > ready else 0.0
+
+    def _worth_a_try(self, untried: Candidate, best: Candidate, seconds: float, work: Work) -> bool:
+        """Tell whether a wide device might pay: the best narrow one is known, and not quick. It is tried once."""
+        if seconds <= WORTH_ALL_CORES or best.model.measured(work) < 2 or (untried.model, work.key) in self._trying:
+            return False
+        if len(self._trying) > MOST_TRIED:
+            self._trying.clear()
+        self._trying.add((untried.model, work.key))
+        return True
 
     def _second_look(self, candidates: Sequence[Candidate], wide: Candidate, work: Work) -> Candidate | None:
         """Return a core to measure again before all cores are taken for good: first runs touch fresh memory."""
@@ -210,11 +229,6 @@ class EarliestFinish:
             if not c.wide and c.device.kind == wide.device.kind and c.model.measured(work) < min(LOOKS, measured + 1)
         ]
         return min(doubtful, key=lambda c: self._loads.seconds[c.name], default=None)
-
-
-def _worth_a_try(best: Candidate, seconds: float, work: Work) -> bool:
-    """Tell whether a wide device might pay: the best narrow one is known, and not quick."""
-    return seconds > WORTH_ALL_CORES and best.model.measured(work) > 1
 
 
 class RoundRobin:

@@ -19,9 +19,10 @@ from ..program.array import Array
 from ..program.kernel import Kernel
 from ..program.variant import Variant
 from .blocking import Blocking
-from .candidate import Candidate, Candidates, Share
+from .candidate import Candidate, Candidates, Share, one_per_device
 from .conflicts import Conflicts, Tell, apart, nobody
 from .divider import Divided, Divider
+from .host_only import WHY, host_only, on_host
 from .offering import Site
 from .oversubscribe import cut_again, granules, with_shares
 from .place import WIDE_GAIN, Asked, Loads, Placement
@@ -50,11 +51,6 @@ def _planned(fields: tuple[Command, tuple[Share, ...], bool]) -> Planned:
 def _looping(group: Sequence[Candidate]) -> set[str]:
     """Return the devices that loop over pieces."""
     return {c.name for c in group if c.device.kind in LOOPING}
-
-
-def _faster(a: Candidate, b: Candidate, work: Work) -> bool:
-    first, second = a.model.seconds(work), b.model.seconds(work)
-    return second is not None and (first is None or first < second)
 
 
 HOST = Share(Variant("host", "cpu"), None, None, None)
@@ -99,7 +95,7 @@ class Planner:
         self.last = None
         with self.loads.untouched(), self.divider.untouched():
             planned = self.plan(task)
-        candidates = [] if kernel.host else self._able(task, list(self._candidates.of(kernel, options.devices).all))
+        candidates = [] if planned.command.chunks[0].device == "host" else self._found(task)
         alone = alone_seconds(candidates, work_of(task), self.loads, lambda: self._where(task))
         policy = options.policy or self._policy
         lost = self._candidates.lost
@@ -109,9 +105,14 @@ class Planner:
         """Raise what planning `task` would raise: no device that can run it, or features that are none."""
         kernel, options = task.kernel, task.options
         assert kernel is not None and options is not None
-        if not kernel.host:
-            self._able(task, list(self._candidates.of(kernel, options.devices).all))
+        if not kernel.host and not host_only(task, lambda: self._found(task)):
+            self._found(task)
             work_of(task)
+
+    def _found(self, task: Task) -> list[Candidate]:
+        """Return those who can run `task`, or raise."""
+        assert task.kernel is not None and task.options is not None
+        return self._able(task, self._candidates.of(task.kernel, task.options.devices).all)
 
     def runs(self, kernel: Kernel, arrays: Sequence[Array]) -> bool:
         """Tell whether some device can run `kernel`, which has a Python body, on arrays of these types."""
@@ -133,6 +134,9 @@ class Planner:
         box = task.box
         if kernel.host:
             return Planned(Command(task.id, task, (Chunk("host", box),), task.after, "host task"), (HOST,))
+        if not self._candidates.everything and host_only(task, lambda: self._found(task)):
+            chunks = on_host(task, box)
+            return self._command(task, chunks, (HOST,) * len(chunks), WHY)
         candidates, blocked, only_cpu = self._candidates.of(kernel, options.devices)
         if not only_cpu:
             candidates = self._able(task, candidates)
@@ -179,7 +183,7 @@ class Planner:
             chosen, why = candidates[0], "the only device that can run it"
         else:
             if not self._placement.pairs:
-                candidates = self._one_per_device(candidates, work)
+                candidates = one_per_device(candidates, work)
             asked = _new(Asked, (work, self.loads.ready(task.after)))
             chosen, why = self._placement.choose(candidates, asked, lambda: self._where(task))
             if self._note is not None and not why:
@@ -342,16 +346,7 @@ class Planner:
     def _group(self, candidates: Sequence[Candidate], work: Work) -> list[Candidate]:
         """Return one candidate per device to divide over; all cores as one device stand aside."""
         narrow = [c for c in candidates if not c.device.wide] or list(candidates)
-        return self._one_per_device(narrow, work)
-
-    def _one_per_device(self, candidates: Sequence[Candidate], work: Work | None = None) -> list[Candidate]:
-        """Return the faster known variant of each device."""
-        best: dict[str, Candidate] = {}
-        for candidate in candidates:
-            known = best.get(candidate.name)
-            if known is None or (work is not None and _faster(candidate, known, work)):
-                best[candidate.name] = candidate
-        return list(best.values())
+        return one_per_device(narrow, work)
 
     def _shared(self, task: Task, chunks: tuple[Chunk, ...], group: Sequence[Candidate], why: str) -> Planned:
         by_name = {c.name: c for c in group}
