@@ -91,3 +91,15 @@ def test_a_divided_task_ends_with_its_last_part():
     assert loads.ready((7,)) == 3.0
     loads.remove("dev:0", 3.0)
     assert loads.ready((7,)) == 0.0
+
+
+def test_a_part_that_is_reported_before_its_sibling_keeps_no_device_from_the_next_step():
+    loads = Loads(unlike())
+    for device in ("dev:0", "dev:1"):
+        loads.add(device, 2.0, task=1)
+        loads.add(device, 2.0, loads.ready((1,)), task=2)
+    loads.remove("dev:1", 2.0)  # and that of dev:0 is about to be
+    assert loads.waits((2,), ["dev:0", "dev:1"]) == [0.0, 0.0]
+    assert loads.waits((), ["dev:0", "dev:1"]) == [2.0, 0.0]  # for a task that waits for neither, it counts
+    loads.add("dev:1", 5.0, task=3)
+    assert loads.waits((2,), ["dev:0", "dev:1"])[1] > 2.0  # something else is in front of it

@@ -62,6 +62,7 @@ class Loads:
         self.tasks: dict[str, int] = {d.name: 0 for d in platform.devices}
         self._passed: dict[str, float] = {d.name: 0.0 for d in platform.devices}  # predicted seconds finished so far
         self._ends: dict[int, tuple[str, float]] = {}  # open tasks: device, and its predicted end in those seconds
+        self._latest: dict[str, int] = {}  # the task that each device was given last
         self._sharing = {
             d.name: [o.name for o in platform.devices if o is not d and set(o.cores) & set(d.cores)]
             for d in platform.devices
@@ -78,11 +79,11 @@ class Loads:
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Let plans be made that nobody will carry out: what they note is forgotten."""
-        before = (dict(self.seconds), dict(self.tasks), dict(self._ends))
+        before = (dict(self.seconds), dict(self.tasks), dict(self._ends), dict(self._latest))
         try:
             yield
         finally:
-            self.seconds, self.tasks, self._ends = before
+            self.seconds, self.tasks, self._ends, self._latest = before
 
     def ready(self, parents: Sequence[int]) -> float:
         """Return the predicted seconds until all of these tasks are over."""
@@ -95,9 +96,13 @@ class Loads:
         return latest
 
     def waits(self, parents: Sequence[int], devices: Sequence[str]) -> list[float]:
-        """Return how much later each device can begin than the first, none before these tasks are over."""
+        """Return how much later each device can begin than the first, none before these tasks are over.
+
+        A device whose last work is part of one of them is free with it: its parts end about together, though at this
+        moment one of them may have been reported and another not.
+        """
         ready = self.ready(parents)
-        begins = [max(ready, self.seconds[device]) for device in devices]
+        begins = [ready if self._latest.get(d) in parents else max(ready, self.seconds[d]) for d in devices]
         first = min(begins)
         return [begin - first for begin in begins]
 
@@ -109,6 +114,7 @@ class Loads:
         """Note work given to a device, and to those whose cores it occupies. It cannot begin before `ready`."""
         seconds = UNKNOWN_SECONDS if seconds is None else seconds
         self.tasks[device] += 1
+        self._latest[device] = task
         free = self.seconds[device]
         self.seconds[device] = end = (max(ready, free)) + seconds
         if task and (task not in self._ends or end >= self.ready((task,))):  # the last of its parts counts
