@@ -34,6 +34,7 @@ from .program.fuse import Operation
 from .program.kernel import Kernel
 from .stages import Stages
 
+GUESSES = 4  # tasks divided by guess that may be under way
 UNREAD = 64  # records that may wait before the predictors see them
 
 
@@ -109,9 +110,18 @@ class Runtime(Stages):
             self._drain()
         if self._sync:
             task.result()
+        elif task.guess:
+            self._let_measure(task)
         if not returned:
             return task
         return returned[0] if kernel.returns.single else returned
+
+    def _let_measure(self, task: Task) -> None:
+        """Do not run far ahead with guesses: what is measured now makes better plans."""
+        if self._timed:
+            self._guesses.append(task)
+            if len(self._guesses) > GUESSES:
+                self._wait_for(self._guesses.popleft(), "first measurements")
 
     def _ran_at_once(self, at_once: AtOnce, kernel: Kernel, args: tuple[Any, ...]) -> bool:
         """Run a call that is known to be short, if nothing is pending; tell whether it was run."""

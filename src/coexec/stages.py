@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from contextvars import Context
 from dataclasses import asdict
 from typing import Any
@@ -56,7 +57,7 @@ class Stages(ABC):
         self._links = Links(platform, self.learned.store.links())
         clock = machine.lanes["host"].clock
         self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn)
-        timed = machine.lanes["host"].kind == "cpu" and not config.sync
+        self._timed = timed = machine.lanes["host"].kind == "cpu" and not config.sync
         watch = self._diagnostics = Diagnostics(config.diagnostics, platform, self._recorder.note, timed=timed)
         self.loads = Loads(platform)
         self.loads.lags.load(self.learned.lags())
@@ -102,6 +103,7 @@ class Stages(ABC):
         self._executor.check_signals = self._signals.check
         self._executor.look_up = watch.progress(self._lock, self._engine.issued, time.monotonic)
         self._sync, self._horizon_step = config.sync, config.horizon
+        self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
         with self._lock:
             _, epoch = self._upkeep.epoch("start")
             self._lowering.passed(epoch[-1].id, ())

@@ -61,6 +61,7 @@ class Task:
     box: Box = Box((), ())  # the visited part of the index space, whether or not arrays arrive whole
     key: Key | None = None  # the arrays' shapes, for predictions
     inputs: dict[str, float] | None = None  # per device: predicted seconds of copies, if nothing else was going on
+    guess = False  # it was divided without knowing how fast each device is
     outcome: tuple[Hashable, bool, float] | None = None  # what its time teaches: plan/outcomes.py's key and way
     marks = False  # a horizon or an epoch: it comes after everything
     once = False  # every array is touched by one parameter only

@@ -23,7 +23,7 @@ from .repeats import LONGEST, Event, Repeats, repeats
 from .snapshot import Counters, Renaming, Snapshot, take
 from .template import Line, Seen, Unrepeatable, build, deliver
 
-LOOK_AGAIN = 128  # steps that are replayed before one is planned and analysed again: devices may have changed
+LOOK_AGAIN = 8, 128  # steps that are replayed before one is planned and analysed again: at first, and in the end
 HOPELESS = 16  # looks at a repetition that is none to the lowering, before looks become rare
 LONGEST_NAMED = 1 << 14  # events of two steps that the program names
 
@@ -54,6 +54,7 @@ class Replay:
         self._seen: list[Seen] = []
         self._before: tuple[int, Snapshot, list[Allocation]] | None = None
         self._looks = 0
+        self._patience = LOOK_AGAIN[0]
 
     @property
     def playing(self) -> bool:
@@ -217,6 +218,8 @@ class Replay:
         before, self._before = self._before, (period, now, [])
         if before is None or before[0] != period or not any(entry.instructions for entry in step):
             return
+        if any(entry.task is not None and entry.task.guess for entry in step):
+            return  # what is being measured will change the plan
         start = before[1].counters
         renaming = Renaming(start, now.counters.since(start))
         arrays = {
@@ -241,7 +244,7 @@ class Replay:
         playing = self._playing
         assert playing is not None
         if not playing.open:
-            if playing.replayed >= LOOK_AGAIN or self._plans() is not self._version:
+            if playing.replayed >= self._patience or self._plans() is not self._version:
                 self._look_again(playing)
                 return None
             playing.begin(self._counters(), self._lowering, self._graph)
@@ -266,6 +269,7 @@ class Replay:
     def _look_again(self, playing: Position) -> None:
         """Let one step be planned and analysed; if that leads to the same state again, replay goes on."""
         self._playing = None
+        self._patience = min(2 * self._patience, LOOK_AGAIN[1])
         catch_up(playing, self._lowering, self._graph)
         arrays = [playing.array(id) for id in playing.snapshot.arrays]
         now = take(arrays, self._counters(), self._lowering, self._graph)

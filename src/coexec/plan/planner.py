@@ -276,6 +276,7 @@ class Planner:
             return planned._replace(handout=policy, site=divided.site._replace(task=task))
         times = list(zip(divided.offers, divided.division.times, strict=True))
         inputs = {offer.device: t.input_end for offer, t in times if t.finish}
+        task.guess = not divided.measured
         if divided.measured:
             self._watched(task, inputs, divided=True, after=max(t.finish - t.compute_end for _, t in times))
         return self._given(task, divided.chunks, divided.shares, divided.why)
