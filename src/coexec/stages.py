@@ -75,7 +75,9 @@ class Stages(ABC):
         cpu = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
         self._inline = config.inline and not config.sync and cpu is not None
         known = self._inline and config.replay and not config.debug and not self._recorder.tracing
-        self._at_once = AtOnce(self._executor, machine.lanes["host"].limit_threads) if known else None
+        self._at_once = (
+            AtOnce(self._executor, self._lowering.coherence, machine.lanes["host"].limit_threads) if known else None
+        )
         repeat = config.replay and not at_once
         self._replay = Replay(self._graph, self._lowering, lambda: candidates.mark, on=repeat)
         self._issuing = Issuing(

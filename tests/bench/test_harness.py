@@ -18,7 +18,8 @@ CASE = {
 MEANS = {"geomean_speedup", "geomean_vs_handwritten", "geomean_of_bound"}
 OVERHEAD = {
     "independent_us", "chain_us", "submit_us", "latency_us", "boxes_us", "threadpool_us", "independent_queued_us",
-    "chain_queued_us", "busy_user", "growth", "peers", "machine", "others_cores",
+    "chain_queued_us", "independent_replayed_us", "chain_replayed_us", "busy_user", "growth", "peers", "machine",
+    "others_cores",
 }  # fmt: skip
 
 

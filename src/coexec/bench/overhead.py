@@ -2,7 +2,8 @@
 
 Before: coexec's public names.  After: cli/ through bench.BENCHMARKS.
 
-An empty task reads one array and updates another; records, errors and handles are live. Two lanes, one per core. The
+An empty task reads one array and updates another; records, errors and handles are live. Two lanes, one per core. Analysed,
+every task goes through task graph, plan and lowering; replayed, calls that repeat themselves do not (the default). The
 contestants take turns, so that a disturbance of the machine meets all of them; figures are medians, `best` has the best.
 """
 
@@ -59,6 +60,10 @@ def collect(tasks: int, repetitions: int, soak: int, progress: Progress) -> Data
     progress(f"{soak} tasks")
     found["growth"] = growth(soak)
     found["growth_tasks"] = soak
+    pool = found["threadpool_us"]
+    found["replayed_of_threadpool"] = {
+        name: found[f"{name}_replayed_us"] / pool for name in ("independent", "chain")
+    }  # at most a half
     found["peers"] = {f"{name}_us": rate for name, rate in middle(peers).items()}
     found["best"] = {name: min(rates) for name, rates in {**times, **peers}.items()}
     about = {"tasks": tasks, "repetitions": repetitions, "others_cores": others.cores()}
@@ -67,15 +72,26 @@ def collect(tasks: int, repetitions: int, soak: int, progress: Progress) -> Data
 
 def _in_turns(tasks: int, repetitions: int, progress: Progress) -> dict[str, list[float]]:
     """Return the microseconds per task of each contestant and repetition."""
-    with ThreadPoolExecutor(2) as pool, closing(Pairs()) as pairs, closing(Pairs(inline=False)) as queued:
+    with (
+        ThreadPoolExecutor(2) as pool,
+        closing(Pairs()) as replayed,
+        closing(Pairs(replay=False)) as pairs,
+        closing(Pairs(replay=False, inline=False)) as queued,
+        closing(Pairs(inline=False)) as again,
+    ):
         contestants: dict[str, Contestant] = {
             "independent_us": pairs.independent,
             "chain_us": pairs.chain,
+            "independent_replayed_us": replayed.independent,
+            "chain_replayed_us": replayed.chain,
             "submit_us": pairs.submit,
             "latency_us": pairs.latency,
+            "latency_replayed_us": replayed.latency,
             "boxes_us": pairs.boxes,
+            "boxes_replayed_us": replayed.boxes,
             "independent_queued_us": queued.independent,
             "chain_queued_us": queued.chain,
+            "chain_queued_replayed_us": again.chain,
             "threadpool_us": lambda tasks: thread_pool(pool, tasks),
             **{name: peer for name, peer in PEERS.items() if find_spec(name.partition("_")[0]) is not None},
         }

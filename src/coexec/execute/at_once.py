@@ -17,6 +17,7 @@ from ..backend.base import Ran
 from ..backend.launch import check_nothing_returned, resolve
 from ..graph.instruction import Binding, Kernel as KernelInstruction
 from ..graph.task import Task
+from ..lower.coherence import Coherence
 from ..lower.state import ArrayState, Backing
 from ..program.array import Array
 from ..program.capture import PLAIN
@@ -26,6 +27,7 @@ from .executor import Executor
 
 LONG = 60e-6  # seconds: a call that took longer is looked at by the planner again
 EVERY = 8  # calls of which one teaches the predictors
+MOST = 64  # calls that are known of one array and its views
 _new: Callable[..., Any] = tuple.__new__
 
 
@@ -44,7 +46,7 @@ class Slot(NamedTuple):
 class Known:
     """A call that was run in the caller."""
 
-    __slots__ = ("calls", "function", "instruction", "scalars", "slots", "values")
+    __slots__ = ("calls", "freed", "function", "instruction", "scalars", "slots", "values")
 
     def __init__(
         self,
@@ -53,7 +55,9 @@ class Known:
         values: list[Any],
         scalars: tuple[int, ...],
         function: Callable[..., Any] | None,
+        freed: int,
     ) -> None:
+        self.freed = freed  # how often memory had been freed when its arrays were last looked at closely
         self.instruction = instruction
         self.slots = slots
         self.values = values  # the arguments, with holes for scalars
@@ -73,8 +77,9 @@ class Failed(Exception):
 class AtOnce:
     """Runs known calls, and gets to know others."""
 
-    def __init__(self, executor: Executor, limit_threads: Callable[[], None]) -> None:
+    def __init__(self, executor: Executor, coherence: Coherence, limit_threads: Callable[[], None]) -> None:
         self._executor = executor
+        self._coherence = coherence
         self._limit_threads = limit_threads  # library calls in short kernels use one thread
 
     def run(self, kernel: Kernel, args: Sequence[Any]) -> bool:
@@ -83,11 +88,12 @@ class AtOnce:
         first = args[params[0][1]] if params and len(args) == len(kernel.passed) else None
         if type(first) is not Array or first._storage.known is None:
             return False
-        known = first._storage.known.get(kernel)
+        key = kernel if first._box is first._storage.box else (kernel, first._box)
+        known = first._storage.known.get(key)
         if type(known) is not Known:
             return False
         values = known.values
-        for position, state, box, cut, memory, backing, valid in known.slots:
+        for position, state, box, cut, _, _, valid in known.slots:
             array = args[position]
             if (
                 type(array) is not Array
@@ -95,9 +101,10 @@ class AtOnce:
                 or (array._box is not box and array._box != box)
                 or array._cut != cut
                 or state.valid.uniform != valid
-                or state.complete.get(memory) is not backing
             ):
                 return False
+        if known.freed != self._coherence.freed and not self._still_there(known):
+            return False
         if known.scalars:
             values = values[:]
             for position in known.scalars:
@@ -106,7 +113,14 @@ class AtOnce:
                     return False
                 values[position] = value
         if self._call(kernel, known, values) > LONG:
-            del first._storage.known[kernel]
+            del first._storage.known[key]
+        return True
+
+    def _still_there(self, known: Known) -> bool:
+        """Tell whether the memory of a known call's arrays is what it was: some memory has been freed since."""
+        if any(slot.state.complete.get(slot.memory) is not slot.backing for slot in known.slots):
+            return False
+        known.freed = self._coherence.freed
         return True
 
     def _call(self, kernel: Kernel, known: Known, values: list[Any]) -> float:
@@ -134,12 +148,13 @@ class AtOnce:
         """Get to know a call that was run in the caller; the second one in a row on the same arrays makes it known."""
         if not kernel.plain or not arrays or len(instruction.bindings) != len(kernel.array_params):
             return
-        storage = arrays[0]._storage
-        if storage.known is None:
+        storage, box = arrays[0]._storage, arrays[0]._box
+        if storage.known is None or len(storage.known) > MOST:
             storage.known = {}
+        key = kernel if box is storage.box else (kernel, box)
         states = tuple([array._storage.state for array in arrays])
-        if storage.known.get(kernel) != states:
-            storage.known[kernel] = states
+        if storage.known.get(key) != states:
+            storage.known[key] = states
             return
         slots, values = [], [None] * len(kernel.passed)
         for param, array, binding in zip(kernel.array_params, arrays, instruction.bindings, strict=True):
@@ -149,9 +164,11 @@ class AtOnce:
             slots.append(slot)
             values[param.position] = resolve(binding)
         variant = instruction.body
-        function = variant.function if variant.kind != "python" else None
+        function = variant.function
+        if variant.kind == "python":
+            function = kernel.function if kernel.captures_nothing else None
         scalars = tuple([position for position, _ in kernel.scalar_params])
-        storage.known[kernel] = Known(instruction, tuple(slots), values, scalars, function)
+        storage.known[key] = Known(instruction, tuple(slots), values, scalars, function, self._coherence.freed)
 
 
 def finished(kernel: Kernel, owner: Any) -> Task:

@@ -34,6 +34,7 @@ class Coherence:
         self._platform = platform
         self._emitter = emitter
         self.last_allocation = 0  # the last number given to one
+        self.freed = 0  # how many frees were emitted: what was looked up before the last one may be gone
         self._watch = watch
         self._copier = {d.memory: d.name for d in reversed(platform.devices) if d.memory not in (USER, HOST)}
         self._nearest: dict[tuple[int, int], int] = {}  # (valid bits, target) -> source memory
@@ -151,6 +152,7 @@ class Coherence:
         after = self._emitter.roots(backing.tracker.ids())
         free = Free(self._emitter.id(), "", task, backing.allocation, after)
         self._emitter.emit(free)
+        self.freed += 1
         state.remove(backing)
         account = self.budget.accounts[backing.allocation.memory]
         if account is not None:

@@ -87,7 +87,7 @@ class Kernel:
         self.variants: list[Variant] = [body]
         plain = inspect.isfunction(function)
         self._captured = Captured(function) if plain else None  # type: ignore[arg-type]
-        self._capture_nothing = self._captured is None or self._captured.nothing
+        self.captures_nothing = self._captured is None or self._captured.nothing
         for output, line in rebound_outputs(function, (p.name for p in self.array_params if p.access.writes)):
             warnings.warn(
                 f"kernel {self.name!r} (line {line}) rebinds its output {output!r}, so the array passed in does not "
@@ -157,7 +157,7 @@ class Kernel:
 
     def body(self) -> Callable[..., Any]:
         """Return the Python body with the outside values of this moment."""
-        return self.function if self._captured is None or self._capture_nothing else self._captured.fixed()
+        return self.function if self._captured is None or self.captures_nothing else self._captured.fixed()
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Array], dict[str, Any]]:
         """Return the arrays, in the order of `array_params`, and the scalars by name."""
