@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -112,6 +113,16 @@ def test_a_case_has_every_key_and_its_figures_agree():
         assert 1.0 <= case["runtime_cost"] <= case["runtime_cost_with_gil"] + 1e-9
     assert said
     json.dumps(found)
+
+
+def test_one_core_is_compared_with_numpy_on_one_core_where_numpy_has_threads():
+    app = replace(quick("rsim"), libraries=True)
+    times = {"numpy": [1.0], "numpy 1": [2.0], "hand 1": [1.0], "hand 2": [1.0], "cpu:0": [4.0], "cpu:0,cpu:1": [2.0]}
+    one, two = (harness.case(app, devices, times, {}) for devices in ("cpu:0", "cpu:0,cpu:1"))
+    assert (one["vs_numpy"], two["vs_numpy"]) == (0.5, 0.5)
+    assert (one["speedup"], two["speedup"]) == (1.0, 2.0)
+    with harness._ways(app, ["cpu:0"]) as ways:
+        assert list(ways) == ["numpy", "numpy 1", "hand 1", "cpu:0"]
 
 
 def test_a_device_that_cannot_run_an_application_alone_is_named_and_left_out():

@@ -27,6 +27,7 @@ class App:
     hand: Callable[..., Results]  # (team, *arrays): the same kernels by pinned threads
     nbytes: float  # what one run must at least read and write, if nothing stays in a cache from one step to the next
     rewritten: tuple[int, ...] = ()  # the inputs that a run changes: restored before the next
+    libraries: bool = False  # plain NumPy calls BLAS or LAPACK, which have threads of their own
     tolerance: float = 1e-9  # relative to the largest value of each result
 
     def wrong(self, found: Results, wanted: Results) -> list[int]:

@@ -54,4 +54,5 @@ def make(quick: bool) -> App:
         hand,
         nbytes=11.0 * inputs[0].nbytes * steps,  # p, q; p, q, x, r, x, r; r, p, p
         rewritten=(0, 1, 2, 4),
+        libraries=True,
     )

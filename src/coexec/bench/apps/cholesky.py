@@ -134,4 +134,5 @@ def make(quick: bool) -> App:
         hand,
         nbytes=float(touched * tile * tile * inputs[0].itemsize),
         rewritten=(0,),
+        libraries=True,
     )

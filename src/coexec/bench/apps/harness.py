@@ -4,7 +4,7 @@ Before: the applications, ways.py, cost.py.  After: cli/ through bench.BENCHMARK
 
 All ways take turns, round by round, so that a disturbance of the machine meets all of them; figures are medians. Arrays
 are made once and inputs restored before each run, not timed. Hand-written threads are the comparison for every set of
-devices that uses the same cores.
+devices that uses the same cores; NumPy's libraries have all cores, for a set of one core one.
 """
 
 from __future__ import annotations
@@ -104,10 +104,12 @@ def measure(app: App, devices: Sequence[str], effort: Effort, progress: Progress
 
 @contextmanager
 def _ways(app: App, devices: Sequence[str]) -> Iterator[dict[str, Way]]:
-    """Give every way to run an application, by name: numpy, hand 1, hand 2, the sets of devices, and each device alone."""
+    """Give every way to run an application, by name: numpy, hand 1, hand 2, each set of devices, each device alone."""
     cores = available_cores()
     with ExitStack() as stack:
         ways: dict[str, Way] = {"numpy": InNumPy(app, len(cores))}
+        if app.libraries and any(_cores(chosen) == 1 for chosen in devices):
+            ways["numpy 1"] = InNumPy(app, 1)
         for count in sorted({_cores(chosen) for chosen in devices}):
             ways[f"hand {count}"] = ByHand(app, cores[:count])
             stack.callback(ways[f"hand {count}"].close)
@@ -149,7 +151,8 @@ def _check(app: App, ways: dict[str, Way]) -> None:
 
 def case(app: App, devices: str, times: dict[str, list[float]], seen: Data) -> Data:
     """Return the figures of an application on some devices. The speedup is against the best of them alone."""
-    hand, plain, coexec = times[f"hand {_cores(devices)}"], times["numpy"], times[devices]
+    count, coexec = _cores(devices), times[devices]
+    hand, plain = times[f"hand {count}"], times.get(f"numpy {count}", times["numpy"])
     alone = {single: median(times[single]) for single in _singles(devices) if single in times}
     best = min(alone, key=alone.__getitem__)
     seconds = {"numpy": median(plain), "coexec": median(coexec), "hand": median(hand), "alone": alone[best]}

@@ -51,5 +51,6 @@ def make(quick: bool) -> App:
         hand,
         nbytes=float(inputs[0].nbytes + inputs[2].nbytes) * steps,  # read the points, write the labels
         rewritten=(1,),
+        libraries=True,
         tolerance=1e-6,  # of the points may be half-way between two centres, and go either way
     )
