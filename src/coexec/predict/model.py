@@ -34,6 +34,7 @@ class Errors(NamedTuple):
 
 SHORT = 50e-6  # seconds
 SHORT_NOISE = 4.0
+QUIET = 32  # kinds of runs that are known to be settled
 
 
 class Model:
@@ -47,14 +48,14 @@ class Model:
         self._sizes: dict[tuple[str, int], int] = {}  # measurements by size class
         self._answers: dict[_Question, Estimate | None] = {}
         self._last: tuple[Work | None, bool, float | None] = (None, False, None)  # programs repeat themselves
-        self._quiet: tuple[Work | None, bool, float, float] = (None, False, 0.0, 0.0)  # settled, within these seconds
+        self._quiet: dict[int, tuple[Work, bool, float, float]] = {}  # by identity: settled, within these seconds
         self._skipped = 0
         self._lock = Lock()  # of everything but `_last`, `_quiet` and `_skipped`
 
     def learn(self, work: Work, seconds: float, *, together: bool = False) -> None:
         """Take one measurement of `work`, made while other devices ran (`together`) or alone."""
-        quiet = self._quiet
-        if quiet[0] is work and quiet[1] is together and quiet[2] <= seconds <= quiet[3]:
+        quiet = self._quiet.get(id(work))
+        if quiet is not None and quiet[0] is work and quiet[1] is together and quiet[2] <= seconds <= quiet[3]:
             self._skipped += 1
             if self._skipped & 15:
                 return  # one more of the same
@@ -74,9 +75,11 @@ class Model:
             if entry is not None and entry.count > SETTLED and entry.low <= seconds <= entry.high:
                 # Of kernels shorter than their own scheduling only a lasting change matters.
                 wide = SHORT_NOISE if entry.middle < SHORT else 1.0
-                self._quiet = (work, together, entry.low / wide, entry.high * wide)
+                if len(self._quiet) >= QUIET:
+                    self._quiet.clear()
+                self._quiet[id(work)] = (work, together, entry.low / wide, entry.high * wide)
             else:  # the next good run is to be seen: it tells that this one was an outlier
-                self._quiet = (None, False, 0.0, 0.0)
+                self._quiet.pop(id(work), None)
 
     def seconds(self, work: Work, *, together: bool = False) -> float | None:
         """Return the predicted seconds, or None (Unknown) if nothing comparable was measured."""
