@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,14 @@ def test_a_body_that_returns_without_a_declaration_is_told() -> None:
 
     with pytest.raises(cx.errors.ProgramError, match=r"returns=cx\.like"):
         forgetful(cx.zeros(3)).result()
+
+
+def test_a_file_that_changed_since_it_was_read_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "edited.py"
+    path.write_text("f(\n" * 5, encoding="utf-8")
+    made: dict[str, Any] = {}
+    exec(compile("\n\ndef body(y):\n    y += 1\n", str(path), "exec"), made)  # as a stale import would be
+    assert cx.kernel(y=cx.update)(made["body"]).name == "body"
 
 
 def test_a_body_that_rebinds_its_output_is_told() -> None:

@@ -11,6 +11,7 @@ import enum
 import inspect
 import textwrap
 import threading
+import tokenize
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -106,7 +107,7 @@ def rebound_outputs(function: Callable[..., Any], outputs: Iterable[str]) -> lis
     try:
         with _parsing:
             tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, SyntaxError, TypeError, SystemError):
+    except (OSError, SyntaxError, TypeError, SystemError, tokenize.TokenError):  # no source, or no longer this one
         return []
     first = function.__code__.co_firstlineno if hasattr(function, "__code__") else 1
     assigned = [
