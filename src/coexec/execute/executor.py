@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..backend.base import Backend, Postponed, Ran
-from ..errors import CoexecError, RuntimeClosed, TaskFailed
+from ..errors import RuntimeClosed, TaskFailed
 from ..graph.instruction import Alloc, Allocation, Free, HostTask, Instruction, Join, Kernel, Reduce
 from ..graph.task import Task, mark_reported
 from .engine import Engine
 from .failure import cancelled, task_failed
+from .memories import Memories
 
 LOOK_UP = 0.5  # seconds: a signal that comes just before a thread blocks does not wake it, so it looks up now and then
 
@@ -32,7 +33,7 @@ class Executor:
         self.engine = engine
         self.lock = lock
         self._lanes = lanes  # by device name
-        self._memories = memories  # by memory id
+        self._memories = Memories(memories, engine)  # by memory id
         self._backends = list(dict.fromkeys([*lanes.values(), *memories.values()]))
         self._helpers = [backend for backend in self._backends if backend.helps]
         self.records: list[Ran] = []
@@ -80,18 +81,20 @@ class Executor:
         start = time.perf_counter()
         error: BaseException | None = instruction.failure
         if isinstance(instruction, Alloc):
-            try:
-                self._memories[instruction.allocation.memory].allocate(instruction.allocation)
-            except CoexecError as caught:
-                instruction.allocation.owner = error = caught
+            over, error = self._memories.alloc(instruction)
+            if not over:
+                return
         elif isinstance(instruction, Free):
-            self._memories[instruction.allocation.memory].release(instruction.allocation)
+            self._memories.free(instruction)
             error = None
         self._complete(Ran(instruction, "", -1, start, time.perf_counter(), 0.0, error))
+        if isinstance(instruction, Free):
+            for alloc in self._memories.again():
+                self._immediate(alloc)
 
     def allocate(self, allocation: Allocation) -> None:
         """Back an allocation at once, for contents that the program brings."""
-        self._memories[allocation.memory].allocate(allocation)
+        self._memories.allocate(allocation)
 
     def _complete_doomed(self) -> None:
         doomed, self.engine.doomed = self.engine.doomed, []
