@@ -72,6 +72,10 @@ class Runtime(Stages):
         """Register a new array, with its first contents if `data` is not None."""
         with self._lock:
             self._check_open()
+            late = data is not None and not borrowed and self._upkeep.crowded(storage)
+        if late:
+            self._pass_epoch("memory")
+        with self._lock:
             target = self._upkeep.adopt(storage, data, borrowed=borrowed)
         if target is not None:
             np.copyto(target, data)
@@ -222,13 +226,16 @@ class Runtime(Stages):
 
     def wait(self) -> None:
         """Wait for everything; raise all failures that the program has not seen yet, as a group."""
+        self._pass_epoch("wait")
+        self._executor.raise_unseen()
+
+    def _pass_epoch(self, name: str) -> None:
         with self._lock:
             self._catch_up()
-            task, epoch = self._upkeep.epoch("wait")
-        self._wait_for(task, "wait")
+            task, epoch = self._upkeep.epoch(name)
+        self._wait_for(task, name)
         with self._lock:
             self._lowering.passed(epoch[-1].id, self._engine.failed)
-        self._executor.raise_unseen()
 
     def flush(self) -> None:
         """Lower and issue everything so far, whatever is still to come. Waits for nothing."""

@@ -76,6 +76,16 @@ class Upkeep:
         self._executor.allocate(allocation)
         return allocation.data
 
+    def crowded(self, storage: Storage) -> bool:
+        """Make room for an array's first contents; tell whether everything so far must be over before they fit."""
+        if self._lowering.coherence.budget.accounts[HOST] is None:
+            return False
+        self.collect()
+        self._lookahead.flush()
+        late, instructions = self._lowering.make_room(storage)
+        self._submit(instructions)
+        return late
+
     def read(self, task: Task, array: Array, deliver: Callable[[Any], None]) -> None:
         """Hand the elements of `array`, as they are now, to `deliver`."""
         task.submitted = time.perf_counter()

@@ -194,8 +194,11 @@ class Coherence:
                 if mask != FILL and self._nearest_source(mask & ~FILL, memory) < 0:
                     unlinked.setdefault((memory, readers), []).append(piece)
         if unlinked:
-            for box in merged([piece for pieces in unlinked.values() for piece in pieces]):
-                self.back(state, HOST, box, task)
+            boxes = merged([piece for pieces in unlinked.values() for piece in pieces])
+            sources = [box for reads, _ in wanted.values() for read in reads for box in read]
+            with self.evictor.pinned([(state, HOST, box) for box in (*boxes, *sources)]):
+                for box in boxes:
+                    self.back(state, HOST, box, task)
             staged = [tuple(pieces) for pieces in unlinked.values()]
             self._bring(state, HOST, self._missing(state, HOST, staged), "host", task)
 

@@ -147,7 +147,8 @@ class Evictor:
             account = self._budget.accounts[memory]
             assert account is not None
             has = account.largest if nbytes > account.largest else max(0, account.capacity - account.held)
-            raise DoesNotFit(f"{task.name!r} (array {what})" if task else what, account.name, nbytes, has)
+            where = f"task {task.name!r}: {what}" if task is not None else what
+            raise DoesNotFit(where, account.name, nbytes, has, "drop arrays that are not needed any more")
 
     def _victim(self, memory: int, worst: int) -> tuple[ArrayState, Backing] | None:
         """Return the cheapest to evict among the least recently used."""

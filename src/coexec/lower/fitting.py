@@ -45,7 +45,7 @@ class Fitting:
                 account = accounts[memory]
                 if account is None or state.find(memory, box) is not None or box.empty:
                     continue
-                if memory == HOST or state.backings.get(memory):  # it may grow
+                if memory == HOST or state.backings.get(memory) or state.foreseen is not None:  # it may grow
                     return False
                 needs += box.volume * state.dtype.itemsize
                 if needs > account.largest or account.lacks(needs):
@@ -187,8 +187,13 @@ class Fitting:
         return DoesNotFit(name, account.name, need, has)
 
     @contextmanager
-    def backed(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> Iterator[None]:
-        """Back what a round needs in limited memories, and let none of it go until the round is prepared."""
+    def backed(
+        self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]], before: Sequence[list[Touch]] = ()
+    ) -> Iterator[None]:
+        """Back what a round needs in limited memories, and let none of it go until the round is prepared.
+
+        What the round `before` it touches stays too, if that is possible: else this one would wait for its kernels.
+        """
         claims, evictor = self.claims(touches), self._coherence.evictor
         with evictor.pinned(claims):
             missing = {state for state, memory, box in claims if state.find(memory, box) is None}
@@ -198,14 +203,24 @@ class Fitting:
                 discard(state, written, [box for t in mine if t.reads for box in t.parts()])
             scratch = self.scratch(task, chunks)
             if missing or scratch:
-                try:
-                    self._back(task, claims, scratch, exact=False)
-                except DoesNotFit:  # what grew, or was larger than needed, took the room
-                    evictor.tighten(claims, task)
-                    self._back(task, claims, scratch, exact=True)
+                self._back(task, claims, scratch, self.claims(before))
             yield
 
-    def _back(self, task: Task, claims: Sequence[Claim], scratch: Mapping[int, int], *, exact: bool) -> None:
+    def _back(
+        self, task: Task, claims: Sequence[Claim], scratch: Mapping[int, int], before: Sequence[Claim] = ()
+    ) -> None:
+        evictor = self._coherence.evictor
+        try:
+            with evictor.pinned(before):
+                self._back_all(task, claims, scratch, exact=False)
+        except DoesNotFit:
+            if before:
+                self._back(task, claims, scratch)
+                return
+            evictor.tighten(claims, task)  # what grew, or was larger than needed, took the room
+            self._back_all(task, claims, scratch, exact=True)
+
+    def _back_all(self, task: Task, claims: Sequence[Claim], scratch: Mapping[int, int], *, exact: bool) -> None:
         for state, memory, box in claims:
             self._coherence.back(state, memory, box, task, exact=exact)
         for memory, nbytes in scratch.items():

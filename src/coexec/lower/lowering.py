@@ -69,6 +69,15 @@ class Lowering:
         state.wrote(memory, state.box)
         return backing
 
+    def make_room(self, storage: Storage) -> tuple[bool, list[Instruction]]:
+        """Evict from the host's memory until an array fits; tell whether something must be over before it does."""
+        nbytes = storage.box.volume * storage.dtype.itemsize
+        account = self.coherence.budget.accounts[HOST]
+        if account is None or not account.crowded(nbytes):
+            return False, []
+        self.coherence.evictor.need_room(HOST, nbytes, f"an array of shape {storage.shape}", None)
+        return account.crowded(nbytes), self.emitter.take()
+
     def drop(self, storage_id: int) -> list[Instruction]:
         """Free every backing of an array whose last handle is gone."""
         state = self._states.pop(storage_id, None)
@@ -118,10 +127,11 @@ class Lowering:
 
     def _lower_rounds(self, task: Task, rounds: Sequence[Sequence[Part]], partials: dict[str, ArrayState]) -> None:
         """Lower a command in limited memories, one round after the other."""
+        touches: list[list[Touch]] = []
         try:
             for parts in rounds:
-                touches = [self._touches(task, part.chunk, partials) for part in parts]
-                with self.fitting.backed(task, [part.chunk for part in parts], touches):
+                before, touches = touches, [self._touches(task, part.chunk, partials) for part in parts]
+                with self.fitting.backed(task, [part.chunk for part in parts], touches, before):
                     self._round(task, parts, touches)
             for name, partial in partials.items():
                 self._reductions.combine(task, name, partial)
