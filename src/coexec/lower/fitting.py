@@ -20,7 +20,7 @@ from ..predict.features import scratch_of
 from .coherence import Coherence, discard, merged
 from .evict import Claim
 from .rounds import Lacks, Part, granule_of, in_rounds, smallest_part, split_axes
-from .state import ArrayState
+from .state import FILL, ArrayState
 from .touch import Touch
 
 CUT = "declare split= along a further axis"
@@ -195,15 +195,21 @@ class Fitting:
         What the round `before` it touches stays too, if that is possible: else this one would wait for its kernels.
         """
         claims, evictor = self.claims(touches), self._coherence.evictor
+        old: list[tuple[ArrayState, Box, int]] = []
         with evictor.pinned(claims):
             missing = {state for state, memory, box in claims if state.find(memory, box) is None}
             for state in missing:
                 mine = [touch for of_chunk in touches for touch in of_chunk if touch.state is state]
                 written = [box for t in mine if t.writes and not t.reads for box in t.parts()]
+                old += [(state, part, mask) for box in written for part, mask in state.valid.get(box)]
                 discard(state, written, [box for t in mine if t.reads for box in t.parts()])
             scratch = self.scratch(task, chunks)
             if missing or scratch:
-                self._back(task, claims, scratch, self.claims(before))
+                try:
+                    self._back(task, claims, scratch, self.claims(before))
+                except DoesNotFit:
+                    _restore(old)
+                    raise
             yield
 
     def _back(
@@ -225,6 +231,13 @@ class Fitting:
             self._coherence.back(state, memory, box, task, exact=exact)
         for memory, nbytes in scratch.items():
             self._coherence.evictor.need_room(memory, nbytes, "temporaries", task)
+
+
+def _restore(old: Sequence[tuple[ArrayState, Box, int]]) -> None:
+    """Take back what was discarded for a task that is refused, as far as it is still there."""
+    for state, part, mask in old:
+        there = [m for m in state.backings if mask >> m & 1 and state.find(m, part) is not None]
+        state.valid.set(part, mask & FILL | sum(1 << m for m in there))
 
 
 def _needs(task: Task, box: Box) -> tuple[int, int]:
