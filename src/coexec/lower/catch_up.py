@@ -40,13 +40,13 @@ class Position:
         end = snapshot.counters
         starts = [Counters(*[c - n * m for c, m in zip(end, made, strict=True)]) for n in range(1, BACK + 1)]
         self.start = starts[0]  # of the recorded step
-        self.numbers = Numbers(starts, [*tables, []])
+        self.numbers = Numbers(starts, [*tables, []], made)
         self._instructions = Moving(renaming.instructions, self.start.instructions, made.instructions)
         self._tasks = Moving(renaming.tasks, self.start.tasks, made.tasks)
         self._moving_allocations = {later.id for id, later in renaming.allocations.items() if later.id != id}
         self._moving_arrays = {later for id, later in arrays.items() if later != id}
         self._sooner = _sooner(lines)
-        edges = [ref for line in lines for proto in line.protos for ref in (*proto.needs, *proto.after)]
+        edges = [ref for line in lines for proto in line.protos for ref in (*proto.needs.refs, *proto.after.refs)]
         self._reach = max(0, max([steps for steps, _ in edges], default=0) - 1)  # steps before the last one
         self._front = dict(front)
         self._ahead = [start.instructions + 1 for start in starts[:2]]  # steps whose instructions are in that front
@@ -142,13 +142,15 @@ class Position:
         self._ahead, self._begun = [], []
         self._instructions.passed(instruction, failed)
         self._tasks.passed(task, ())
-        renewed = self._instructions.renewed
+        for line in self.lines:
+            for proto in line.protos:
+                proto.renew(self._instructions.renewed)
+        renewed = self._tasks.renewed
         self.lines = tuple(
             [
-                line._replace(
-                    protos=tuple([proto.renewed(renewed) for proto in line.protos]),
-                    always_after=tuple(dict.fromkeys([self._tasks.renewed(id) for id in line.always_after])),
-                )
+                line._replace(always_after=tuple(dict.fromkeys([renewed(id) for id in line.always_after])))
+                if line.always_after
+                else line
                 for line in self.lines
             ]
         )
@@ -238,7 +240,7 @@ def _sooner(lines: Sequence[Line]) -> dict[int, int]:
     found: dict[int, int] = {}
     for line in lines:
         for proto in line.protos:
-            for steps, position in (*proto.needs, *proto.after):
+            for steps, position in (*proto.needs.refs, *proto.after.refs):
                 found[position] = min(steps, found.get(position, steps))
     return found
 

@@ -8,6 +8,7 @@ Numbers are references: so many steps back, and the position within that step. W
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..graph.instruction import Alloc, Allocation, Binding, Fence, Instruction, Kernel
@@ -46,7 +47,9 @@ class Unrepeatable(Exception):
 class Numbers:
     """The beginnings of the present step and of those before it, the present one first."""
 
-    def __init__(self, starts: Sequence[Counters], allocations: Sequence[list[Allocation]]) -> None:
+    def __init__(self, starts: Sequence[Counters], allocations: Sequence[list[Allocation]], made: Counters) -> None:
+        self._made = made.instructions
+        self.in_a_row = False  # whether each step begins where the one before it ended
         self.starts = list(starts)
         self.instructions = [s.instructions + 1 for s in starts]
         self.arrays = [s.arrays + 1 for s in starts]
@@ -60,6 +63,18 @@ class Numbers:
         self.arrays = [start.arrays + 1, *self.arrays[:BACK]]
         self.tasks = [start.tasks + 1, *self.tasks[:BACK]]
         self.allocations = [[], *self.allocations[:BACK]]
+        self.in_a_row = all(a - b == self._made for a, b in pairwise(self.instructions))
+
+    def allocate(self, like: Allocation, owner: tuple[bool, Ref]) -> Allocation:
+        """Return a new allocation of the present step, for an array of some step or a private one."""
+        made, (private, (steps, position)) = self.allocations[0], owner
+        start = self.starts[0]
+        array = position if steps < 0 else self.arrays[steps] + position
+        if private:
+            array = -(start.privates + 1 + position)
+        new = Allocation(start.allocations + 1 + len(made), like.memory, array, like.box, like.dtype)
+        made.append(new)
+        return new
 
 
 class Names:
@@ -76,6 +91,13 @@ class Names:
     def instruction(self, id: int) -> Ref | int:
         """Return the reference, or the number itself if every step names the same."""
         return _name(id, self._start.instructions, self._made.instructions, self._instructions)
+
+    def edges(self, ids: Sequence[int]) -> Edges:
+        """Return references to instructions."""
+        found = [self.instruction(id) for id in ids]
+        refs = tuple([ref for ref in found if isinstance(ref, tuple)])
+        near = tuple([i - k * self._made.instructions for k, i in refs])
+        return Edges(refs, tuple([id for id in found if isinstance(id, int)]), near)
 
     def task(self, id: int) -> Ref | int:
         """Return the reference to a task, or its number."""
@@ -129,126 +151,125 @@ def back(id: int, start: int, made: int) -> Ref:
     return steps, id - (start + 1 - steps * made)
 
 
-class Proto(NamedTuple):
+class Edges(NamedTuple):
+    """What an instruction comes after."""
+
+    refs: tuple[Ref, ...]
+    always: tuple[int, ...]  # what every step names the same
+    near: tuple[int, ...]  # the refs as distances from the beginning of the step, if steps follow each other closely
+
+    def fill(self, numbers: Numbers) -> tuple[int, ...]:
+        """Return the numbers of the present step."""
+        starts = numbers.instructions
+        return (*[starts[k] + i for k, i in self.refs], *self.always)
+
+    def renewed(self, now: Callable[[int], int]) -> Edges:
+        """Return the same, with other numbers for what every step names the same."""
+        return self._replace(always=tuple(dict.fromkeys([now(id) for id in self.always]))) if self.always else self
+
+
+class Proto:
     """An instruction with holes."""
 
-    kind: type[Instruction]
-    fields: dict[str, Any]
-    position: int
-    needs: tuple[Ref, ...]
-    always_needs: tuple[int, ...]
-    after: tuple[Ref, ...]
-    always_after: tuple[int, ...]
-    places: tuple[tuple[str, Ref], ...] = ()  # fields that are allocations
-    bindings: tuple[tuple[str, Ref], ...] = ()  # fields that are one binding
-    parameters: tuple[Ref | None, ...] = ()  # allocations of a kernel's bindings that change
-    array: Ref | int = 0  # whose allocation is made
-    private: int = -1  # if it is a private one: its position in the step
+    __slots__ = (
+        "_bindings",
+        "_fields",
+        "_kind",
+        "_moves",
+        "_owner",
+        "_parameters",
+        "_places",
+        "after",
+        "needs",
+        "position",
+    )
+
+    def __init__(self, instruction: Instruction, names: Names, start: int) -> None:
+        fields = {k: v for k, v in instruction.__dict__.items() if k not in RUN_TIME}
+        self.position = instruction.id - start
+        self.needs = names.edges(fields["needs"])
+        self.after = names.edges(fields["after"])
+        self._kind = type(instruction)
+        self._fields = fields
+        self._owner = _owner(instruction, names)  # whose allocation is made
+        self._places = _moving([(name, fields.get(name)) for name in ("allocation", "source", "target")], names)
+        bindings = [(name, fields.get(name)) for name in ("binding", "partials", "target")]
+        self._bindings = _moving([(n, b.allocation) for n, b in bindings if isinstance(b, Binding)], names)
+        self._parameters = _parameters(instruction, names)
+        self._moves = bool(self._owner or self._places or self._bindings or self._parameters)
 
     def fill(self, task: Task | None, numbers: Numbers) -> Instruction:
         """Return the instruction of the present step."""
-        (
-            kind,
-            fields,
-            position,
-            needs,
-            always_needs,
-            after,
-            always_after,
-            places,
-            bindings,
-            parameters,
-            array,
-            private,
-        ) = self
-        starts = numbers.instructions
-        new: Instruction = object.__new__(kind)
-        own = new.__dict__
-        own.update(fields)
-        own["id"] = starts[0] + position
+        own = self._fields.copy()
+        first = numbers.instructions[0]
+        own["id"] = first + self.position
         own["task"] = task
-        own["needs"] = (*[starts[k] + i for k, i in needs], *always_needs)
-        own["after"] = (*[starts[k] + i for k, i in after], *always_after)
-        if kind is Alloc:
-            if private >= 0:
-                array = -(numbers.starts[0].privates + 1 + private)
-            own["allocation"] = _allocation(fields["allocation"], array, numbers)
-        elif places:
-            for name, (k, i) in places:
-                own[name] = numbers.allocations[k][i]
-        elif bindings:
-            for name, (k, i) in bindings:
-                own[name] = fields[name]._replace(allocation=numbers.allocations[k][i])
-        elif parameters:
-            own["bindings"] = tuple(
-                [
-                    binding if ref is None else _rebound(binding, numbers.allocations[ref[0]][ref[1]])
-                    for binding, ref in zip(fields["bindings"], parameters, strict=True)
-                ]
-            )
+        needs, after = self.needs, self.after
+        if numbers.in_a_row:
+            ids = tuple([first + i for i in needs.near])
+            own["needs"] = ids + needs.always if needs.always else ids
+            ids = tuple([first + i for i in after.near])
+            own["after"] = ids + after.always if after.always else ids
+        else:
+            own["needs"], own["after"] = needs.fill(numbers), after.fill(numbers)
+        if self._moves:
+            self._place(own, numbers)
+        new: Instruction = object.__new__(self._kind)
+        new.__dict__ = own
         return new
 
-    def renewed(self, now: Callable[[int], int]) -> Proto:
-        """Return the same, with other numbers for what every step names the same."""
-        if not self.always_needs and not self.always_after:
-            return self
-        needs, after = _each(self.always_needs, now), _each(self.always_after, now)
-        return self._replace(always_needs=needs, always_after=tuple([id for id in after if id not in needs]))
+    def _place(self, own: dict[str, Any], numbers: Numbers) -> None:
+        """Put the allocations of the present step into an instruction."""
+        tables = numbers.allocations
+        if self._owner is not None:
+            own["allocation"] = numbers.allocate(own["allocation"], self._owner)
+            return
+        for name, (k, i) in self._places:
+            own[name] = tables[k][i]
+        for name, (k, i) in self._bindings:
+            own[name] = _rebound(own[name], tables[k][i])
+        if self._parameters:
+            own["bindings"] = tuple(
+                [
+                    binding if ref is None else _rebound(binding, tables[ref[0]][ref[1]])
+                    for binding, ref in zip(own["bindings"], self._parameters, strict=True)
+                ]
+            )
+
+    def renew(self, now: Callable[[int], int]) -> None:
+        """Use other numbers for what every step names the same."""
+        self.needs, self.after = self.needs.renewed(now), self.after.renewed(now)
+
+
+def _owner(instruction: Instruction, names: Names) -> tuple[bool, Ref] | None:
+    """Return whose allocation an instruction makes: whether it is private, and which; None if it makes none."""
+    if not isinstance(instruction, Alloc):
+        return None
+    array = instruction.allocation.array
+    if array < 0:
+        return True, (0, names.private(array))
+    ref = names.array(array)
+    return False, ref if isinstance(ref, tuple) else (-1, ref)
+
+
+def _moving(places: Sequence[tuple[str, Any]], names: Names) -> tuple[tuple[str, Ref], ...]:
+    """Return those fields that are another allocation in each step."""
+    found = [(name, names.allocation(place)) for name, place in places if isinstance(place, Allocation)]
+    return tuple([(name, ref) for name, ref in found if isinstance(ref, tuple)])
+
+
+def _parameters(instruction: Instruction, names: Names) -> tuple[Ref | None, ...]:
+    """Return the allocations of a kernel's bindings that change; nothing if none does."""
+    if not isinstance(instruction, Kernel):
+        return ()
+    refs = [None if b.allocation is None else names.allocation(b.allocation) for b in instruction.bindings]
+    changing = [ref if isinstance(ref, tuple) else None for ref in refs]
+    return tuple(changing) if any(ref is not None for ref in changing) else ()
 
 
 def _rebound(binding: Binding, allocation: Allocation) -> Binding:
     rebound: Binding = _new(Binding, (binding[0], allocation, *binding[2:]))
     return rebound
-
-
-def _allocation(old: Allocation, array: Ref | int, numbers: Numbers) -> Allocation:
-    made = numbers.allocations[0]
-    owner = array if isinstance(array, int) else numbers.arrays[array[0]] + array[1]
-    id = numbers.starts[0].allocations + 1 + len(made)
-    new = Allocation(id, old.memory, owner, old.box, old.dtype)
-    made.append(new)
-    return new
-
-
-def _each(ids: Sequence[int], now: Callable[[int], int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys([now(id) for id in ids]))
-
-
-def proto(instruction: Instruction, names: Names, start: int) -> Proto:
-    """Return an instruction with holes for its numbers."""
-    fields = {k: v for k, v in instruction.__dict__.items() if k not in RUN_TIME and k not in ("id", "task")}
-    needs, always_needs = _refs(fields.pop("needs"), names)
-    after, always_after = _refs(fields.pop("after"), names)
-    places, bindings = [], []
-    parameters: tuple[Ref | None, ...] = ()
-    array: Ref | int = 0
-    private = -1
-    for name in ("allocation", "source", "target"):
-        value = fields.get(name)
-        if isinstance(value, Allocation) and isinstance(ref := names.allocation(value), tuple):
-            places.append((name, ref))
-    for name in ("binding", "partials", "target"):
-        value = fields.get(name)
-        place = value.allocation if isinstance(value, Binding) else None
-        if place is not None and isinstance(ref := names.allocation(place), tuple):
-            bindings.append((name, ref))
-    if isinstance(instruction, Kernel):
-        refs = [None if b.allocation is None else names.allocation(b.allocation) for b in instruction.bindings]
-        changing = [ref if isinstance(ref, tuple) else None for ref in refs]
-        parameters = tuple(changing) if any(ref is not None for ref in changing) else ()
-    if isinstance(instruction, Alloc):
-        owner = instruction.allocation.array
-        array, private = (names.array(owner), -1) if owner > 0 else (0, names.private(owner))
-    position = instruction.id - start
-    return Proto(
-        type(instruction), fields, position, needs, always_needs, after, always_after,
-        tuple(places), tuple(bindings), parameters, array, private
-    )  # fmt: skip
-
-
-def _refs(ids: Sequence[int], names: Names) -> tuple[tuple[Ref, ...], tuple[int, ...]]:
-    found = [names.instruction(id) for id in ids]
-    return tuple([f for f in found if isinstance(f, tuple)]), tuple([f for f in found if isinstance(f, int)])
 
 
 class Line(NamedTuple):
@@ -291,7 +312,7 @@ def build(
     if ids != list(range(first, first + renaming.made.instructions)):
         raise Unrepeatable  # something else was lowered in between
     lines = tuple([_line(entry, names, first) for entry in seen])
-    far = any(steps > 1 for line in lines for p in line.protos for steps, _ in (*p.needs, *p.after))
+    far = any(steps > 1 for line in lines for p in line.protos for steps, _ in (*p.needs.refs, *p.after.refs))
     if far and [i.id for entry in earlier for i in entry.instructions] != list(range(first - len(ids), first)):
         raise Unrepeatable  # what the step before the last made is not where it is looked for
     return lines
@@ -311,7 +332,7 @@ def _line(entry: Seen, names: Names, first: int) -> Line:
         event.what,
         event.views,
         tuple([names.array(id) for id in event.arrays]),
-        tuple([proto(i, names, first) for i in entry.instructions]),
+        tuple([Proto(i, names, first) for i in entry.instructions]),
         entry,
         tuple([p for p in parents if isinstance(p, tuple)]),
         tuple([p for p in parents if isinstance(p, int)]),
