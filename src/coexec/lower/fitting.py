@@ -23,6 +23,7 @@ from .rounds import Lacks, Part, granule_of, in_rounds, smallest_part, split_axe
 from .state import FILL, ArrayState
 from .touch import Touch
 
+DROP = "drop arrays that are not needed any more"
 CUT = "declare split= along a further axis"
 
 
@@ -129,6 +130,9 @@ class Fitting:
         task.visited = task.box  # from here on the task is mapped part by part
         task.shapes = task.shapes or [array.shape for array in task.arrays]
         memories = [self._devices[part.chunk.device].memory for part in parts]
+        self._check_results(
+            task, [part.chunk.box for part, memory in zip(parts, memories, strict=True) if memory == HOST]
+        )
         found = in_rounds(task, [part.chunk for part in parts], [part.share for part in parts], memories, lacks)
         if found is None:
             error = self.refusal(task, [part.chunk for part in parts])
@@ -136,6 +140,19 @@ class Fitting:
             raise error
         task.outcome = task.inputs = None  # its time says little about the division
         return found
+
+    def _check_results(self, task: Task, boxes: Sequence[Box]) -> None:
+        """Raise if the host cannot hold what parts write there: it stays, however they are divided."""
+        account = self._budget.accounts[HOST]
+        if account is None or not boxes:
+            return
+        written = [
+            (p, a) for p, a in zip(task.accesses, task.arrays, strict=True) if p.access.mode in ("write", "update")
+        ]
+        need = sum(touched(task, p.access, a, box).volume * a.dtype.itemsize for p, a in written for box in boxes)
+        stuck = self._coherence.evictor.stuck(HOST, [(a._storage.state, HOST, a._box) for _, a in written])
+        if need > account.capacity - stuck:
+            raise DoesNotFit(f"the results of task {task.name!r}", account.name, need, account.capacity - stuck, DROP)
 
     def refusal(self, task: Task, chunks: Sequence[Chunk]) -> DoesNotFit:
         """Return the error for chunks that do not fit, however they are cut."""
