@@ -90,6 +90,16 @@ def test_an_allocation_beyond_the_limit_names_both_sizes():
     assert caught.value.needs == 8_000_000
 
 
+def test_memory_kept_for_later_stays_within_the_limit():
+    backend = CpuBackend([narrow(0)], capacity=20_000_000)
+    first, second = allocation_of(2_000_000), allocation_of(1_500_000)
+    backend.allocate(first)
+    backend.release(first)
+    assert backend._memory._pooled == 16_000_000
+    backend.allocate(second)
+    assert backend._memory._pooled == 0
+
+
 def test_a_program_that_outgrows_host_memory_gets_the_error_and_goes_on():
     with cx.Runtime(devices="cpu:0", memory={"host": "4MB"}):
         big = cx.zeros(1_000_000)

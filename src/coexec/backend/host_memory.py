@@ -40,6 +40,9 @@ class HostMemory:
             data = spare.pop() if spare else None
             if data is not None:
                 self._pooled -= nbytes
+            elif self._capacity is not None and self._used + self._pooled + nbytes > self._capacity:
+                self._pool.clear()  # what is kept for later is within the limit too
+                self._pooled = 0
         if data is None:
             try:
                 data = aligned_empty((nbytes,), _BYTES)
