@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+import coexec as cx
 from coexec.plan.lags import MOST, USUAL, Lags
+from tests.plan.planning import Planning
+
+ROWS = 10_000
+
+
+@cx.kernel(split=0, y=cx.update)
+def increment(y: Any) -> None:
+    y += 1
 
 
 def test_a_device_nobody_measured_begins_as_late_as_usual() -> None:
@@ -32,3 +43,15 @@ def test_what_a_store_kept_counts_until_something_is_measured() -> None:
     assert lags.of("gpu") == 2e-3 and lags.of("odd") == lags.of("negative") == USUAL
     lags.learn("gpu", 1e-3)
     assert lags.of("gpu") == 1e-3
+
+
+def test_lags_count_for_tasks_that_find_nothing_under_way_and_are_hidden_behind_others() -> None:
+    made = Planning()
+    made.loads.lags.load({"dev:0": 0.0, "dev:1": 4e-3})
+    made.teach(increment, [made.on_host(ROWS)], {"dev:0": 1e6, "dev:1": 1e6})
+    alone = made.plan(increment, made.on_host(ROWS))
+    rows = [chunk.box.volume for chunk in alone.command.chunks]
+    assert rows[0] > 1.1 * rows[1], "the second begins late"
+    queued = made.plan(increment, made.on_host(ROWS))
+    more = [chunk.box.volume for chunk in queued.command.chunks]
+    assert abs(rows[0] + more[0] - rows[1] - more[1]) < 0.1 * ROWS, "by then it has begun"

@@ -185,7 +185,14 @@ class Divider:
         held = tuple([(a._storage.state.valid.uniform, a._storage.cuts) for a in task.arrays])
         if any(mask is None and len(self._platform.memories) > 2 for mask, _ in held):
             held = (*held, *[tuple(a._storage.state.valid.entries()) for a in task.arrays])
-        return (task.kernel, shapes, box, tuple([(c.name, c.variant.name, c.blocked) for c in group]), held)
+        return (
+            task.kernel,
+            shapes,
+            box,
+            tuple([(c.name, c.variant.name, c.blocked) for c in group]),
+            held,
+            self.offering.idle(),
+        )
 
     def _along(self, task: Task, box: Box, axis: int, group: Sequence[Candidate], waits: Sequence[float]) -> Divided:
         site = Site.of(task, box, axis)

@@ -87,6 +87,7 @@ class Offering:
         self._platform = platform
         self._missing = missing
         self.lags = Lags()
+        self.idle: Callable[[], bool] = _always  # whether nothing is under way: then lags show, else they are hidden
         self._curves: dict[tuple[object, ...], tuple[int, Curve | None]] = {}
 
     def offers(self, site: Site, group: Sequence[Candidate], waits: Sequence[float]) -> list[Offer]:
@@ -142,7 +143,7 @@ class Offering:
             curve,
             granule=site.granule(max(1, device.granule)),
             most=None if capacity is None else self._room(site, capacity),
-            wait=wait + self.lags.of(device.name),
+            wait=wait + (self.lags.of(device.name) if self.idle() else 0.0),
             fixed_in=moved.fixed * speed_in + (link_in.latency if link_in is not None and copies else 0.0),
             in_per_row=moved.per_row * speed_in,
             there=moved.there,
@@ -238,3 +239,7 @@ def _present(site: Site, array: Array, holes: Sequence[Box]) -> tuple[int, int]:
             best = (position, lo)
         position = max(position, hi)
     return best
+
+
+def _always() -> bool:
+    return True

@@ -83,7 +83,7 @@ class Planner:
         self.loads = loads
         self._note = note  # where remarks are recorded; reasons are worked out only if there is such a place
         self._blocking = Blocking(cache)
-        divider.offering.lags = loads.lags
+        divider.offering.lags, divider.offering.idle = loads.lags, lambda: loads.idle
         self._plans = {(plan.name, plan.shapes): plan for plan in plans}  # to be followed to the letter
         self._conflicts = Conflicts(tell)
         self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
