@@ -119,11 +119,14 @@ def _slabs(corners: list[tuple[Point, Point]]) -> list[tuple[Point, Point]]:
         return _runs(corners)
     edges = sorted({corner[0] for pair in corners for corner in pair})
     slabs: list[tuple[int, int, list[tuple[Point, Point]]]] = []
+    coming, crossed = sorted(corners, reverse=True), []  # boxes above the sweep line, lowest last, and those it crosses
     for start, stop in pairwise(edges):
-        inner = [(lo[1:], hi[1:]) for lo, hi in corners if lo[0] <= start and stop <= hi[0]]
-        if not inner:
+        crossed = [pair for pair in crossed if pair[1][0] > start]
+        while coming and coming[-1][0][0] <= start:
+            crossed.append(coming.pop())
+        if not crossed:
             continue
-        section = _slabs(inner)
+        section = _slabs([(lo[1:], hi[1:]) for lo, hi in crossed])
         if slabs and slabs[-1][1] == start and slabs[-1][2] == section:
             slabs[-1] = (slabs[-1][0], stop, section)
         else:
