@@ -86,13 +86,10 @@ class Runtime(Stages):
 
     def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Record one call: task graph, plan, lowering and issue, all before this returns. Runs nothing that is long."""
-        failed = None
         if self._at_once is not None and kernel.plain and not kwargs and options is DEFAULT:
-            try:
-                if self._ran_at_once(self._at_once, kernel, args):
-                    return finished(kernel, self)
-            except Failed as error:
-                failed = error
+            ran = self._run_at_once(self._at_once, kernel, args)
+            if ran is not None:
+                return ran
         begin = time.perf_counter()
         arrays, scalars = kernel.bind(args, kwargs)
         returned: tuple[Array, ...] = make_returned(kernel, arrays, scalars, self) if kernel.returns.names else ()
@@ -103,7 +100,7 @@ class Runtime(Stages):
                 self._check_open()
             if self._fusing.held is not None:
                 self._fusing.flush()
-            self._enter(task, failed)
+            self._enter(task)
         if self._signals.pending is not None:
             self._signals.check()
         if self._diagnostics.pending:
@@ -127,19 +124,34 @@ class Runtime(Stages):
             if len(self._guesses) > GUESSES:
                 self._wait_for(self._guesses.popleft(), "first measurements")
 
-    def _ran_at_once(self, at_once: AtOnce, kernel: Kernel, args: tuple[Any, ...]) -> bool:
-        """Run a call that is known to be short, if nothing is pending; tell whether it was run."""
+    def _run_at_once(self, at_once: AtOnce, kernel: Kernel, args: tuple[Any, ...]) -> Task | None:
+        """Run a call that is known to be short, if nothing is pending; return its task, or None if it was not run."""
         with self._lock:
             pending = not self._engine.idle or self._engine.failed or self._lookahead.holding or self._upkeep.dropped
             if pending or self.closed or self._fusing.held is not None or self._signals.pending is not None:
-                return False
-            if self._executor.broken is not None or not at_once.run(kernel, args):
-                return False
+                return None
+            if (
+                self._executor.broken is not None or not self._replay.between
+            ):  # within a step, states are not up to date
+                return None
+            try:
+                if not at_once.run(kernel, args):
+                    return None
+            except Failed as failed:
+                return self._enter_failed(kernel, args, failed)
         if len(self._executor.records) > UNREAD:
             self._drain()
-        return True
+        return finished(kernel, self)
 
-    def _enter(self, task: Task, failed: Failed | None = None) -> None:
+    def _enter_failed(self, kernel: Kernel, args: tuple[Any, ...], failed: Failed) -> Task:
+        """Record a call that was run at once, and raised. Locked since before it ran."""
+        task = describe(kernel, *kernel.bind(args, {}), DEFAULT, self)
+        task.submitted = failed.start
+        self._graph.add(task)
+        self._issuing.failed(task, failed)
+        return task
+
+    def _enter(self, task: Task) -> None:
         """Put a task into the graph and carry it out, or have it carried out when its turn comes. Locked."""
         if self._upkeep.dropped:
             self._upkeep.collect()
@@ -152,7 +164,7 @@ class Runtime(Stages):
             self._lookahead.then(lambda: self._run(task), task)
         else:
             self._graph.add(task)
-            self._run(task, failed)
+            self._run(task)
         task.scheduling += time.perf_counter() - task.submitted
         if self._recorder.tracing:
             self._recorder.task(task)
@@ -170,6 +182,9 @@ class Runtime(Stages):
         task.submitted, task.context = time.perf_counter(), context
         task.call, task.line = where
         self._enter(task)
+        due = self._graph.since_horizon >= self._horizon_step and self._replay.between
+        if due and self._upkeep.last is not None and self._upkeep.last.finished:
+            self._upkeep.horizon()  # now: the program may never be here between two steps
 
     def begin_step(self) -> tuple[int, int]:
         """Begin a step that the program names: `with cx.record()`."""
@@ -183,6 +198,11 @@ class Runtime(Stages):
             self._catch_up()
             return self._replay.end_step(begun)
 
+    def leave_step(self) -> None:
+        """Leave a named step before its end: an exception did."""
+        with self._lock:
+            self._replay.leave_step()
+
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return how a call would be divided and placed, and how long it is predicted to take. Nothing runs."""
         self.learned.take_time()
@@ -191,10 +211,11 @@ class Runtime(Stages):
             arrays += make_returned(kernel, arrays, scalars, self)
         with self._lock:
             self._catch_up()
+            self._replay.stop("a plan was asked for")  # which depends on where arrays are
             return self._planner.preview(describe(kernel, arrays, scalars, options, self))
 
-    def _run(self, task: Task, failed: Failed | None = None) -> None:
-        """Plan, lower and issue a task; with `failed`, it was run at once already. Locked."""
+    def _run(self, task: Task) -> None:
+        """Plan, lower and issue a task. Locked."""
         look = self._lookahead
         task.starved = idle = self._engine.idle and not look.holding
         planned = self._planner.plan(task, idle=self._inline and idle)
@@ -204,7 +225,7 @@ class Runtime(Stages):
             self._replay.skipped()
             self._on_demand.begin(planned, planned.site, planned.handout)
         elif look.passes(planned.command):
-            self._issuing.task(planned, failed=failed)
+            self._issuing.task(planned)
         else:
             look.command(planned.command, partial(self._issuing.task, planned))
 
@@ -222,7 +243,7 @@ class Runtime(Stages):
         if task.failure is not None:
             mark_reported(task.failure)
             raise task.failure.with_traceback(None)
-        return box[0]
+        return box.pop()  # whoever keeps the instruction does not keep the elements
 
     def wait(self) -> None:
         """Wait for everything; raise all failures that the program has not seen yet, as a group."""
@@ -288,6 +309,10 @@ class Runtime(Stages):
         with self._lock:
             if self._graph.since_horizon < self._horizon_step or self._upkeep.last is not before:
                 return  # another thread was faster
+            if not self._replay.between:
+                if self._graph.since_horizon < 2 * self._horizon_step:
+                    return  # the end of the step is near
+                self._replay.stop("a horizon was due")
             self._upkeep.horizon()
         self._drain()
 

@@ -97,6 +97,8 @@ class Stages(ABC):
         self._upkeep = Upkeep(
             self._graph, self._lowering, self._executor, self._lookahead, self._recorder, self._replay
         )
+        if self._at_once is not None:
+            self._upkeep.forget = self._at_once.dropped
         self._executor.on_finished = self._finished
         redo = Redo(platform, candidates, self._lowering, self.loads, self._recorder.note)
         self._executor.stand_in = redo.instructions

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from coexec.geometry import Box
 from coexec.graph.task import Task
-from coexec.testing.replay import at_random, replay
+from coexec.testing.model_memory import at_random, run_all
 from tests.lower.programs import Step, Twin, alike, mix, programs, slices
 
 KINDS = ("mix", "update", "mix", "update", "host task", "read", "horizon", "epoch")
@@ -121,7 +121,7 @@ def run(program: dict[str, Any], steps: tuple[int, ...], seed: int) -> FailingTw
     for kind, numbers in program["steps"]:
         twin.step((KINDS[numbers[13] % len(KINDS)] if kind not in KINDS else kind, numbers))
     twin.finish()
-    failed = replay(twin.g.emitted, at_random(seed))
+    failed = run_all(twin.g.emitted, at_random(seed))
     assert {id for id, error in failed.items() if not isinstance(error, Doomed)} == set()
     assert set(failed) == twin.failed()
     return twin

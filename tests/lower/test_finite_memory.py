@@ -17,7 +17,7 @@ from coexec.program.array import Array, Storage
 from coexec.program.kernel import kernel
 from coexec.program.mapper import all as map_all, halo
 from coexec.testing.graphs import GraphBuilder
-from coexec.testing.replay import at_random, replay
+from coexec.testing.model_memory import at_random, run_all
 from coexec.testing.verify import check_capacities, check_edges
 from tests.lower.programs import Twin, programs
 
@@ -43,7 +43,7 @@ def test_a_task_larger_than_memory_is_divided_further_and_every_part_is_copied_o
     assert copied.copied == Region([span(0, 1000)]) and copied.nbytes == 8000
     g.verify()
     result = g.read(y)
-    assert replay(g.emitted, at_random(3)) == {}
+    assert run_all(g.emitted, at_random(3)) == {}
     np.testing.assert_array_equal(g.delivered[result.id], np.arange(1000.0))
 
 
@@ -75,7 +75,7 @@ def test_parts_keep_their_halos() -> None:
     assert len(g.kernels(task)) > 1
     result = g.read(y)
     g.verify()
-    assert replay(g.emitted, at_random(1)) == {}
+    assert run_all(g.emitted, at_random(1)) == {}
     padded = np.pad(np.arange(200.0), 1, mode="edge")
     np.testing.assert_array_equal(g.delivered[result.id], padded[:-2] + padded[2:])
 
@@ -101,7 +101,7 @@ def test_a_task_that_is_divided_along_two_axes_fits_where_one_row_does_not() -> 
     assert len(g.instructions.of("kernel")) > 4
     result = g.read(y)
     g.verify()
-    assert replay(g.emitted, at_random(1)) == {}
+    assert run_all(g.emitted, at_random(1)) == {}
     assert (g.delivered[result.id] == 2).all()
 
 
@@ -116,7 +116,7 @@ def test_a_reduction_larger_than_memory_is_divided_into_more_slots() -> None:
     assert len(g.kernels(task)) > 8
     result = g.read(total)
     g.verify()
-    assert replay(g.emitted, at_random(1)) == {}
+    assert run_all(g.emitted, at_random(1)) == {}
     assert g.delivered[result.id] == np.arange(400.0).sum()
 
 
@@ -257,7 +257,7 @@ def limited_hosts(draw: st.DrawFn) -> dict[str, Any]:
 @given(limited_programs(), st.integers(0, 2**16))
 def test_any_legal_order_in_limited_memories_computes_what_numpy_computes(program: dict[str, Any], seed: int) -> None:
     twin, _ = attempted(program)
-    assert replay(twin.g.emitted, at_random(seed)) == {}
+    assert run_all(twin.g.emitted, at_random(seed)) == {}
     twin.check()
 
 
@@ -282,7 +282,7 @@ def test_parts_that_are_cut_for_lack_of_memory_keep_to_granules() -> None:
     seen = g.read(y)
     g.verify()
     assert len(g.kernels(task)) > 4
-    assert replay(g.emitted, at_random(1)) == {}
+    assert run_all(g.emitted, at_random(1)) == {}
     assert g.delivered[seen.id].reshape(15, 2).tolist() == values.reshape(15, 2)[:, ::-1].tolist()
 
 
@@ -301,4 +301,4 @@ def test_no_legal_order_exceeds_a_limited_host_either(program: dict[str, Any]) -
     check_edges(g.emitted)
     capacities = {id: m.capacity for id, m in enumerate(g.platform.memories) if m.capacity is not None}
     check_capacities(g.emitted_graph, g.given, capacities)
-    assert replay(g.emitted, at_random(1)) == {}
+    assert run_all(g.emitted, at_random(1)) == {}

@@ -13,7 +13,7 @@ from coexec.lower.lookahead import LEVELS, MOST_HELD, TASKS
 from coexec.machine.platform import HOST
 from coexec.program.mapper import all as map_all, fixed, halo
 from coexec.testing.graphs import GraphBuilder
-from coexec.testing.replay import at_random, replay
+from coexec.testing.model_memory import at_random, run_all
 from tests.lower.patterns import growing
 from tests.lower.programs import lowered, programs
 
@@ -300,7 +300,7 @@ def test_levels_are_forgotten_while_something_is_always_held() -> None:
 def test_any_program_computes_the_same_with_lookahead(program: dict[str, Any], mode: str, seed: int) -> None:
     twin = lowered(program, lookahead=mode)
     twin.g.verify()
-    assert replay(twin.g.emitted, at_random(seed)) == {}
+    assert run_all(twin.g.emitted, at_random(seed)) == {}
     twin.check()
 
 

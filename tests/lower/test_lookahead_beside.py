@@ -12,7 +12,7 @@ from coexec.errors import DoesNotFit
 from coexec.observe.diagnostics import Diagnostics
 from coexec.testing.graphs import GraphBuilder
 from coexec.testing.invented import invented_platform
-from coexec.testing.replay import at_random, replay
+from coexec.testing.model_memory import at_random, run_all
 from tests.lower.loops import Loop, Step, steps
 from tests.lower.patterns import growing
 from tests.lower.programs import Twin
@@ -51,7 +51,7 @@ def test_replay_and_lookahead_together_compute_the_same(body: list[Step], device
                 loop.g.horizon()
         tasks = [loop.g.read(array) for array in (*loop.arrays, loop.scalar)]
         loop.g.verify()
-        assert replay(loop.g.emitted, at_random(seed)) == {}
+        assert run_all(loop.g.emitted, at_random(seed)) == {}
         delivered.append([loop.g.delivered[task.id] for task in tasks])
     for other in delivered[1:]:
         for expected, found in zip(delivered[0], other, strict=True):
@@ -73,7 +73,7 @@ def test_limited_memories_are_never_exceeded(program: dict[str, Any], mode: str,
     twin.finish()
     twin.g.verify()
     if not refused:
-        assert replay(twin.g.emitted, at_random(seed)) == {}
+        assert run_all(twin.g.emitted, at_random(seed)) == {}
         twin.check()
 
 

@@ -247,9 +247,9 @@ def test_a_strided_write_keeps_the_elements_between() -> None:
     a = g.array(9, data=np.arange(9.0))
     g.call("odd", writes=a[1::2], on="dev:1", body=lambda x: x.fill(-1.0))
     task = g.read(a)
-    from coexec.testing.replay import replay
+    from coexec.testing.model_memory import run_all
 
-    assert replay(g.emitted) == {}
+    assert run_all(g.emitted) == {}
     np.testing.assert_array_equal(g.delivered[task.id], [0, -1, 2, -1, 4, -1, 6, -1, 8])
     g.verify()
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from coexec.graph.instruction import Instruction
 from coexec.testing.every_order import every_order, few_orders
-from coexec.testing.replay import at_random, replay
+from coexec.testing.model_memory import at_random, run_all
 from tests.lower.programs import Twin, lowered, programs
 
 SETS = 300  # of finished instructions that a small program may have
@@ -22,7 +22,7 @@ SETS = 300  # of finished instructions that a small program may have
 @given(programs(), st.integers(0, 2**16))
 def test_any_legal_order_computes_what_numpy_computes(program: dict[str, Any], seed: int) -> None:
     twin = lowered(program)
-    assert replay(twin.g.emitted, at_random(seed)) == {}
+    assert run_all(twin.g.emitted, at_random(seed)) == {}
     twin.check()
 
 

@@ -13,7 +13,7 @@ from coexec.program.access import reduce
 from coexec.program.array import Array
 from coexec.testing.every_order import every_order
 from coexec.testing.graphs import GraphBuilder
-from coexec.testing.replay import at_random, replay
+from coexec.testing.model_memory import at_random, run_all
 
 
 def add_sum(x: Any, total: Any) -> None:
@@ -27,7 +27,7 @@ def span(lo: int, hi: int) -> Box:
 def value(g: GraphBuilder, array: Array, seed: int = 0) -> Any:
     """Return what a host read gets, in some legal order."""
     task = g.read(array)
-    assert replay(g.emitted, at_random(seed)) == {}
+    assert run_all(g.emitted, at_random(seed)) == {}
     return g.delivered[task.id]
 
 
@@ -63,7 +63,7 @@ def test_sums_have_the_same_bits_in_every_order_and_on_all_devices(devices: list
     g.call("sum", reads=x, reduces=total, over=(4,), chunks=parts, body=add_sum)
     task = g.read(total)
     for seed in range(8):
-        assert replay(g.emitted, at_random(seed)) == {}
+        assert run_all(g.emitted, at_random(seed)) == {}
         assert g.delivered[task.id] == ((1e16 + 1.0) - 1e16) + 1.0 == 1.0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from coexec.testing.replay import at_random, replay as perform_all
+from coexec.testing.model_memory import at_random, run_all
 from tests.lower.loops import Loop, Reach, Step, both, normalised, steps
 
 STENCIL: list[Step] = [("smooth", 0, 1, 2)]
@@ -119,7 +119,7 @@ def test_replayed_instructions_compute_the_same_in_any_legal_order(body: list[St
     plain, replayed = both(2, peers=True, program=program)
     results = []
     for loop in (plain, replayed):
-        assert perform_all(loop.g.emitted, at_random(seed)) == {}
+        assert run_all(loop.g.emitted, at_random(seed)) == {}
         results.append([loop.g.delivered[task.id] for task in loop.last])  # type: ignore[attr-defined]
     for expected, found in zip(*results, strict=True):
         np.testing.assert_array_equal(expected, found)

@@ -16,7 +16,7 @@ from coexec.plan.oversubscribe import cut_again
 from coexec.plan.split import even
 from coexec.program.mapper import halo
 from coexec.testing.graphs import GraphBuilder
-from coexec.testing.replay import at_random, replay
+from coexec.testing.model_memory import at_random, run_all
 from tests.devices import TWO
 from tests.plan.planning import Planning, unlike
 
@@ -176,7 +176,7 @@ def test_oversubscribed_stencils_on_tiles_compute_what_numpy_computes(devices, c
         expected, u, v = after, v, u
     read = g.read(u)
     g.verify()
-    assert replay(g.emitted, at_random(seed)) == {}
+    assert run_all(g.emitted, at_random(seed)) == {}
     np.testing.assert_array_equal(g.delivered[read.id], expected)
 
 

@@ -12,7 +12,7 @@ from coexec.errors import InvariantError
 from coexec.geometry import Box, Region, whole
 from coexec.graph.instruction import Alloc, Allocation, Copy, Free, Instruction
 from coexec.machine.platform import HOST
-from coexec.testing import GraphBuilder, at_random, invented_platform, replay, verify
+from coexec.testing import GraphBuilder, at_random, invented_platform, run_all, verify
 from coexec.testing.verify import check_edges
 
 
@@ -68,7 +68,7 @@ def test_real_kernels_and_numpy_manners_go_through_the_builder() -> None:
         x[2:4] = z[2:4]
     task = g.read(z)
     assert g.instructions.of("kernel", task="spread").chunks == [Box((0,), (3,)), Box((3,), (6,))]
-    assert replay(g.emitted, at_random(1)) == {}
+    assert run_all(g.emitted, at_random(1)) == {}
     np.testing.assert_array_equal(g.delivered[task.id], np.square([7.0, 0.0, 2.0, 4.0, 6.0, 8.0]))
     g.verify()
 
@@ -84,7 +84,7 @@ def test_chunks_can_be_given_exactly() -> None:
 def test_delivered_values_are_those_of_the_host_reads() -> None:
     g = program()
     read = g.tasks[-1]
-    assert replay(g.emitted, at_random(3)) == {}
+    assert run_all(g.emitted, at_random(3)) == {}
     np.testing.assert_array_equal(g.delivered[read.id], 2.0 * np.arange(10))
 
 
@@ -231,10 +231,10 @@ def test_what_was_never_written_may_hold_anything() -> None:
     verify(g.emitted)
 
 
-# replay -------------------------------------------------------------------------------------------------------------------
+# run_all -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_replay_keeps_the_edges_and_runs_everything() -> None:
+def test_a_run_keeps_the_edges_and_runs_everything() -> None:
     g = program()
     order: list[int] = []
 
@@ -242,13 +242,13 @@ def test_a_replay_keeps_the_edges_and_runs_everything() -> None:
         order.append(ready[-1].id)
         return ready[-1]
 
-    assert replay(g.emitted, last) == {}
+    assert run_all(g.emitted, last) == {}
     place = {id: number for number, id in enumerate(order)}
     assert sorted(order) == sorted(i.id for i in g.emitted)
     assert all(place[id] < place[i.id] for i in g.emitted for id in (*i.needs, *i.after))
 
 
-def test_a_replay_says_who_failed_and_spares_what_needs_it() -> None:
+def test_a_run_says_who_failed_and_spares_what_needs_it() -> None:
     g = GraphBuilder(1, shared=True)
     a, b = g.array(4, data=np.zeros(4)), g.array(4, data=np.zeros(4))
 
@@ -258,18 +258,18 @@ def test_a_replay_says_who_failed_and_spares_what_needs_it() -> None:
     bad = g.kernels(g.call("bad", updates=a, body=fail)).only()
     child = g.kernels(g.call("child", reads=a, updates=b)).only()
     g.call("heal", writes=a)
-    failed = replay(g.emitted)
+    failed = run_all(g.emitted)
     assert set(failed) == {bad.id, child.id} and failed[child.id] is failed[bad.id]
 
 
 def test_instructions_that_wait_for_each_other_are_an_error() -> None:
     first, second = Instruction(1, "", None, (), (2,)), Instruction(2, "", None, (), (1,))
     with pytest.raises(InvariantError, match="wait for each other"):
-        replay([first, second])
+        run_all([first, second])
 
 
 def test_a_new_allocation_holds_nothing_useful() -> None:
-    from coexec.testing.replay import allocate, release
+    from coexec.testing.model_memory import allocate, release
 
     for dtype in (float, np.int32, bool, "S4"):
         allocation = Allocation(1, HOST, 1, whole((3,)), np.dtype(dtype))

@@ -9,7 +9,7 @@ trace in the graphs; only if its body raises does it become a task like any othe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextvars import copy_context
 from typing import Any, NamedTuple
 
@@ -46,7 +46,7 @@ class Slot(NamedTuple):
 class Known:
     """A call that was run in the caller."""
 
-    __slots__ = ("calls", "freed", "function", "instruction", "scalars", "slots", "values")
+    __slots__ = ("arrays", "calls", "freed", "function", "instruction", "key", "scalars", "slots", "values")
 
     def __init__(
         self,
@@ -56,7 +56,11 @@ class Known:
         scalars: tuple[int, ...],
         function: Callable[..., Any] | None,
         freed: int,
+        key: Hashable,
+        arrays: tuple[int, ...],
     ) -> None:
+        self.key = key  # under which it is kept with its first array
+        self.arrays = arrays  # ids
         self.freed = freed  # how often memory had been freed when its arrays were last looked at closely
         self.instruction = instruction
         self.slots = slots
@@ -69,8 +73,9 @@ class Known:
 class Failed(Exception):
     """The body of a known call raised: the call becomes a task, to which this belongs."""
 
-    def __init__(self, error: BaseException, start: float) -> None:
+    def __init__(self, error: BaseException, start: float, known: KernelInstruction) -> None:
         self.error = error
+        self.known = known  # what it was the last time
         self.start = start
 
 
@@ -81,6 +86,7 @@ class AtOnce:
         self._executor = executor
         self._coherence = coherence
         self._limit_threads = limit_threads  # library calls in short kernels use one thread
+        self._uses: dict[int, dict[Known, dict[Any, Any]]] = {}  # by array: known calls, and where they are kept
 
     def run(self, kernel: Kernel, args: Sequence[Any]) -> bool:
         """Run a call if it is known; tell whether it was. Raise Failed with what its body raised."""
@@ -113,7 +119,7 @@ class AtOnce:
                     return False
                 values[position] = value
         if self._call(kernel, known, values) > LONG:
-            del first._storage.known[key]
+            self._forget(known, first._storage.known)
         return True
 
     def _still_there(self, known: Known) -> bool:
@@ -133,7 +139,7 @@ class AtOnce:
             if returned is not None:
                 check_nothing_returned(kernel, returned)
         except BaseException as error:
-            raise Failed(error, start) from error
+            raise Failed(error, start, known.instruction) from error
         finally:
             in_kernel.name = ""
         stop = time.perf_counter()
@@ -149,11 +155,16 @@ class AtOnce:
         if not kernel.plain or not arrays or len(instruction.bindings) != len(kernel.array_params):
             return
         storage, box = arrays[0]._storage, arrays[0]._box
-        if storage.known is None or len(storage.known) > MOST:
+        if storage.known is None:
             storage.known = {}
+        elif len(storage.known) > MOST:
+            self._forget_all(storage.known)
         key = kernel if box is storage.box else (kernel, box)
         states = tuple([array._storage.state for array in arrays])
-        if storage.known.get(key) != states:
+        before = storage.known.get(key)
+        if before != states:
+            if type(before) is Known:
+                self._forget(before, storage.known)
             storage.known[key] = states
             return
         slots, values = [], [None] * len(kernel.passed)
@@ -168,7 +179,30 @@ class AtOnce:
         if variant.kind == "python":
             function = kernel.function if kernel.captures_nothing else None
         scalars = tuple([position for position, _ in kernel.scalar_params])
-        storage.known[key] = Known(instruction, tuple(slots), values, scalars, function, self._coherence.freed)
+        ids = tuple([array._storage.id for array in arrays])
+        known = Known(instruction, tuple(slots), values, scalars, function, self._coherence.freed, key, ids)
+        storage.known[key] = known
+        for id in ids:
+            self._uses.setdefault(id, {})[known] = storage.known
+
+    def dropped(self, id: int) -> None:
+        """Forget the calls on an array that is gone: they see its memory."""
+        for known, kept in list(self._uses.get(id, {}).items()):
+            self._forget(known, kept)
+
+    def _forget_all(self, kept: dict[Any, Any]) -> None:
+        for known in list(kept.values()):
+            if type(known) is Known:
+                self._forget(known, kept)
+        kept.clear()
+
+    def _forget(self, known: Known, kept: dict[Any, Any]) -> None:
+        if kept.get(known.key) is known:
+            del kept[known.key]
+        for id in known.arrays:
+            uses = self._uses.get(id)
+            if uses is not None and uses.pop(known, None) is not None and not uses:
+                del self._uses[id]
 
 
 def finished(kernel: Kernel, owner: Any) -> Task:

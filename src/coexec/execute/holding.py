@@ -49,6 +49,6 @@ class Holding:
     def fail(self, task: Task, error: Exception) -> None:
         """Fail a task that could not be lowered. Its call has returned, so whoever wants its results is told. Locked."""
         id, emitted = poison(self._lowering, task)
-        task.arrays = ()
+        task.let_go()
         self._executor.refuse(task, id, not_lowered(task, error))
         self._executor.submit(emitted)

@@ -17,6 +17,7 @@ from ..lower.lowering import Lowering
 from ..lower.replay import Replay
 from ..lower.template import Line
 from ..lower.touch import Draft
+from ..plan.candidate import Share
 from ..plan.place import Loads
 from ..plan.planned import Planned
 from ..program.array import Array
@@ -56,18 +57,19 @@ class Issuing:
         self._record = record
         self._cpu = cpu  # what runs a kernel on the calling thread, or None
 
-    def task(self, planned: Planned, draft: Draft | None = None, failed: Failed | None = None) -> None:
-        """Lower and issue a planned task; with `failed`, it was run at once already."""
+    def task(self, planned: Planned, draft: Draft | None = None) -> None:
+        """Lower and issue a planned task."""
         command, shares, here, _, _ = planned
         task = command.task
         instructions = self._lowering.lower(command, shares, draft)
-        arrays, task.arrays = task.arrays, ()  # they may be dropped from now on
+        arrays = task.arrays
+        task.let_go()  # they may be dropped from now on
         if self._record.tracing:
             self._record.command(command, instructions)
         late = self._lookahead.late
         if here and self._executor.nothing_else(rest := self._executor.allocated(instructions)):
             self._replay.skipped()
-            self._run_here(task, rest[0], arrays, failed)
+            self._run_here(task, rest[0], arrays)
         else:
             self._replay.called(task, arrays, command, shares, instructions, late=late)
             if here:
@@ -75,12 +77,9 @@ class Issuing:
                 instructions = rest
             self._executor.submit(instructions)
 
-    def _run_here(self, task: Task, kernel: Any, arrays: Sequence[Array], failed: Failed | None) -> None:
-        """Run a short kernel on the calling thread, unless it has run already and failed."""
-        if failed is None:
-            ran = self._cpu.run_here(kernel)
-        else:
-            ran = Ran(kernel, kernel.device, 0, failed.start, self._cpu.clock(), 0.0, failed.error)
+    def _run_here(self, task: Task, kernel: Any, arrays: Sequence[Array]) -> None:
+        """Run a short kernel on the calling thread."""
+        ran = self._cpu.run_here(kernel)
         self._executor.passed_by(ran)
         task.scheduling = ran.start - ran.stop
         if isinstance(ran.error, KeyboardInterrupt):
@@ -88,11 +87,25 @@ class Issuing:
         if ran.error is None and self._at_once is not None and task.kernel is not None:
             self._at_once.note(task.kernel, arrays, kernel)
 
+    def failed(self, task: Task, failed: Failed) -> None:
+        """Let a call that was run at once, and raised, be a task like any other. Nothing has happened since."""
+        self._replay.stop("a call that was run at once has failed")
+        known = failed.known
+        share = Share(known.body, known.model, known.work, known.predicted, known.together)
+        why = "runs in the caller"
+        instructions = self._lowering.lower(Command(task.id, task, (known.chunk,), task.after, why), [share])
+        task.let_go()
+        self._executor.passed_by(
+            Ran(instructions[-1], known.device, 0, failed.start, self._cpu.clock(), 0.0, failed.error)
+        )
+        if isinstance(failed.error, KeyboardInterrupt):
+            raise failed.error
+
     def again(self, task: Task, line: Line, instructions: list[Instruction]) -> None:
         """Issue a task of a step that is replayed."""
         for device, seconds in line.loads:
             self._loads.add(device, seconds, 0.0, task.id)
-        task.arrays = ()
+        task.let_go()
         if self._record.tracing:
             task.why = f"{line.seen.why} (replayed)"
             self._record.command(Command(task.id, task, line.seen.chunks, task.after, task.why), instructions)

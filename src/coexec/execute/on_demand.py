@@ -155,7 +155,7 @@ class OnDemand:
     def _close(self, opened: OpenTask) -> None:
         if self._open is opened:
             self._open = None
-            opened.task.arrays = ()
+            opened.task.let_go()
             self._release(opened.task)
             self._later.blocked = False
             self._later.go_on()

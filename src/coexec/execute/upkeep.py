@@ -57,6 +57,7 @@ class Upkeep:
         self.last: Task | None = None  # the last horizon or epoch
         self.live: WeakValueDictionary[int, Storage] = WeakValueDictionary()
         self._next_array = 0
+        self.forget: Callable[[int], None] = _nothing  # told of arrays that are gone
         self.dropped: deque[int] = deque()  # arrays whose last handle is gone; finalizers append
 
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> Any:
@@ -81,6 +82,7 @@ class Upkeep:
         if self._lowering.coherence.budget.accounts[HOST] is None:
             return False
         self.collect()
+        self._replay.stop("room is made for an array")
         self._lookahead.flush()
         late, instructions = self._lowering.make_room(storage)
         self._submit(instructions)
@@ -132,6 +134,7 @@ class Upkeep:
         """Free arrays whose last handle is gone."""
         while self.dropped:
             gone = self.dropped.popleft()
+            self.forget(gone)
             if (replayed := self._replay.drop(gone)) is not None:
                 self._submit(replayed)
                 continue
@@ -151,7 +154,7 @@ class Upkeep:
     def _issue(self, task: Task, lower: Callable[[], list[Instruction]]) -> None:
         begin = time.perf_counter()
         instructions = lower()
-        task.arrays = ()
+        task.let_go()
         task.scheduling = time.perf_counter() - begin
         self._record.task(task)
         self._record.fence(task, instructions)
@@ -166,3 +169,7 @@ class Upkeep:
         if instructions:
             self._record.instructions(instructions)
             self._executor.submit(instructions)
+
+
+def _nothing(gone: int) -> None:
+    del gone

@@ -81,6 +81,13 @@ class Task:
         """The body's parameters, in order, without those that coexec fills in."""
         return self.kernel.passed if self.kernel is not None else ()
 
+    def let_go(self) -> None:
+        """Hold no array any more: it is lowered, and its instructions know where they are."""
+        self.arrays = ()
+        if self.kernel is not None and len(self.accesses) > len(self.kernel.array_params):
+            bound = {param[0] for param in self.accesses}  # 0-d arrays among the scalars are read where they are bound
+            self.scalars = {name: None if name in bound else value for name, value in self.scalars.items()}
+
     def done(self) -> bool:
         """Tell whether the task is over: finished, failed or cancelled."""
         return self.finished

@@ -78,11 +78,6 @@ class Position:
         self.replayed += 1
         return True
 
-    def back(self, line: Line) -> None:
-        """Undo `advance`: the line was not what happened after all."""
-        self.replayed -= not self.open
-        self.at, self.open = self.lines.index(line), True
-
     def fill(self, line: Line, task: Task | None, graph: TaskGraph) -> list[Instruction]:
         """Return the instructions of a line."""
         numbers = self.numbers
@@ -341,7 +336,7 @@ def _lower_again(line: Line, task: Task | None, ids: Sequence[int], lowering: Lo
         lowering.fence(task, ghosts[0], _nobody)
     else:
         lowering.lower(Command(task.id, task, seen.chunks, task.after, seen.why), seen.shares)
-    task.arrays = ()
+    task.let_go()
 
 
 def _nobody(values: Any) -> None:

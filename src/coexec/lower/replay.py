@@ -7,6 +7,7 @@ program does something else, they are brought up to date.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from .template import Line, Seen, Unrepeatable, build, deliver
 LOOK_AGAIN = 8, 128  # steps that are replayed before one is planned and analysed again: at first, and in the end
 HOPELESS = 16  # looks at a repetition that is none to the lowering, before looks become rare
 LONGEST_NAMED = 1 << 14  # events of two steps that the program names
+NAMED = 8  # ends of named steps since which everything may have repeated itself
 
 
 class Replay:
@@ -44,6 +46,7 @@ class Replay:
         self._events = 0  # in all
         self._analysed = 0  # of those
         self._inside = 0  # steps that the program named and has not ended
+        self._ends: deque[int] = deque(maxlen=NAMED)  # events before the last ends of such steps
         self._last_array = 0
         self._playing: Position | None = None
         self._watch()
@@ -52,7 +55,7 @@ class Replay:
         """Begin to look for repetition."""
         self._repeats = Repeats()
         self._seen: list[Seen] = []
-        self._before: tuple[int, Snapshot, list[Allocation]] | None = None
+        self._before: tuple[int, int, Snapshot, list[Allocation]] | None = None  # period, events until then
         self._looks = 0
         self._patience = LOOK_AGAIN[0]
 
@@ -75,11 +78,7 @@ class Replay:
 
     def task(self, task: Task) -> tuple[Line, list[Instruction]] | None:
         """Return what a call is lowered to, or None if it is not what comes next."""
-        if self._playing is None or (line := self._next("called", *_call(task, task.arrays))) is None:
-            return None
-        if line.seen.mapped and _mapped(task, task.arrays, line.seen.chunks) != line.seen.mapped:
-            self._playing.back(line)
-            self.stop(f"{task.name}: a range mapper answers differently")
+        if self._playing is None or (line := self._next("called", *_call(task, task.arrays), task)) is None:
             return None
         seen = line.seen.task
         if seen is not None and seen.visited is not None:
@@ -104,7 +103,8 @@ class Replay:
 
     def made(self, storage: Storage, given: Allocation | None) -> None:
         """Note a new array, which is registered already."""
-        what = ("made", storage.shape, storage.dtype, storage.initial is None, None if given is None else given.memory)
+        initial = None if storage.initial is None else storage.initial.tobytes()  # 0.0 is not -0.0, and NaN is NaN
+        what = ("made", storage.shape, storage.dtype, initial, None if given is None else given.memory)
         before = self._last_array
         line = self._next("made", what, (storage.id,), ()) if self._playing is not None else None
         self._last_array = storage.id
@@ -172,27 +172,41 @@ class Replay:
     def begin_step(self) -> tuple[int, int]:
         """Begin a step that the program names."""
         self._inside += 1
+        self._repeats = Repeats()
         return self._events, self._analysed
+
+    def leave_step(self) -> None:
+        """Leave a step that has not come to its end."""
+        self._inside -= 1
 
     def end_step(self, begun: tuple[int, int]) -> tuple[bool, str]:
         """End a step; tell whether it was replayed, and else why not."""
         self._inside -= 1
         events, analysed = begun
-        count = self._events - events
-        if self._analysed == analysed:
-            return count > 0, self.why
-        if self._playing is None and not self._inside and 0 < count <= len(self._seen) // 2:
-            pairs = zip(self._seen[-count:], self._seen[-2 * count : -count], strict=True)
-            if all(repeats(now.event, then.event) for now, then in pairs):
-                self._look(count)
-                return False, self.why or "it had to be seen repeating itself"
-        return False, self.why or "it does not do what it did the last time"
+        replayed = self._events > events and self._analysed == analysed
+        why = self.why or "it has to be seen repeating itself"
+        if not self._inside:
+            if self._playing is None and self._analysed > analysed and not self._look_since_end():
+                why = self.why or "it does not do what it did the last time"
+            self._ends.append(self._events)
+        return replayed, why if self.on else "replay is off"
+
+    def _look_since_end(self) -> bool:
+        """Look at what happened since a named step ended, with what lies between, if it is what happened before that."""
+        for end in reversed(self._ends):
+            period, seen = self._events - end, self._seen
+            if period > len(seen) // 2:
+                return False
+            if period and all(repeats(seen[-i].event, seen[-i - period].event) for i in range(1, period + 1)):
+                self._look(period)
+                return True
+        return False
 
     def _note(self, seen: Seen) -> None:
         self._events += 1
         self._analysed += 1
         self._seen.append(seen)
-        if len(self._seen) > (LONGEST_NAMED if self._inside else 4 * LONGEST):
+        if len(self._seen) > (LONGEST_NAMED if self._inside or self._ends else 4 * LONGEST):
             del self._seen[: len(self._seen) // 2]
         if self._inside:  # the program says where a step ends
             return
@@ -212,34 +226,41 @@ class Replay:
         step, earlier = self._seen[-period:], self._seen[-2 * period : -period]
         if self._lowering.fitting.counts(i for entry in step for i in entry.instructions or ()):
             return  # what is allocated in limited memories is counted anew each time
+        before = self._before
+        if before is not None and before[0] == period and self._events - before[1] < period:
+            return  # another end of the same step: only like ones are compared
         now = take(
             [id for s in (*earlier, *step) for id in s.event.arrays], self._counters(), self._lowering, self._graph
         )
-        before, self._before = self._before, (period, now, [])
-        if before is None or before[0] != period or not any(entry.instructions for entry in step):
+        self._before = (period, self._events, now, [])
+        if before is None or before[0] != period or self._events - before[1] != period:
             return
         if any(entry.task is not None and entry.task.guess for entry in step):
             return  # what is being measured will change the plan
-        start = before[1].counters
+        if not any(entry.instructions for entry in step):
+            return
+        start = before[2].counters
         renaming = Renaming(start, now.counters.since(start))
         arrays = {
             id if id == other else id - renaming.made.arrays: id
             for a, b in zip(earlier, step, strict=True)
             for other, id in zip(a.event.arrays, b.event.arrays, strict=True)
         }
-        if not all(id in arrays for id in before[1].arrays) or not renaming.holds(before[1], now, arrays):
+        if not all(id in arrays for id in before[2].arrays) or not renaming.holds(before[2], now, arrays):
             return
         try:
             lines = build(earlier, step, start, renaming, arrays)
         except Unrepeatable:
             return
         self._version = self._plans()
-        tables = [allocations(step), before[2] or allocations(earlier)]
+        tables = [allocations(step), before[3] or allocations(earlier)]
         self._playing = Position(lines, tables, now, renaming, arrays, self._lowering.emitter.front)
 
     # Replay -----------------------------------------------------------------------------------------------------------
 
-    def _next(self, kind: str, what: Any, arrays: Sequence[int], views: Sequence[Any]) -> Line | None:
+    def _next(
+        self, kind: str, what: Any, arrays: Sequence[int], views: Sequence[Any], task: Task | None = None
+    ) -> Line | None:
         """Return the line of the next event of the step, if that is what happens; else stop."""
         playing = self._playing
         assert playing is not None
@@ -251,6 +272,9 @@ class Replay:
         line = playing.lines[playing.at]
         if line.kind != kind or not line.meets(what, arrays, views, playing.numbers.arrays):
             self.stop(f"{kind} {_name(what)} instead of {line.kind} {_name(line.what)}")
+            return None
+        if task is not None and line.seen.mapped and _mapped(task, task.arrays, line.seen.chunks) != line.seen.mapped:
+            self.stop(f"{task.name}: a range mapper answers differently")
             return None
         self._events += 1
         if playing.advance():
@@ -273,7 +297,7 @@ class Replay:
         catch_up(playing, self._lowering, self._graph)
         arrays = [playing.array(id) for id in playing.snapshot.arrays]
         now = take(arrays, self._counters(), self._lowering, self._graph)
-        self._before = (len(playing.lines), now, playing.numbers.allocations[0])
+        self._before = (len(playing.lines), self._events, now, playing.numbers.allocations[0])
         self.why = "time to look again"
 
     def pause(self) -> None:
@@ -303,7 +327,9 @@ def _call(task: Task, arrays: Sequence[Array]) -> tuple[Any, tuple[int, ...], tu
     assert kernel is not None
     what: Any = (kernel, task.key, task.options)
     if kernel.looked_at:
-        what = (*what, *[task.scalars[name] for name in kernel.looked_at])
+        what = (*what, *[None if type(v := task.scalars[name]) is Array else v for name in kernel.looked_at])
+    if len(task.accesses) > len(kernel.array_params):
+        what = (*what, *[param.name for param in task.accesses[len(kernel.array_params) :]])  # arrays as scalars
     views = tuple([(array._box, array._cut) for array in arrays])
     return what, tuple([array._storage.id for array in arrays]), views
 

@@ -28,7 +28,9 @@ class Record(ContextDecorator):
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         runtime, token = self._begun.pop()
-        if kind is None and not runtime.closed:
+        if kind is not None:
+            runtime.leave_step()
+        elif not runtime.closed:
             replayed, why = runtime.end_step(token)
             self.steps += 1
             self.replayed += replayed

@@ -11,8 +11,8 @@ from .graphs import GraphBuilder
 from .interleave import Drive, HandBackend, every_choice, explore, sample
 from .invented import invented_platform
 from .kernels import check_kernel
+from .model_memory import at_random, run_all
 from .queries import InstructionGraph, Selection
-from .replay import at_random, replay
 from .verify import verify
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "explore",
     "few_orders",
     "invented_platform",
-    "replay",
+    "run_all",
     "sample",
     "verify",
 ]

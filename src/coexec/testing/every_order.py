@@ -1,6 +1,6 @@
 """Run emitted instructions on model memory in every order that their edges allow, and find any two that disagree.
 
-Before: testing/replay.py, testing/queries.py.  After: tests.  Knows no engine, lane or thread.
+Before: testing/model_memory.py, testing/queries.py.  After: tests.  Knows no engine, lane or thread.
 
 Orders are too many to run one by one. But which instructions are over must determine what memory holds: so each such set
 is reached once by every last step that leads to it, and all must leave the same bytes. Then, by induction, all orders do.
@@ -16,8 +16,8 @@ import numpy as np
 from ..backend.launch import set_data
 from ..errors import InvariantError
 from ..graph.instruction import Free, Instruction
+from .model_memory import perform, release
 from .queries import allocations, written_by
-from .replay import perform, release
 
 Memory = dict[int, np.ndarray[Any, Any]]
 """What each allocation that has memory holds, by its id. The arrays are shared between states and never changed."""

@@ -202,6 +202,10 @@ class GraphBuilder:
         """End a step; tell whether it was replayed, and else why not."""
         return self.replay.end_step(begun)
 
+    def leave_step(self) -> None:
+        """Leave a step before its end."""
+        self.replay.leave_step()
+
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return what `submit` would do, as data; nothing is known of any time."""
         arrays, scalars = kernel.bind(args, kwargs)

@@ -1,6 +1,6 @@
 """A controlled scheduler: real engine, executor and bodies, driven by hand through every order that could happen.
 
-Before: execute/, testing/graphs.py, testing/replay.py.  After: tests.  Has no thread and no clock.
+Before: execute/, testing/graphs.py, testing/model_memory.py.  After: tests.  Has no thread and no clock.
 
     def scene() -> tuple[GraphBuilder, Callable[[Drive], None]]: ...    # build a program; say what must hold in the end
     assert explore(scene) == 24                                          # so many interleavings, all right
@@ -27,8 +27,8 @@ from ..graph.instruction import Allocation, Instruction
 from ..graph.task import Task
 from ..machine.platform import Device
 from .graphs import GraphBuilder
+from .model_memory import allocate, release
 from .queries import allocations
-from .replay import allocate, release
 
 Choose = Callable[[int], int]
 """Picks one of so many possibilities."""

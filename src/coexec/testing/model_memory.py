@@ -51,7 +51,7 @@ def at_random(seed: int) -> Choose:
     return lambda ready: ready[random.randrange(len(ready))]
 
 
-def replay(instructions: Iterable[Instruction], choose: Choose = lambda ready: ready[0]) -> dict[int, BaseException]:
+def run_all(instructions: Iterable[Instruction], choose: Choose = lambda ready: ready[0]) -> dict[int, BaseException]:
     """Run everything in an order of `choose`'s liking that keeps the edges; return who failed, by id, and why.
 
     What needs the result of a failed instruction fails with the same error, and does not run.
