@@ -105,7 +105,8 @@ class Runtime(Stages):
             self._signals.check()
         if self._diagnostics.pending:
             self._diagnostics.speak()
-        if self._graph.since_horizon >= self._horizon_step and self._replay.between:
+        due = self._graph.since_horizon - self._horizon_step
+        if due >= 0 and (self._replay.between or due >= self._horizon_step):
             self._pass_horizon()
         elif len(self._executor.records) > UNREAD:
             self._drain()
