@@ -183,8 +183,7 @@ class Runtime(Stages):
         task.submitted, task.context = time.perf_counter(), context
         task.call, task.line = where
         self._enter(task)
-        due = self._graph.since_horizon >= self._horizon_step and self._replay.between
-        if due and self._upkeep.last is not None and self._upkeep.last.finished:
+        if self._graph.since_horizon >= self._horizon_step and self._replay.between and self._upkeep.over:
             self._upkeep.horizon()  # now: the program may never be here between two steps
 
     def begin_step(self) -> tuple[int, int]:
@@ -193,16 +192,12 @@ class Runtime(Stages):
             self._catch_up()
             return self._replay.begin_step()
 
-    def end_step(self, begun: tuple[int, int]) -> tuple[bool, str]:
-        """End a named step; tell whether it was replayed, and else why not."""
+    def end_step(self, begun: tuple[int, int], *, left: bool) -> tuple[bool, str]:
+        """End a named step, which an exception may have left; tell whether it was replayed, and else why not."""
         with self._lock:
-            self._catch_up()
-            return self._replay.end_step(begun)
-
-    def leave_step(self) -> None:
-        """Leave a named step before its end: an exception did."""
-        with self._lock:
-            self._replay.leave_step()
+            if not left:
+                self._catch_up()
+            return self._replay.end_step(begun, left=left)
 
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return how a call would be divided and placed, and how long it is predicted to take. Nothing runs."""
@@ -308,12 +303,11 @@ class Runtime(Stages):
         if before is not None and not before.finished:
             self._wait_for(before, "run-ahead")
         with self._lock:
-            if self._graph.since_horizon < self._horizon_step or self._upkeep.last is not before:
+            since = self._graph.since_horizon
+            if since < self._horizon_step or self._upkeep.last is not before:
                 return  # another thread was faster
-            if not self._replay.between:
-                if self._graph.since_horizon < 2 * self._horizon_step:
-                    return  # the end of the step is near
-                self._replay.stop("a horizon was due")
+            if not self._replay.between and since < 2 * self._horizon_step:
+                return  # the end of the step is near
             self._upkeep.horizon()
         self._drain()
 

@@ -95,10 +95,8 @@ class Stages(ABC):
         )
         self._fusing = Fusing(self._lock, self._enter_chain, self._planner.runs, on=config.fuse and not at_once)
         self._upkeep = Upkeep(
-            self._graph, self._lowering, self._executor, self._lookahead, self._recorder, self._replay
+            self._graph, self._lowering, self._executor, self._lookahead, self._recorder, self._replay, self._at_once
         )
-        if self._at_once is not None:
-            self._upkeep.forget = self._at_once.dropped
         self._executor.on_finished = self._finished
         redo = Redo(platform, candidates, self._lowering, self.loads, self._recorder.note)
         self._executor.stand_in = redo.instructions

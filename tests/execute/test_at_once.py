@@ -49,6 +49,11 @@ def recorded(runtime: cx.Runtime) -> int:
     return runtime._graph.last
 
 
+def where(runtime: cx.Runtime) -> tuple[bool, bool]:
+    """Return whether steps are replayed, and whether one has just ended."""
+    return runtime._replay.playing, runtime._replay.between
+
+
 def make_known(runtime: cx.Runtime, *args: Any, kernel: Any = add) -> None:
     """Call a kernel until a call leaves no task."""
     for _ in range(12):
@@ -273,10 +278,10 @@ def test_within_a_step_that_is_replayed_nothing_runs_at_once(
     steps = [scale.using(priority=1), scale.using(priority=2), scale.using(priority=3)]
     for step in steps * 6:
         step(z, 1.0).wait()
-    assert runtime._replay.playing and runtime._replay.between
+    assert where(runtime) == (True, True)
     steps[0](z, 1.0).wait()
-    assert runtime._replay.playing and not runtime._replay.between
+    assert where(runtime) == (True, False)
     before = recorded(runtime)
     add(x, y)
-    assert recorded(runtime) > before and not runtime._replay.playing
+    assert recorded(runtime) > before and where(runtime) == (False, True)
     np.testing.assert_array_equal(np.asarray(y), 1.0)

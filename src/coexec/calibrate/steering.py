@@ -63,9 +63,9 @@ class Steered:
         """Begin a step that the program names."""
         return self.runtime.begin_step()
 
-    def end_step(self, begun: Any) -> tuple[bool, str]:
+    def end_step(self, begun: Any, *, left: bool) -> tuple[bool, str]:
         """End a step that the program names."""
-        return self.runtime.end_step(begun)
+        return self.runtime.end_step(begun, left=left)
 
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""

@@ -20,6 +20,7 @@ from ..lower.lowering import Lowering
 from ..lower.replay import Replay
 from ..machine.platform import HOST, USER
 from ..program.array import Array, Storage
+from .at_once import AtOnce
 from .executor import Executor
 
 
@@ -47,7 +48,9 @@ class Upkeep:
         lookahead: Lookahead,
         record: Record,
         replay: Replay,
+        at_once: AtOnce | None,
     ) -> None:
+        self._at_once = at_once
         self._replay = replay
         self._graph = graph
         self._lowering = lowering
@@ -57,7 +60,6 @@ class Upkeep:
         self.last: Task | None = None  # the last horizon or epoch
         self.live: WeakValueDictionary[int, Storage] = WeakValueDictionary()
         self._next_array = 0
-        self.forget: Callable[[int], None] = _nothing  # told of arrays that are gone
         self.dropped: deque[int] = deque()  # arrays whose last handle is gone; finalizers append
 
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> Any:
@@ -119,9 +121,16 @@ class Upkeep:
         self._lookahead.flush()
         return task, emitted
 
+    @property
+    def over(self) -> bool:
+        """Whether the last horizon or epoch is over, so that the next may follow."""
+        return self.last is None or self.last.finished
+
     def horizon(self) -> None:
         """Emit a horizon; the mark before it, which is over, stands for everything older."""
         before, failed = self.last, self._executor.engine.failed
+        if not self._replay.between:
+            self._replay.stop("a horizon was due")
         self._replay.pause()
         task = self._mark("horizon")
         if before is not None:
@@ -134,7 +143,8 @@ class Upkeep:
         """Free arrays whose last handle is gone."""
         while self.dropped:
             gone = self.dropped.popleft()
-            self.forget(gone)
+            if self._at_once is not None:
+                self._at_once.dropped(gone)
             if (replayed := self._replay.drop(gone)) is not None:
                 self._submit(replayed)
                 continue
@@ -169,7 +179,3 @@ class Upkeep:
         if instructions:
             self._record.instructions(instructions)
             self._executor.submit(instructions)
-
-
-def _nothing(gone: int) -> None:
-    del gone

@@ -175,13 +175,11 @@ class Replay:
         self._repeats = Repeats()
         return self._events, self._analysed
 
-    def leave_step(self) -> None:
-        """Leave a step that has not come to its end."""
+    def end_step(self, begun: tuple[int, int], *, left: bool = False) -> tuple[bool, str]:
+        """End a step; tell whether it was replayed, and else why not. One that was `left` has not come to its end."""
         self._inside -= 1
-
-    def end_step(self, begun: tuple[int, int]) -> tuple[bool, str]:
-        """End a step; tell whether it was replayed, and else why not."""
-        self._inside -= 1
+        if left:
+            return False, "an exception left it"
         events, analysed = begun
         replayed = self._events > events and self._analysed == analysed
         why = self.why or "it has to be seen repeating itself"

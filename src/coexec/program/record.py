@@ -28,10 +28,10 @@ class Record(ContextDecorator):
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         runtime, token = self._begun.pop()
-        if kind is not None:
-            runtime.leave_step()
-        elif not runtime.closed:
-            replayed, why = runtime.end_step(token)
+        if runtime.closed:
+            return
+        replayed, why = runtime.end_step(token, left=kind is not None)
+        if kind is None:
             self.steps += 1
             self.replayed += replayed
             if not replayed:

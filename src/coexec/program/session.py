@@ -38,7 +38,7 @@ class Session(Protocol):
     def begin_step(self) -> Any:
         """Begin a step that the program names; return what `end_step` needs."""
 
-    def end_step(self, begun: Any) -> tuple[bool, str]:
+    def end_step(self, begun: Any, *, left: bool) -> tuple[bool, str]:
         """End a step; tell whether it was replayed, and else why not."""
 
     def read(self, array: Array) -> Any:

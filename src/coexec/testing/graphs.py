@@ -198,13 +198,9 @@ class GraphBuilder:
         """Begin a step that a program names."""
         return self.replay.begin_step()
 
-    def end_step(self, begun: tuple[int, int]) -> tuple[bool, str]:
+    def end_step(self, begun: tuple[int, int], *, left: bool = False) -> tuple[bool, str]:
         """End a step; tell whether it was replayed, and else why not."""
-        return self.replay.end_step(begun)
-
-    def leave_step(self) -> None:
-        """Leave a step before its end."""
-        self.replay.leave_step()
+        return self.replay.end_step(begun, left=left)
 
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return what `submit` would do, as data; nothing is known of any time."""

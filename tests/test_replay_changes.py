@@ -1,0 +1,138 @@
+"""Loops in which one thing changes in the middle: replay ends there, and results are NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coexec as cx
+from tests.devices import TWO
+from tests.small_loops import SIZE, axpy, mixed, opened, values
+
+pytestmark = pytest.mark.filterwarnings("ignore::coexec.CoexecWarning")
+
+FACTOR = 1.0
+
+
+class Reach:
+    """What a range mapper takes from outside."""
+
+    by = 1
+
+
+@cx.kernel(split=0, x=cx.read(lambda c: slice(max(0, c.lo[0] - Reach.by), c.hi[0])), y=cx.update)
+def behind(x: Any, y: Any) -> None:
+    y += FACTOR * x[len(x) - len(y) :] + x[0] * 0
+
+
+@cx.kernel(split=0, x=cx.read, y=cx.update, flops=lambda n: 10.0 * n)
+def featured(x: Any, y: Any, n: int) -> None:
+    y += n * x
+
+
+class Changing:
+    """A loop of which one thing changes, and what NumPy makes of it."""
+
+    def __init__(self, numpy: bool) -> None:
+        self.numpy = numpy
+        self.x, self.y, self.z = (self.array(values() * k) for k in (1, 2, 3))
+        self.s, self.t = self.array(np.array(2.0)), self.array(np.array(3.0))
+        self.seen: list[float] = []
+
+    def array(self, data: Any) -> Any:
+        return np.array(data) if self.numpy else cx.array(data)
+
+    def call(self, kernel: Any, *args: Any, **options: Any) -> Any:
+        if self.numpy:
+            return kernel.function(*args)
+        return kernel.using(**options)(*args) if options else kernel(*args)
+
+    def turn(self, change: str, changed: bool) -> None:
+        """Do one turn; everything but what changes is the same in each."""
+        on = changed and change
+        options: dict[str, Any] = {}
+        x, y, z, count, a = self.x, self.y, self.z, 2, 0.5
+        if on == "devices":
+            options = {"devices": "cpu:0"}
+        elif on == "priority":
+            options = {"priority": 2}
+        elif on == "policy":
+            options = {"policy": "even"}
+        elif on == "undivided":
+            options = {"split": False}
+        elif on == "aliasing":
+            z = y
+        elif on == "swapped":
+            x, z = z, x
+        elif on == "view":
+            x, y = x[100:300], y[200:400]
+        elif on == "strides":
+            x, y = x[::2], y[1::2]
+        elif on == "shape":
+            x, y = self.array(values()[:77]), self.array(values()[:77])
+        elif on == "dtype":
+            x = self.array(values().astype(np.float32))
+        elif on == "scalar":
+            a = -3
+        elif on == "feature":
+            count = 5
+        if on in ("shape", "view", "strides"):
+            self.call(axpy, x, y, a)
+            self.seen.append(float(y[3]))
+        else:
+            self.call(axpy, x, y, a, **options)
+            if z is not y:
+                self.call(axpy, y, z, 1e-3)
+            else:
+                self.call(axpy, y, y, 1e-3)
+        self.call(behind, self.x, self.y)
+        self.call(featured, self.x, self.z, count)
+        first, second = (2.0, self.s) if on == "who is an array" else (self.s, 2.0)
+        if self.numpy:
+            mixed.function(self.x, self.y, float(first), float(second))
+        else:
+            mixed(self.x, self.y, first, second)
+        born = self.array(np.full(SIZE, 7.0 if on == "first contents" else 1.0))
+        filled = (np.full if self.numpy else cx.full)(SIZE, 5.0 if on == "first value" else 1.0)
+        self.call(axpy, born, self.z, 0.125)
+        self.call(axpy, filled, self.z, 0.125)
+
+
+CHANGES = [
+    "devices", "priority", "policy", "undivided", "aliasing", "swapped", "view", "strides", "shape", "dtype", "scalar",
+    "feature", "who is an array", "first contents", "first value", "captured", "mapper", "a variant off", "wait", "plan",
+]  # fmt: skip
+
+
+def outside(change: str, changed: bool) -> None:
+    global FACTOR
+    FACTOR = 3.0 if changed and change == "captured" else 1.0
+    Reach.by = 5 if changed and change == "mapper" else 1
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("at", [{9}, {8, 9, 14}, set(range(12, 40))])
+def test_one_change_in_the_middle_is_seen(change: str, at: set[int]) -> None:
+    results = []
+    for numpy in (True, False):
+        with opened(TWO) as runtime:
+            loop = Changing(numpy)
+            steps = 0
+            for turn in range(18):
+                outside(change, turn in at)
+                if not numpy and turn in at:
+                    steps = steps or runtime._replay.steps
+                    if change == "wait":
+                        cx.wait()
+                    elif change == "plan":
+                        axpy.plan(loop.x, loop.y, 0.5)
+                    elif change == "a variant off":
+                        runtime._planner._candidates.forget()
+                loop.turn(change, turn in at)
+            outside(change, changed=False)
+            results.append([np.asarray(array) for array in (loop.x, loop.y, loop.z)] + [np.array(loop.seen)])
+            assert numpy or steps > 0, runtime._replay.why
+    for expected, found in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
