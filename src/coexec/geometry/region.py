@@ -119,7 +119,8 @@ def _slabs(corners: list[tuple[Point, Point]]) -> list[tuple[Point, Point]]:
         return _runs(corners)
     edges = sorted({corner[0] for pair in corners for corner in pair})
     slabs: list[tuple[int, int, list[tuple[Point, Point]]]] = []
-    coming, crossed = sorted(corners, reverse=True), []  # boxes above the sweep line, lowest last, and those it crosses
+    coming = sorted(corners, reverse=True)  # boxes above the sweep line, lowest last
+    crossed: list[tuple[Point, Point]] = []  # those it crosses
     for start, stop in pairwise(edges):
         crossed = [pair for pair in crossed if pair[1][0] > start]
         while coming and coming[-1][0][0] <= start:
