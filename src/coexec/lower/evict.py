@@ -85,22 +85,27 @@ class Evictor:
         self._coherence = coherence
         self._budget = budget
         self.residents = [Residents() if account is not None else None for account in budget.accounts]
-        self._pins: list[Claim] = []
+        self._pins: dict[tuple[ArrayState, int], list[Box]] = {}
 
     # What stays -------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def pinned(self, claims: Sequence[Claim]) -> Iterator[None]:
         """Let nothing go that overlaps these claims."""
-        before, self._pins = self._pins, [*self._pins, *claims]
+        for state, memory, box in claims:
+            self._pins.setdefault((state, memory), []).append(box)
         try:
             yield
         finally:
-            self._pins = before
+            for state, memory, _ in reversed(claims):
+                boxes = self._pins[state, memory]
+                boxes.pop()
+                if not boxes:
+                    del self._pins[state, memory]
 
     def _is_pinned(self, state: ArrayState, backing: Backing) -> bool:
-        memory = backing.allocation.memory
-        return any(s is state and m == memory and overlaps(box, backing.box) for s, m, box in self._pins)
+        boxes = self._pins.get((state, backing.allocation.memory))
+        return boxes is not None and any(overlaps(box, backing.box) for box in boxes)
 
     def kind(self, state: ArrayState, backing: Backing) -> int:
         """Tell whether a backing holds nothing, only what others hold too (or a fill makes), or more."""
