@@ -4,7 +4,7 @@ import numpy as np
 
 import coexec as cx
 from coexec.backend.null import NullBackend
-from coexec.machine.platform import Device
+from coexec.machine.platform import HOST, Device
 from coexec.testing.conformance import check_backend
 
 
@@ -22,3 +22,9 @@ def test_a_dry_run_finishes_any_program_and_computes_nothing():
         handle = add(x, y)
         handle.result()
         assert np.asarray(y).shape == (1_000_000,)
+
+
+def test_null_devices_are_linked_with_each_other_and_with_the_host():
+    with cx.Runtime(devices="null:3") as runtime:
+        memories = [device.memory for device in runtime.platform.devices]
+        assert all(runtime.platform.link(a, b) for a in [*memories, HOST] for b in memories if a != b)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..errors import ConfigError, unknown_name
 from ..machine.cores import available_cores, cpu_model, memory_capacity
-from ..machine.platform import HOST, USER, Device, Memory, Platform, host_links
+from ..machine.platform import HOST, USER, Device, Memory, Platform, host_links, peer_links
 from ..machine.sizes import parse_bytes
 from .base import Backend
 
@@ -142,6 +142,7 @@ def assemble(backends: list[Any], opening: Opening) -> Machine:
         if device.memory not in (USER, HOST):
             memories[device.memory] = lanes[device.name]
     links = host_links(m for m in memories if m not in (USER, HOST))
+    links |= peer_links([device.memory for device in devices if device.kind == "null"])  # nothing moves over them
     return Machine(Platform(devices, tuple(opening.memories), links), lanes, memories)
 
 

@@ -6,14 +6,14 @@ Before: machine/parts.py, machine/topology.py.  After: plan/, lower/, backend/. 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import UnknownName, unknown_name
 from .parts import HOST, USER, Device, Link, Memory, usable
 from .topology import Parts, Topology, local as without_node
 
-__all__ = ["HOST", "USER", "Device", "Link", "Memory", "Platform", "host_links", "usable"]
+__all__ = ["HOST", "USER", "Device", "Link", "Memory", "Platform", "host_links", "peer_links", "usable"]
 
 
 @dataclass(frozen=True)
@@ -133,3 +133,8 @@ def host_links(memories: Iterable[int]) -> dict[tuple[int, int], Link]:
         links[HOST, memory] = Link(HOST, memory)
         links[memory, HOST] = Link(memory, HOST)
     return links
+
+
+def peer_links(memories: Sequence[int]) -> dict[tuple[int, int], Link]:
+    """Return links that join every two of the memories directly."""
+    return {(a, b): Link(a, b) for a in memories for b in memories if a != b}
