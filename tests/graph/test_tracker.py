@@ -98,7 +98,7 @@ class Model:
                 tracker.before_write(box, grid, after)
                 tracker.did_write(box, grid, self.next)
             else:
-                tracker.did_read(box, grid, self.next)
+                tracker.did_read(box, grid, self.next, needs)
         return needs, after
 
     def conflicts(self, elements: frozenset[int], *, writes: bool) -> set[int]:

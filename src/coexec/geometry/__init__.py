@@ -8,12 +8,13 @@ from __future__ import annotations
 from .box import Box, Point, bounding, covers, cut, overlap, overlaps, subtract, whole
 from .grid import Grid, grid_covers, grids_meet
 from .region import Region
-from .region_map import RegionMap
+from .region_map import Pattern, RegionMap
 from .shelf import Shelf
 
 __all__ = [
     "Box",
     "Grid",
+    "Pattern",
     "Point",
     "Region",
     "RegionMap",

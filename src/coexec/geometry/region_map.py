@@ -8,7 +8,7 @@ Any other pattern is a plain list that is scanned; no two entries of it could be
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar, cast
 
 from .box import Box, overlap, overlaps, subtract
@@ -19,12 +19,26 @@ LIMIT = 64
 """How many entries a pattern may have before it is rebuilt from the sets of points of equal value."""
 
 
+class Pattern(Generic[V]):
+    """What a map held at some moment, to compare by identity and to go back to."""
+
+    __slots__ = ("axis", "complete", "entries", "limit", "starts", "uniform")
+
+    def __init__(self, map: RegionMap[V]) -> None:
+        self.entries = tuple(map._entries)
+        self.starts = None if map._starts is None else tuple(map._starts)
+        self.axis, self.limit, self.uniform = map._axis, map._limit, map.uniform
+        self.complete = all(value for _, value in self.entries)  # no point has a value that is 0 or None
+
+
 class RegionMap(Generic[V]):
     """Maps every point of `extent` to a value. Values are compared with ==, and must not change once they are in."""
 
-    __slots__ = ("_axis", "_entries", "_limit", "_starts", "extent", "uniform")
+    __slots__ = ("_axis", "_entries", "_limit", "_starts", "extent", "pattern", "uniform")
     extent: Box
     """The points the map is defined at."""
+    pattern: Pattern[V] | None
+    """What the map holds, if it was asked for or gone back to, and nothing was set since."""
     uniform: V | None
     """The value, if all points have the same one; otherwise None."""
 
@@ -35,6 +49,19 @@ class RegionMap(Generic[V]):
         self._starts: list[int] | None = None  # lower edges of the bands; None: one entry, or no bands
         self._axis = 0  # the axis the bands follow each other on
         self._limit = LIMIT
+        self.pattern = None
+
+    def signature(self) -> Hashable:
+        """Return what two maps have in common that hold the same and will go on in the same way."""
+        bands = -1 if self._starts is None else self._axis
+        return (self.extent, bands, self._limit, tuple(self._entries))
+
+    def become(self, pattern: Pattern[V]) -> None:
+        """Hold what a map of the same extent held at some moment."""
+        self._entries = list(pattern.entries)
+        self._starts = None if pattern.starts is None else list(pattern.starts)
+        self._axis, self._limit, self.uniform = pattern.axis, pattern.limit, pattern.uniform
+        self.pattern = pattern
 
     def get(self, box: Box) -> list[tuple[Box, V]]:
         """Return the values inside `box`, as disjoint boxes that cover all of it within the extent."""
@@ -65,6 +92,7 @@ class RegionMap(Generic[V]):
         """Map every point of `box` within the extent to `value`."""
         extent = self.extent
         entries = self._entries
+        self.pattern = None
         if len(entries) == 1 and (box is extent or box == extent):
             entries[0] = (extent, value)
             self.uniform = value
@@ -91,6 +119,7 @@ class RegionMap(Generic[V]):
 
     def apply(self, f: Callable[[V], V]) -> None:
         """Replace every value by `f(value)`."""
+        self.pattern = None
         mapped = [(box, f(value)) for box, value in self._entries]
         if len(mapped) < 2:
             self._entries = mapped

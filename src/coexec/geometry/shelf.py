@@ -6,23 +6,25 @@ Before: geometry/box.py.  After: graph/tracker.py.  Boxes may overlap; knows not
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 from typing import TypeVar
 
 from .box import Box, overlaps
 
 V = TypeVar("V")
-FEW = 12  # boxes that are quicker looked at one by one
+FEW = 24  # boxes that are quicker looked at one by one
 THIN = 8  # extent along the first axis up to which a box is found by its lower edge
 
 
 class Shelf(dict[Box, V]):
-    """A dictionary from boxes to values that also finds those which overlap a box."""
+    """A dictionary from boxes, none of them empty, to values that also finds those which overlap a box."""
 
-    __slots__ = ("_tall", "_thin")
+    __slots__ = ("_reach", "_tall", "_thin")
 
     def __init__(self) -> None:
         super().__init__()
         self._thin: list[tuple[int, Box]] | None = None  # by lower edge; None while there are few
+        self._reach = 0  # the largest extent along the first axis of a thin box
         self._tall: dict[Box, None] = {}
 
     def __setitem__(self, box: Box, value: V) -> None:
@@ -44,24 +46,41 @@ class Shelf(dict[Box, V]):
     def meeting(self, box: Box) -> list[tuple[Box, V]]:
         """Return the boxes that overlap `box`, with their values."""
         if len(self) <= FEW:
-            return [(other, value) for other, value in self.items() if overlaps(other, box)]
+            return _overlapping(self.items(), box)
         thin = self._thin
         if thin is None:
             thin = self._thin = []
+            self._reach = 0
             self._tall = {}
             for other in self:
                 self._file(thin, other)
-        found = [(other, self[other]) for other in self._tall if overlaps(other, box)]
         low, high = box[0][0], box[1][0]
-        first = bisect_left(thin, (low - THIN + 1,))
-        for _, other in thin[first : bisect_left(thin, (high,), first)]:
-            if overlaps(other, box):
-                found.append((other, self[other]))
-        return found
+        first = bisect_left(thin, (low - self._reach + 1,))
+        near = [(other, self[other]) for _, other in thin[first : bisect_left(thin, (high,), first)]]
+        if self._tall:
+            near = [(other, self[other]) for other in self._tall] + near
+        return _overlapping(near, box)
 
     def _file(self, thin: list[tuple[int, Box]], box: Box) -> None:
         low, high = box[0][0], box[1][0]
         if high - low <= THIN:
             insort(thin, (low, box))
+            self._reach = max(self._reach, high - low)
         else:
             self._tall[box] = None
+
+
+def _overlapping(entries: Iterable[tuple[Box, V]], box: Box) -> list[tuple[Box, V]]:
+    """Return the entries that overlap `box`. Two dimensions are written out: one call per entry costs most of the time."""
+    lo, hi = box
+    if len(lo) != 2:
+        return [entry for entry in entries if overlaps(entry[0], box)]
+    m0, m1 = lo
+    k0, k1 = hi
+    if m0 >= k0 or m1 >= k1:
+        return []
+    return [
+        entry
+        for entry in entries
+        if (at := entry[0][0])[0] < k0 and at[1] < k1 and (end := entry[0][1])[0] > m0 and end[1] > m1
+    ]

@@ -12,6 +12,7 @@ from ..geometry import Box, bounding
 from ..program.access import Access
 from ..program.array import Array, Storage
 from ..program.view import grid_of, narrow
+from .mapped import mapped
 from .task import Owner, Task
 from .tracker import Marks, Tracker
 
@@ -86,9 +87,10 @@ class TaskGraph:
     def _add_parts(self, task: Task, found: set[int]) -> None:
         """Find and note accesses to parts of arrays, or to one array several times."""
         touches = []
-        for param, array in zip(task.accesses, task.arrays, strict=True):
+        parts = mapped(task, task.visited) if task.visited is not None else (None,) * len(task.arrays)
+        for param, array, part in zip(task.accesses, task.arrays, parts, strict=True):
             access = param.access
-            hull, boxes = touched_boxes(task, access, array, None)
+            hull, boxes = (array._box, None) if part is None else part.of(array)
             for box in boxes or ((hull,) if not hull.empty else ()):
                 grid = None if array._grid is None else grid_of(box, array._cut)
                 tracker = array._storage.tracker
@@ -102,7 +104,7 @@ class TaskGraph:
             if access.writes:
                 tracker.did_write(box, grid, task.id)
             else:
-                tracker.did_read(box, grid, task.id)
+                tracker.did_read(box, grid, task.id, found)
 
     def _link(self, task: Task, found: set[int]) -> None:
         found.discard(self.horizon)

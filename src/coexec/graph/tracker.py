@@ -9,12 +9,15 @@ a list beside them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from ..geometry import Box, Grid, Region, Shelf, covers, grid_covers, grids_meet, overlap, overlaps, subtract
 
+FEW = 12  # boxes that are looked at one by one
 MANY = 4  # writers of what is read, from which on it pays to look whether one of them waited for others
+LAST = 4  # newest readers that are looked at, where looking at all takes too long
 
 
 def _meets(other: Box, box: Box, grid: Grid) -> bool:
@@ -51,9 +54,9 @@ class Tracker:
     """Last writers and, since then, readers of every element of one box."""
 
     __slots__ = (
-        "_aligned",
         "_boxes",
         "_extent",
+        "_looked",
         "_mark",
         "_readers",
         "_strided",
@@ -71,7 +74,7 @@ class Tracker:
         self._writers: Shelf[int] = Shelf()  # disjoint, covering the extent
         self._readers: Shelf[list[int]] = Shelf()
         self._strided: list[tuple[Box, Grid, int, bool]] = []
-        self._aligned = True  # every reader's box is also a writer's box
+        self._looked: tuple[Box, list[tuple[Box, list[int]]]] | None = None  # who read the box that is to be written
 
     # One access, asked and noted at once: for tasks that are not divided and touch the array once ----------------------
 
@@ -114,22 +117,39 @@ class Tracker:
         if writer is not None and not self._strided:
             found.add(writer)
             return
+        plain = grid is None and not self._strided and bool(self._readers)
+        if plain and len(self._writers) > FEW and self._read_on(box, found):
+            return
         hit = self._writers.meeting(box)
         if grid is not None:
             hit = [entry for entry in hit if _meets(entry[0], box, grid)]
-        elif len(hit) > MANY and self._readers:
-            hit = self._without_ancestors(hit, box)
-        for _, id in hit:
-            found.add(id)
+        ids = {id for _, id in hit}
+        if grid is None and len(ids) > MANY and self._readers:
+            ids = {id for _, id in self._without_ancestors(hit, box)}
+        found |= ids
+        if not self._strided:
+            return
         for other, lattice, id, writes in self._strided:
             if writes and (common := overlap(other, box)) is not None and grids_meet(common, lattice, grid):
                 found.add(id)
 
-    def _without_ancestors(self, hit: list[tuple[Box, int]], box: Box) -> list[tuple[Box, int]]:
-        """Leave out writers that another one of them has waited for, because it read what they wrote.
+    def _read_on(self, box: Box, found: set[int]) -> bool:
+        """Add the ids whose results a read of `box` sees, if it goes on from a read by one of them; tell whether it does.
 
-        A step that reads all rows so far and writes the next one waits for the step before it, not for all.
+        A step that reads all rows so far and writes the next one waits for the step before it, not for all: that one has
+        waited for the others. Only the rows that it did not read are looked at.
         """
+        for seen in islice(reversed(self._readers), LAST):
+            ids = self._readers[seen]
+            if len(ids) == 1 and covers(box, seen):
+                further = {id for part in subtract(box, seen) for _, id in self._writers.meeting(part)}
+                if ids[0] in further:
+                    found |= further
+                    return True
+        return False
+
+    def _without_ancestors(self, hit: list[tuple[Box, int]], box: Box) -> list[tuple[Box, int]]:
+        """Leave out writers that another one of them has waited for, because it read what they wrote."""
         ids = {id for _, id in hit}
         known = [(seen, readers) for seen, readers in self._readers.meeting(box) if not ids.isdisjoint(readers)]
         if not known:
@@ -144,30 +164,35 @@ class Tracker:
             if not self.whole_readers or self.one_writer == self._mark:
                 found.add(self.one_writer)
             return
-        if self._aligned and not self._strided:
-            writer = self._writers.get(box)
-            if writer is not None:
-                readers = self._readers.get(box)
-                found.update(readers or ())
-                if not readers or writer == self._mark:
-                    found.add(writer)
-                return
-        hit = []
-        for other, ids in self._readers.meeting(box):
-            if grid is None or _meets(other, box, grid):
-                found.update(ids)
-                hit.append(other)
-        for other, id in self._writers.meeting(box):
-            if grid is not None and not _meets(other, box, grid):
-                continue
-            if id == self._mark or not any(overlaps(other, reader) for reader in hit):  # else that reader waited for it
-                found.add(id)
+        hit = self._readers.meeting(box) if self._readers else []
+        if grid is None:
+            self._looked = (box, hit)
+        else:
+            hit = [entry for entry in hit if _meets(entry[0], box, grid)]
+        for _, ids in hit:
+            found.update(ids)
+        self._unread_writers(box, grid, hit, found)
         for other, lattice, id, _ in self._strided:
             if (common := overlap(other, box)) is not None and grids_meet(common, lattice, grid):
                 found.add(id)
 
-    def did_read(self, box: Box, grid: Grid | None, id: int) -> None:
-        """Note that `id` reads `box`."""
+    def _unread_writers(
+        self, box: Box, grid: Grid | None, readers: Sequence[tuple[Box, list[int]]], found: set[int]
+    ) -> None:
+        """Add the writers in `box` that none of the readers has waited for; always the mark, which none waits for."""
+        writer = self._writers.get(box) if grid is None else None
+        if writer is not None:
+            if not readers or writer == self._mark:
+                found.add(writer)
+            return
+        for other, id in self._writers.meeting(box):
+            if id in found or (grid is not None and not _meets(other, box, grid)):
+                continue
+            if id == self._mark or not any(overlaps(other, reader) for reader, _ in readers):
+                found.add(id)
+
+    def did_read(self, box: Box, grid: Grid | None, id: int, waited: Collection[int] = ()) -> None:
+        """Note that `id` reads `box`, and that it comes after those in `waited`."""
         if not self._boxes:
             if grid is None and box == self._extent:
                 self.whole_readers.append(id)
@@ -176,13 +201,25 @@ class Tracker:
         if grid is not None:
             self._strided.append((box, grid, id, False))
             return
+        self._looked = None
+        if waited and self._readers:
+            self._forget_readers(box, waited)
         readers = self._readers.get(box)
         if readers is None:
             self._readers[box] = [id]
-            if self._aligned and box not in self._writers:
-                self._aligned = False
         elif readers[-1] != id:
             readers.append(id)
+
+    def _forget_readers(self, box: Box, waited: Collection[int]) -> None:
+        """Forget readers of parts of `box` that one who reads all of it now comes after: whoever waits for it does so."""
+        for seen in list(islice(reversed(self._readers), LAST)):
+            ids = self._readers[seen]
+            if ids[-1] in waited and covers(box, seen):
+                ids = [id for id in ids if id not in waited]
+                if ids:
+                    self._readers[seen] = ids
+                else:
+                    self._readers.take(seen)
 
     def did_write(self, box: Box, grid: Grid | None, id: int) -> None:
         """Note that `id` writes `box`: nobody older needs to be asked about it again."""
@@ -195,14 +232,18 @@ class Tracker:
             kept = [e for e in self._strided if not grid_covers(box, grid, e[0], e[1])]
             self._strided = [*kept, (box, grid, id, True)]
             return
-        if self._aligned and not self._strided and box in self._writers:
-            self._writers[box] = id
-            if box in self._readers:
-                self._readers.take(box)
-            return
-        self._carve(box)
+        if box not in self._writers:
+            self._carve(box)
         self._writers[box] = id
-        self._aligned = all(reader in self._writers for reader in self._readers)
+        if self._readers:
+            self._carve_readers(box)
+        self._looked = None
+        if self._strided:
+            self._strided = [
+                (rest, lattice, id, writes)
+                for other, lattice, id, writes in self._strided
+                for rest in subtract(other, box)  # the lattice's phase is absolute, so it stays valid
+            ]
 
     def _spread(self) -> None:
         """Go over to boxes."""
@@ -212,7 +253,7 @@ class Tracker:
         if self.whole_readers:
             self._readers[self._extent] = self.whole_readers
         self._strided = []
-        self._aligned = True
+        self._looked = None
 
     def _gather(self, writer: int) -> None:
         """Go back to the whole: `writer` wrote everything, and nobody has read it."""
@@ -221,31 +262,34 @@ class Tracker:
         self.whole_readers = []
 
     def _carve(self, box: Box) -> None:
-        """Take `box` out of every entry."""
+        """Take `box` out of what others wrote."""
         for other, id in self._writers.meeting(box):
             self._writers.take(other)
             for rest in subtract(other, box):
                 self._writers[rest] = id
-        for other, ids in self._readers.meeting(box):
-            self._readers.take(other)
-            for rest in subtract(other, box):
-                self._readers[rest] = [*self._readers.get(rest, ()), *ids]
-        self._strided = [
-            (rest, lattice, id, writes)
-            for other, lattice, id, writes in self._strided
-            for rest in subtract(other, box)  # the lattice's phase is absolute, so it stays valid
-        ]
+
+    def _carve_readers(self, box: Box) -> None:
+        """Take `box` out of what others read."""
+        readers, looked = self._readers, self._looked
+        for other, ids in looked[1] if looked is not None and looked[0] is box else readers.meeting(box):
+            readers.take(other)
+            if other is not box:
+                for rest in subtract(other, box):
+                    if (known := readers.get(rest)) is not None:
+                        known.extend(ids)
+                    else:
+                        readers[rest] = ids.copy()
 
     # Questions and clean-up ---------------------------------------------------------------------------------------------
 
-    def writers(self, box: Box) -> Iterator[tuple[Box, int]]:
-        """Yield the parts of `box` with the dense writer of each."""
+    def writers(self, box: Box) -> list[tuple[Box, int]]:
+        """Return the parts of `box` with the dense writer of each."""
         if not self._boxes:
-            yield box, self.one_writer
-            return
-        for other, id in self._writers.meeting(box):
-            if (common := overlap(other, box)) is not None:
-                yield common, id
+            return [(box, self.one_writer)]
+        writer = self._writers.get(box)
+        if writer is not None:
+            return [(box, writer)]
+        return [(common, id) for other, id in self._writers.meeting(box) if (common := overlap(box, other)) is not None]
 
     def ids(self) -> set[int]:
         """Return every id that something later could depend on."""
@@ -277,7 +321,7 @@ class Tracker:
             if ids:
                 self._readers[box] = ids
         self._strided = [e for e in self._strided if e[2] >= horizon or e[2] in keep]
-        self._aligned = all(box in self._writers for box in self._readers)
+        self._looked = None
         if len(self._writers) == 1 and not self._readers and not self._strided:
             self._gather(next(iter(self._writers.values())))
 
@@ -300,7 +344,7 @@ class Tracker:
             if readers := names.readers(ids):
                 self._readers[box] = readers
         self._strided = names.strided(entries.strided)
-        self._aligned = all(box in self._writers for box in self._readers)
+        self._looked = None
 
     def __len__(self) -> int:
         if not self._boxes:

@@ -5,7 +5,7 @@ Before: lower/state.py, lower/emit.py.  After: lower/lowering.py.  Knows no kern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PlanError
@@ -16,6 +16,7 @@ from ..machine.platform import HOST, USER, Platform
 from .budget import Budget
 from .emit import Emitter
 from .evict import Evictor
+from .known import Known
 from .state import FILL, ArrayState, Backing
 from .watch import Watch
 
@@ -37,6 +38,7 @@ class Coherence:
         self.freed = 0  # how many frees were emitted: what was looked up before the last one may be gone
         self._watch = watch
         self._copier = {d.memory: d.name for d in reversed(platform.devices) if d.memory not in (USER, HOST)}
+        self._known = Known()
         self._nearest: dict[tuple[int, int], int] = {}  # (valid bits, target) -> source memory
         self.budget = Budget(platform.memories)
         self.evictor = Evictor(self, self.budget)
@@ -134,6 +136,8 @@ class Coherence:
             for box in merged(parts):
                 self.back(state, HOST, box, task)
         self._bring(state, HOST, [(part, bit, 1) for part in parts], "host", task, "evict")
+        for part in parts:
+            state.copied(HOST, part)
 
     def _move(self, state: ArrayState, old: Backing, new: Backing, task: Task | None) -> None:
         """Copy what is live in `old` to the larger `new`, and free `old`."""
@@ -178,19 +182,47 @@ class Coherence:
         so that a read waits for nothing but what it sees. All sources are those from before the task: no copy is made
         of a copy that the same task asked for, except where only the host links two memories.
         """
-        wanted = {m: w for m, w in wanted.items() if not all(state.holds(m, box) for boxes in w[0] for box in boxes)}
-        if not wanted:
+        mask = state.valid.uniform
+        if mask is not None and all(mask >> memory & 1 for memory in wanted):
             return
-        self._stage(state, wanted, task)
-        missing = {memory: self._missing(state, memory, reads) for memory, (reads, _) in wanted.items()}
+        question = tuple([(memory, *reads) for memory, (reads, _) in wanted.items()])
+        missing = self._missing_of_all(state, wanted, question)
+        if not missing:
+            return
+        if self._stage(state, wanted, missing, task):
+            missing = self._missing_of_all(state, wanted, question)
         for memory, pieces in missing.items():
             self._bring(state, memory, pieces, wanted[memory][1], task)
 
-    def _stage(self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Boxes], str]], task: Task | None) -> None:
-        """Bring to the host what no link leads from directly, once for all who want it."""
+        def note() -> None:
+            for memory, pieces in missing.items():
+                for piece, _, _ in pieces:
+                    state.copied(memory, piece)
+
+        self._known.change(state.valid, ("copied", question), note)
+
+    def _missing_of_all(
+        self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Boxes], str]], question: Hashable
+    ) -> dict[int, list[tuple[Box, int, int]]]:
+        """Return what `_missing` says, for each memory that misses something."""
+        known: dict[int, list[tuple[Box, int, int]]] | None = self._known.answer(state.valid, question)
+        if known is None:
+            every = {memory: self._missing(state, memory, reads) for memory, (reads, _) in wanted.items()}
+            known = {memory: pieces for memory, pieces in every.items() if pieces}
+            self._known.learn(state.valid, question, known, sum(map(len, known.values())))
+        return known
+
+    def _stage(
+        self,
+        state: ArrayState,
+        wanted: Mapping[int, tuple[Sequence[Boxes], str]],
+        missing: Mapping[int, Sequence[tuple[Box, int, int]]],
+        task: Task | None,
+    ) -> bool:
+        """Bring to the host what no link leads from directly, once for all who want it; tell whether there was any."""
         unlinked: dict[tuple[int, int], list[Box]] = {}  # by the reads that want them
-        for memory, (reads, _) in wanted.items():
-            for piece, mask, readers in self._missing(state, memory, reads):
+        for memory, pieces in missing.items():
+            for piece, mask, readers in pieces:
                 if mask != FILL and self._nearest_source(mask & ~FILL, memory) < 0:
                     unlinked.setdefault((memory, readers), []).append(piece)
         if unlinked:
@@ -199,8 +231,23 @@ class Coherence:
             with self.evictor.pinned([(state, HOST, box) for box in (*boxes, *sources)]):
                 for box in boxes:
                     self.back(state, HOST, box, task)
-            staged = [tuple(pieces) for pieces in unlinked.values()]
-            self._bring(state, HOST, self._missing(state, HOST, staged), "host", task)
+            lacking = self._missing(state, HOST, [tuple(pieces) for pieces in unlinked.values()])
+            self._bring(state, HOST, lacking, "host", task)
+            for piece, _, _ in lacking:
+                state.copied(HOST, piece)
+        return bool(unlinked)
+
+    def wrote(self, state: ArrayState, written: tuple[tuple[int, Box], ...]) -> None:
+        """Note that boxes are now valid in one memory each, and nowhere else."""
+
+        def note() -> None:
+            for memory, box in written:
+                state.wrote(memory, box)
+
+        if len(written) == 1 and state.valid.uniform is not None:
+            note()
+        else:
+            self._known.change(state.valid, written, note)
 
     def _bring(
         self,
@@ -211,7 +258,7 @@ class Coherence:
         task: Task | None,
         reason: str = "coherence",
     ) -> None:
-        """Fill or copy the missing pieces."""
+        """Fill or copy the missing pieces. Whoever asks for it notes that they are there."""
         fills = [piece for piece, mask, _ in missing if mask == FILL]
         for backing, boxes in self._by_backing(state, memory, fills).items():
             self._fill(state, backing, tuple(boxes), device, task)
@@ -223,9 +270,8 @@ class Coherence:
         for (source, target, _, _), parts in groups.items():
             lane = self._lane(source.allocation.memory, memory)
             lane = device if lane == "host" and memory == HOST else lane
-            self._copy(source, target, Region(parts).boxes, reason, task, lane)
-        for piece, _, _ in missing:
-            state.copied(memory, piece)
+            whole = Region(parts).boxes if len(parts) > 1 else tuple(parts)
+            self._copy(source, target, whole, reason, task, lane)
 
     def _missing(self, state: ArrayState, memory: int, reads: Sequence[Boxes]) -> list[tuple[Box, int, int]]:
         """Return the disjoint pieces not valid in `memory`, with where they are valid and which reads want them."""
@@ -250,14 +296,19 @@ class Coherence:
     def _sources(
         self, state: ArrayState, memory: int, piece: Box, mask: int
     ) -> Iterable[tuple[Backing, Backing, Box, int]]:
-        """Yield (source, target, part, writer) for a piece that is valid in the memories of `mask`."""
-        for source in state.backings[self._nearest_source(mask & ~FILL, memory)]:
-            if (from_source := overlap(source.box, piece)) is None:
-                continue
-            for target in state.backings[memory]:
-                if (part := overlap(target.box, from_source)) is not None:
-                    for produced, writer in source.tracker.writers(part):
-                        yield source, target, produced, writer
+        """Return (source, target, part, writer) for a piece that is valid in the memories of `mask`."""
+        nearest = self._nearest_source(mask & ~FILL, memory)
+        source, target = state.find(nearest, piece), state.find(memory, piece)
+        if source is not None and target is not None:
+            return [(source, target, part, writer) for part, writer in source.tracker.writers(piece)]
+        return [
+            (source, target, produced, writer)
+            for source in state.backings[nearest]
+            if (from_source := overlap(source.box, piece)) is not None
+            for target in state.backings[memory]
+            if (part := overlap(target.box, from_source)) is not None
+            for produced, writer in source.tracker.writers(part)
+        ]
 
     def _nearest_source(self, mask: int, memory: int) -> int:
         """Return the valid memory with the fastest direct link to `memory`, or -1."""

@@ -11,9 +11,9 @@ from typing import Any
 from ..errors import DoesNotFit
 from ..geometry import Box
 from ..graph.command import Chunk, Command
-from ..graph.instruction import Allocation, Binding, Fence, HostTask, Instruction, Kernel
+from ..graph.instruction import Allocation, Binding, Fence, Instruction, Kernel
+from ..graph.mapped import Mapped, mapped
 from ..graph.task import Task
-from ..graph.task_graph import touched_boxes
 from ..machine.platform import HOST, USER, Device, Platform
 from ..plan.candidate import Share
 from ..program.access import Access
@@ -22,12 +22,15 @@ from ..program.view import grid_of
 from .coherence import Coherence, discard, merged
 from .emit import Emitter
 from .fitting import Fitting
+from .launching import Launching, whole_binding
 from .reduction import Reductions
 from .rounds import Part
 from .stand_in import stand_in
 from .state import ArrayState, Backing
 from .touch import Draft, Touch, slots_of
 from .watch import Watch, look, look_at
+
+_new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
 
 
 class Lowering:
@@ -41,9 +44,9 @@ class Lowering:
         self._devices: dict[str, Device] = {d.name: d for d in platform.devices}
         self._devices["host"] = Device("host", "cpu", HOST, (HOST, USER))
         self._states: dict[int, ArrayState] = {}
-        self.orders: dict[Any, int] = {}
         self._reductions = Reductions(self.coherence, self.emitter)
         self.fitting = Fitting(self.coherence, self._devices)
+        self._launching = Launching(self.coherence, self.emitter, self.fitting)
 
     @property
     def last_private(self) -> int:
@@ -53,6 +56,11 @@ class Lowering:
     @last_private.setter
     def last_private(self, number: int) -> None:
         self._reductions.last = number
+
+    @property
+    def orders(self) -> dict[Any, int]:
+        """The last host task of each order."""
+        return self._launching.orders
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 
@@ -143,7 +151,7 @@ class Lowering:
     def _round(self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]]) -> None:
         """Lower chunks that run at the same time."""
         self._prepare(task, parts, touches)
-        self._launch(task, parts, touches)
+        self._launching.launch(task, parts, touches)
 
     def _warm(self, task: Task, chunk: Chunk, share: Share) -> bool:
         """Lower the usual case of a warm program: whole arrays, all backed and valid where they are needed.
@@ -169,7 +177,7 @@ class Lowering:
             backings.append(backing)
             whole = array._cut is None and array._box is backing.box
             known = backing.bindings.get((name, access.writes)) if whole else None
-            bindings.append(known or _whole_binding(backing, name, array, access.writes))
+            bindings.append(known or whole_binding(backing, name, array, access.writes))
         emitter = self.emitter
         id = emitter.id()
         needs: set[int] = set()
@@ -197,23 +205,23 @@ class Lowering:
     def _touches(self, task: Task, chunk: Chunk, partials: dict[str, ArrayState]) -> list[Touch]:
         device = self._devices[chunk.device]
         touches = []
-        for param, array in zip(task.accesses, task.arrays, strict=True):
-            access = param[2]
+        parts = mapped(task, chunk.box) if task.visited is not None else (None,) * len(task.arrays)
+        for (name, _, access), array, part in zip(task.accesses, task.arrays, parts, strict=True):
             if access.mode == "reduce":
-                touches.append(slots_of(param[0], partials[param[0]], chunk, device.memory))
+                touches.append(slots_of(name, partials[name], chunk, device.memory))
             else:
-                touches.append(self._touch(task, param[0], access, array, chunk, device))
+                touches.append(self._touch(name, access, array, part, device))
         return touches
 
-    def _touch(self, task: Task, name: str, access: Access, array: Array, chunk: Chunk, device: Device) -> Touch:
+    def _touch(self, name: str, access: Access, array: Array, part: Mapped | None, device: Device) -> Touch:
         state: ArrayState = array._storage.state
         pad = boxes = None
-        if task.visited is None:
+        if part is None:
             box, grid = array._box, array._grid
         else:
-            box, boxes = touched_boxes(task, access, array, chunk.box)
+            box, boxes = part.of(array)
             grid = None if array._grid is None else grid_of(box, array._cut)
-            pad = access.mapper.pad(chunk.box, array.shape)
+            pad = part.pad
         memory = device.memory
         if not access.writes and USER in state.backings and device.reads(USER):
             parts = boxes or (box,)
@@ -221,14 +229,17 @@ class Lowering:
                 memory = USER if all(state.holds(USER, part) for part in parts) else memory
         strided = grid is not None and access.mode == "write"
         reads = access.reads or strided
-        return Touch(name, state, box, grid, array._cut, memory, reads, access.writes, not strided, pad, boxes)
+        empty = not array.size if part is None else part.empty
+        fields = (name, state, box, grid, array._cut, memory, reads, access.writes, not strided, pad, boxes, empty)
+        touch: Touch = _new(Touch, fields)
+        return touch
 
     def _prepare(self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]]) -> None:
         """Back every box and make what is read valid, all chunks together."""
         by_state: dict[ArrayState, list[tuple[Touch, str]]] = {}
         for part, of_part in zip(parts, touches, strict=True):
             for touch in of_part:
-                if not touch.box.empty:
+                if not touch.empty:
                     by_state.setdefault(touch.state, []).append((touch, part.chunk.device))
         for state, parts_of in by_state.items():
             self._prepare_array(task, state, parts_of)
@@ -246,65 +257,6 @@ class Lowering:
                 reads.setdefault(touch.memory, []).append((touch.parts(), device))
         wanted = {memory: (list(dict.fromkeys(boxes for boxes, _ in w)), w[0][1]) for memory, w in reads.items()}
         self.coherence.validate_all(state, wanted, task)
-
-    def _launch(self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]]) -> None:
-        """Emit the kernels. All look for what they come after before any is noted: siblings are unordered."""
-        emitter = self.emitter
-        kernel = task.kernel
-        kind = HostTask if kernel is not None and kernel.host else Kernel
-        priority = 4 + (task.options.priority if task.options is not None else 0)
-        done = []
-        for (chunk, share, more), of_part in zip(parts, touches, strict=True):
-            needs: set[int] = set()
-            after: set[int] = set()
-            bindings = []
-            backings = []
-            for touch in of_part:
-                name, state, box, grid, cut, memory, reads, writes, strict, pad, boxes = touch
-                if box.empty:
-                    bindings.append(Binding(name, None, box, cut, writes, pad, state.dtype))
-                    continue
-                backing = state.find(memory, box)
-                assert backing is not None, "every box was backed before launch"
-                backings.append(backing)
-                bindings.append(Binding(name, backing.allocation, box, cut, writes, pad, state.dtype, boxes))
-                for part in boxes or (box,):
-                    lattice = grid if boxes is None else touch.part_grid(part)
-                    if reads and strict:
-                        backing.tracker.before_read(part, lattice, needs)
-                    if writes:
-                        backing.tracker.before_write(part, lattice, after)
-            if kernel is not None and kernel.order is not None:
-                after.add(self.orders.get(kernel.order, emitter.epoch))
-            id = emitter.id()
-            scratch = None
-            if kernel is not None and kernel.asks.scratches:
-                scratch = self.fitting.borrow(task, chunk, id, after)
-            after -= needs
-            if not needs and not after:
-                after.add(emitter.epoch)
-            launched = kind(id, chunk.device, task, chunk, share, tuple(bindings), tuple(needs), tuple(after), priority)
-            if more or scratch is not None:
-                launched.more, launched.scratch = more, scratch
-            emitter.emit(launched)
-            if kernel is not None and kernel.order is not None:
-                self.orders[kernel.order] = id
-            done.append((id, of_part, backings))
-        for id, of_part, backings in done:
-            self._note(id, [touch for touch in of_part if not touch.box.empty], backings)
-
-    def _note(self, id: int, touches: Sequence[Touch], backings: Sequence[Backing]) -> None:
-        """Make one kernel visible to later instructions."""
-        for touch, backing in zip(touches, backings, strict=True):
-            tracker = backing.tracker
-            self.emitter.touch(tracker)
-            for part in touch.boxes or (touch.box,):
-                grid = touch.grid if touch.boxes is None else touch.part_grid(part)
-                if touch.writes:
-                    tracker.did_write(part, grid, id)
-                    touch.state.wrote(touch.memory, part)
-                else:
-                    tracker.did_read(part, grid, id)
 
     # Instead of a device ---------------------------------------------------------------------------------------------
 
@@ -357,7 +309,7 @@ class Lowering:
         """Emit a horizon; the one before it takes effect."""
         self.emitter.horizon(task, failed)
         self.coherence.budget.passed(self.emitter.epoch)
-        self.orders = {order: max(id, self.emitter.epoch) for order, id in self.orders.items()}
+        self._launching.passed(self.emitter.epoch)
         return self.emitter.take()
 
     def epoch(self, task: Task, failed: Collection[int] = (), *, at_once: bool = True) -> list[Instruction]:
@@ -371,7 +323,7 @@ class Lowering:
         """Let an epoch that is over stand for everything before it."""
         self.emitter.passed(epoch, failed)
         self.coherence.budget.passed(epoch)
-        self.orders = {order: max(id, epoch) for order, id in self.orders.items()}
+        self._launching.passed(epoch)
 
     def ids(self) -> set[int]:
         """Return the instructions that something later could depend on."""
@@ -384,15 +336,3 @@ class Lowering:
     def states(self) -> dict[int, ArrayState]:
         """Return the state of every live array, by array id."""
         return self._states
-
-
-def _whole_binding(backing: Backing, name: str, array: Array, writes: bool) -> Binding:
-    """Return the binding of a parameter, kept for the next call if it sees the whole backing."""
-    box, cut = array._box, array._cut
-    if cut is not None or (box is not backing.box and box != backing.box):
-        return Binding(name, backing.allocation, box, cut, writes, None, backing.allocation.dtype)
-    binding = backing.bindings.get((name, writes))
-    if binding is None:
-        binding = Binding(name, backing.allocation, backing.box, None, writes, None, backing.allocation.dtype)
-        backing.bindings[name, writes] = binding
-    return binding

@@ -17,6 +17,7 @@ from ..machine.platform import HOST, USER
 
 FILL = 1 << 62
 """The bit of a memory that nobody has: there every array holds its initial value."""
+REMEMBERED = 512  # boxes whose backings are remembered
 WASTE = 1.25
 """How much larger one allocation may be than the two boxes that it is for, if they do not overlap."""
 
@@ -68,7 +69,9 @@ def _better_together(a: Box, b: Box) -> bool:
 class ArrayState:
     """Backings per memory, and for each element the set of memories (as bits) that hold its present value."""
 
-    __slots__ = ("backings", "box", "complete", "dtype", "expected", "foreseen", "id", "initial", "origin", "valid")
+    __slots__ = (
+        "_found", "backings", "box", "complete", "dtype", "expected", "foreseen", "id", "initial", "origin", "valid"
+    )  # fmt: skip
 
     def __init__(self, id: int, box: Box, dtype: np.dtype[Any], initial: Any) -> None:
         self.id = id
@@ -76,6 +79,7 @@ class ArrayState:
         self.dtype = dtype
         self.initial = initial
         self.backings: dict[int, list[Backing]] = {}
+        self._found: dict[tuple[int, Box], Backing] = {}  # per memory and box: the backing that holds it
         self.complete: dict[int, Backing] = {}  # per memory: the backing of the whole array, if there is one
         self.valid: RegionMap[int] = RegionMap(box, 0 if initial is None else FILL)
         self.foreseen: dict[int, Foreseen] | None = None  # per memory: what lookahead knows of later commands
@@ -92,14 +96,20 @@ class ArrayState:
         whole = self.complete.get(memory)
         if whole is not None:
             return whole
-        for backing in self.backings.get(memory, ()):
-            if covers(backing.box, box):
-                return backing
-        return None
+        found = self._found.get((memory, box))
+        if found is None:
+            for backing in self.backings.get(memory, ()):
+                if covers(backing.box, box):
+                    if len(self._found) >= REMEMBERED:
+                        self._found.clear()
+                    self._found[memory, box] = backing
+                    return backing
+        return found
 
     def add(self, backing: Backing) -> None:
         """Note a new backing."""
         memory = backing.allocation.memory
+        self._found.clear()
         self.backings.setdefault(memory, []).append(backing)
         if backing.box == self.box:
             self.complete[memory] = backing
@@ -107,6 +117,7 @@ class ArrayState:
     def remove(self, backing: Backing) -> None:
         """Forget a backing."""
         memory = backing.allocation.memory
+        self._found.clear()
         self.backings[memory].remove(backing)
         if self.complete.get(memory) is backing:
             del self.complete[memory]

@@ -28,6 +28,7 @@ class Touch(NamedTuple):
     strict: bool  # reads=True only because a strided write leaves elements between untouched
     pad: Pad | None
     boxes: tuple[Box, ...] | None = None  # what of the box is touched, if not all of it
+    empty: bool = False  # nothing is touched at all
 
     def parts(self) -> tuple[Box, ...]:
         """Return the boxes that are touched."""
@@ -50,4 +51,4 @@ def slots_of(name: str, partial: ArrayState, chunk: Chunk, memory: int) -> Touch
     count = len(chunk.pieces) or 1
     box = Box((chunk.slot, *partial.box.lo[1:]), (chunk.slot + count, *partial.box.hi[1:]))
     cut = None if chunk.pieces else Cut((1,) * box.ndim, tuple(range(1, box.ndim)))
-    return Touch(name, partial, box, None, cut, memory, reads=True, writes=True, strict=True, pad=None)
+    return Touch(name, partial, box, None, cut, memory, reads=True, writes=True, strict=True, pad=None, empty=box.empty)

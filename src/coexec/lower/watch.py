@@ -53,6 +53,9 @@ def look_at(watch: Watch, task: Task, reads: Iterable[tuple[str, ArrayState, Box
     """Tell who watches which parts of `reads` nobody has written."""
     found: list[Unwritten] = []
     for name, state, box in reads:
+        pattern = state.valid.pattern
+        if pattern is not None and pattern.complete:
+            continue  # everything was written
         if not state.valid.uniform and not box.empty:  # None: it depends on the element; 0: nobody wrote anything
             found += [Unwritten(name, state, part) for part, mask in state.valid.get(box) if not mask]
     if found:

@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import PlanError, unknown_name
 from ..geometry import Box
 from ..graph.command import Chunk
+from ..graph.mapped import mapped, remembered
 from ..machine.platform import Device, Platform
 from ..predict.learned import Learned
 from ..predict.model import Model
@@ -47,7 +48,7 @@ class Candidate:
     """A device and the variant it would run."""
 
     __slots__ = (
-        "_chunks", "_shares", "blocked", "device", "memory", "model", "name", "runs_here", "tries", "variant", "wide"
+        "_chunks", "_share", "_shares", "blocked", "device", "memory", "model", "name", "runs_here", "tries", "variant", "wide"
     )  # fmt: skip
 
     def __init__(self, device: Device, variant: Variant, model: Model, *, blocked: bool = False) -> None:
@@ -60,6 +61,7 @@ class Candidate:
         self.runs_here = device.kind == "cpu" and not device.wide  # any thread can stand in for a core
         self._chunks: tuple[Chunk] | None = None  # the last answers: programs repeat themselves
         self._shares: tuple[Share] | None = None
+        self._share: Share | None = None
         self.variant = variant
         self.model = model
 
@@ -69,6 +71,13 @@ class Candidate:
         if chunks is None or chunks[0][1] != box:
             chunks = self._chunks = (Chunk(self.name, box),)
         return chunks
+
+    def share(self, work: Work, seconds: float | None, *, together: bool) -> Share:
+        """Return what a chunk runs beside others."""
+        share = self._share
+        if share is None or share[3] != seconds or share[2] is not work or share[4] is not together:
+            share = self._share = Share(self.variant, self.model, work, seconds, together)
+        return share
 
     def shares(self, work: Work, seconds: float | None) -> tuple[Share]:
         """Return what that chunk runs."""
@@ -193,6 +202,25 @@ class Candidates:
     def holding(self, candidates: list[Candidate], dtypes: list[np.dtype[Any]]) -> list[Candidate]:
         """Return the candidates whose devices can hold all of `dtypes`."""
         return [c for c in candidates if all(self._supports[c.name](dtype) for dtype in dtypes)]
+
+    def able(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
+        """Leave out devices that cannot hold an argument's type, and variants that cannot pad."""
+        known = remembered(task)
+        if known is not None and (answer := known.get("able")) is not None and answer[0] is candidates:
+            return self.roomy(task, answer[1])
+        able = self.holding(candidates, [array.dtype for array in task.arrays])
+        parts = mapped(task, task.visited) if task.visited is not None else ()
+        padded = any(part is not None and part.pad is not None for part in parts)
+        able = [c for c in able if c.variant.kind != "opencl" or not padded]
+        if able and known is not None:
+            known["able"] = (candidates, able)
+        if not able:
+            raise PlanError(
+                f"kernel {task.name!r}: none of {', '.join(c.name for c in candidates)} can hold "
+                f"{', '.join(sorted({str(array.dtype) for array in task.arrays}))}"
+                f"{' and pad the border' if padded else ''}; allow a CPU device"
+            )
+        return self.roomy(task, able)
 
 
 def one_per_device(candidates: Sequence[Candidate], work: Work | None = None) -> list[Candidate]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..geometry import Box, Grid, grids_meet, overlap
 from ..graph.command import Chunk
+from ..graph.mapped import remembered
 from ..graph.task import Task
 from ..graph.task_graph import touched_boxes
 from ..program.mapper import Same
@@ -65,7 +66,7 @@ class Conflicts:
 
     def independent(self, task: Task, chunks: Sequence[Chunk]) -> bool:
         """Tell whether no chunk touches what a sibling writes; the first time one does, somebody is told."""
-        if apart(task) and len({id(array._storage) for array in task.arrays}) == len(task.arrays):
+        if apart(task) and (task.once or len({id(a._storage) for a in task.arrays}) == len(task.arrays)):
             return True
         key = _key(task, chunks)
         known = self._known.get(key)
@@ -88,11 +89,17 @@ def _text(task: Task, conflict: Conflict) -> str:
 
 def apart(task: Task) -> bool:
     """Tell whether parts write their own points and nothing more, however the task is cut along its declared axes."""
-    last = max(task.kernel.split, default=-1) if task.kernel is not None else -1
-    return all(
-        not p.access.writes or p.access.mode == "reduce" or (isinstance(p.access.mapper, Same) and a.ndim > last)
-        for p, a in zip(task.accesses, task.arrays, strict=True)
-    )
+    known = remembered(task)
+    answer: bool | None = known.get("apart") if known is not None else None
+    if answer is None:
+        last = max(task.kernel.split, default=-1) if task.kernel is not None else -1
+        answer = all(
+            not p.access.writes or p.access.mode == "reduce" or (isinstance(p.access.mapper, Same) and a.ndim > last)
+            for p, a in zip(task.accesses, task.arrays, strict=True)
+        )
+        if known is not None:
+            known["apart"] = answer
+    return answer
 
 
 def find_conflict(task: Task, parts: Sequence[Box]) -> Conflict | None:

@@ -6,7 +6,7 @@ Before: graph/, predict/, machine/.  After: lower/.  Knows no memory's contents 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf, lcm
+from math import inf
 from typing import Any
 
 from ..errors import PlanError
@@ -29,7 +29,7 @@ from .place import WIDE_GAIN, Asked, Loads, Placement
 from .plan import Plan
 from .planned import Planned
 from .preview import alone_seconds, preview
-from .split import SEVERAL_BLOCKS, blocks, deal, deal_evenly, even, in_runs, tiles
+from .split import SEVERAL_BLOCKS, blocks, deal, deal_evenly, evenly, in_runs, tiles
 
 LOOPING = ("cpu", "torch")  # kinds of devices that compute one piece after the other by themselves
 NOT_FAR = 1.6  # times the predicted seconds of a division: beyond, undivided cannot win
@@ -112,7 +112,7 @@ class Planner:
     def _found(self, task: Task) -> list[Candidate]:
         """Return those who can run `task`, or raise."""
         assert task.kernel is not None and task.options is not None
-        return self._able(task, self._candidates.of(task.kernel, task.options.devices).all)
+        return self._candidates.able(task, self._candidates.of(task.kernel, task.options.devices).all)
 
     def runs(self, kernel: Kernel, arrays: Sequence[Array]) -> bool:
         """Tell whether some device can run `kernel`, which has a Python body, on arrays of these types."""
@@ -139,7 +139,7 @@ class Planner:
             return self._command(task, chunks, (HOST,) * len(chunks), WHY)
         candidates, blocked, only_cpu = self._candidates.of(kernel, options.devices)
         if not only_cpu:
-            candidates = self._able(task, candidates)
+            candidates = self._candidates.able(task, candidates)
             if kernel.internal and len(candidates) > 1:
                 candidates = self._near(task, candidates)
         work = work_of(task)
@@ -248,16 +248,17 @@ class Planner:
         policy = options.policy or self._policy
         if not axes or not options.split or len(group) < 2:
             return None
-        waits = self.loads.waits(task.after, [c.name for c in group])
-        divided = None if policy == "even" else self.divider.recall(task, box, group, waits)
-        if divided is None and not self._worth(candidates, work, named=named):
-            return None
         if policy == "even":
-            names = [c.name for c in group]
-            chunks = even(box, axes, names, lcm(*map(granules(task, self.loads.platform), names)))
+            if not self._worth(candidates, work, named=named):
+                return None
+            chunks = evenly(task, axes, group)
             if len(chunks) < 2 or not self._conflicts.independent(task, chunks):
                 return None
             return self._shared(task, chunks, group, f"divided evenly over {len(chunks)} devices")
+        waits = self.loads.waits(task.after, [c.name for c in group])
+        divided = self.divider.recall(task, box, group, waits)
+        if divided is None and not self._worth(candidates, work, named=named):
+            return None
         divided = self.last = divided or self.divider.divide(task, box, axes, group, waits)
         if len(divided.chunks) < 2 and not self.divider.for_energy:
             return None
@@ -317,22 +318,6 @@ class Planner:
         wide = [s for c in candidates if c.wide and c.model.measured(work) and (s := c.model.seconds(work)) is not None]
         return bool(wide) and min(wide) < seconds * WIDE_GAIN
 
-    def _able(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
-        """Leave out devices that cannot hold an argument's type, and variants that cannot pad."""
-        able = self._candidates.holding(candidates, [array.dtype for array in task.arrays])
-        padded = task.visited is not None and any(
-            param.access.mapper.pad(task.visited, array.shape)
-            for param, array in zip(task.accesses, task.arrays, strict=True)
-        )
-        able = [c for c in able if c.variant.kind != "opencl" or not padded]
-        if not able:
-            raise PlanError(
-                f"kernel {task.name!r}: none of {', '.join(c.name for c in candidates)} can hold "
-                f"{', '.join(sorted({str(array.dtype) for array in task.arrays}))}"
-                f"{' and pad the border' if padded else ''}; allow a CPU device"
-            )
-        return self._candidates.roomy(task, able)
-
     def _near(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
         """Leave an assignment to a device whose memory holds the array already: it is not worth a copy there and back."""
         held = self._valid(task.arrays[-1])
@@ -358,7 +343,7 @@ class Planner:
             candidate = by_name[chunk.device]
             work = work_of_part(task, chunk.box)
             seconds = candidate.model.seconds(work, together=together)
-            shares.append(Share(candidate.variant, candidate.model, work, seconds, together))
+            shares.append(candidate.share(work, seconds, together=together))
             self.loads.add(chunk.device, seconds, ready, task.id)
         return self._command(task, chunks, tuple(shares), why)
 

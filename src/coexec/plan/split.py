@@ -8,10 +8,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Sequence
 from itertools import combinations
-from math import isqrt
+from math import isqrt, lcm
+from typing import TYPE_CHECKING
 
 from ..geometry import Box, bounding, covers, cut, overlaps
 from ..graph.command import Chunk
+from ..graph.mapped import remembered
+
+if TYPE_CHECKING:
+    from ..graph.task import Task
+    from .candidate import Candidate
 
 BLOCKS = 32
 BLOCK_ELEMENTS = 1 << 15
@@ -30,6 +36,19 @@ def even(box: Box, axes: Sequence[int], devices: Sequence[str], granule: int = 1
     else:
         parts = even_2d(box, axes[0], axes[1], len(devices), granule)
     return tuple(Chunk(devices[i], part, i) for i, part in enumerate(parts))
+
+
+def evenly(task: Task, axes: Sequence[int], group: Sequence[Candidate]) -> tuple[Chunk, ...]:
+    """Cut the index space of a task into equal parts for the devices of a group; granules as task and devices ask."""
+    names = tuple([candidate.name for candidate in group])
+    granule = lcm(task.kernel.granule if task.kernel is not None else 1, *{max(1, c.device.granule) for c in group})
+    known, key = remembered(task), ("even", granule, names)
+    chunks: tuple[Chunk, ...] | None = known.get(key) if known is not None else None
+    if chunks is None:
+        chunks = even(task.box, axes, names, granule)
+        if known is not None:
+            known[key] = chunks
+    return chunks
 
 
 def even_2d(box: Box, first: int, second: int, count: int, granule: int = 1) -> list[Box]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..geometry import Box
+from ..graph.mapped import mapped, remembered
 from .work import Work
 
 if TYPE_CHECKING:
@@ -82,12 +83,18 @@ def task_key(task: Task) -> Hashable:
 
 def work_of_part(task: Task, box: Box, weight: float = 1.0) -> Work:
     """Return the features of one chunk; `weight` is the work of its rows over that of as many average rows."""
-    shapes = []
-    for param, array in zip(task.accesses, task.arrays, strict=True):
-        if param.access.mode == "reduce":
-            shapes.append(array.shape)
-        else:
-            shapes.append(param.access.mapper.box(box, task.space, array.shape).shape)
+    known = remembered(task) if weight == 1.0 and task.kernel is not None and not task.kernel.looked_at else None
+    work: Work | None = known.get(("work", box)) if known is not None else None
+    if work is None:
+        work = _work_of_part(task, box, weight)
+        if known is not None:
+            known["work", box] = work
+    return work
+
+
+def _work_of_part(task: Task, box: Box, weight: float) -> Work:
+    parts = mapped(task, box)
+    shapes = [a.shape if part is None else part.box.shape for a, part in zip(task.arrays, parts, strict=True)]
     key = (task_key(task), box.shape) if weight == 1.0 and task.key is not None else None
     return _work(task, shapes, box.volume, key, weight)
 
@@ -122,8 +129,8 @@ def scratch_of(task: Task, box: Box) -> int:
         return math.ceil(per_point * box.volume)
     named: dict[str, Any] = {}
     for param, array in zip(task.accesses, task.arrays, strict=True):
-        mapped = param.access.mode != "reduce" and task.visited is not None
-        shape = param.access.mapper.box(box, task.space, array.shape).shape if mapped else array.shape
+        cut = param.access.mode != "reduce" and task.visited is not None
+        shape = param.access.mapper.box(box, task.space, array.shape).shape if cut else array.shape
         named[param.name] = Sized(shape, array.dtype)
     nbytes = told.value(named | dict(task.scalars))
     check_features(kernel.name, ("scratch",), (nbytes,))

@@ -13,12 +13,14 @@ from ..errors import ArgumentError
 class Key:
     """The shapes and types of one call's arrays: equal for calls that are predicted alike. Hashed once."""
 
-    __slots__ = ("_hash", "_shapes", "work")
+    __slots__ = ("_hash", "_shapes", "kept", "varies", "work")
 
     def __init__(self, shapes: tuple[Any, ...]) -> None:
         self._shapes = shapes
         self._hash = hash(shapes)
         self.work: Any = None  # predict/features.py's own
+        self.kept: dict[Any, Any] | None = None  # graph/mapped.py's own
+        self.varies = False  # range mappers may say something else next time
 
     def __hash__(self) -> int:
         return self._hash

@@ -20,6 +20,7 @@ class Mapper:
     """Maps a chunk to boxes of one array. Subclasses are values: equal when they map alike."""
 
     pads = False  # a body may see more than there is
+    fixed = True  # the same for the same chunk and shapes, always
     several = False  # what a chunk touches may be more than one box; a body still gets their hull
 
     def check(self, name: str, shape: Shape, space: Shape) -> None:

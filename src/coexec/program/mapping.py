@@ -30,6 +30,7 @@ class Function(Mapper):
     """Whatever a user's function says: chunk -> a slice or an integer per axis, or a list of such tuples."""
 
     several = True
+    fixed = False
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

@@ -1,0 +1,65 @@
+"""Questions about the validity of arrays, and changes of it, that came up before: programs repeat themselves.
+
+Before: geometry/region_map.py.  After: lower/coherence.py.  Knows patterns and keys, not what they mean.
+
+An answer depends on what a map holds and on the question alone, so remembering it changes nothing but the time it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from ..geometry import Pattern, RegionMap
+
+MOST = 100_000  # boxes that are remembered at a time
+
+
+class Known:
+    """Remembers what followed from a pattern of a map."""
+
+    def __init__(self) -> None:
+        self._patterns: dict[Hashable, Pattern[int]] = {}
+        self._answers: dict[tuple[Pattern[int], Hashable], Any] = {}
+        self._boxes = 0  # about how many are remembered
+
+    def pattern(self, map: RegionMap[int]) -> Pattern[int]:
+        """Return what a map holds: the same object whenever that is the same."""
+        pattern = map.pattern
+        if pattern is None:
+            signature = map.signature()
+            pattern = self._patterns.get(signature)
+            if pattern is None:
+                pattern = Pattern(map)
+                self._make_room(len(pattern.entries))
+                self._patterns[signature] = pattern
+            map.pattern = pattern
+        return pattern
+
+    def answer(self, map: RegionMap[int], question: Hashable) -> Any:
+        """Return what `learn` was told, or None."""
+        return self._answers.get((self.pattern(map), question))
+
+    def learn(self, map: RegionMap[int], question: Hashable, answer: Any, boxes: int) -> None:
+        """Remember the answer, of so many boxes, to a question about what a map holds."""
+        self._make_room(boxes)
+        self._answers[self.pattern(map), question] = answer
+
+    def change(self, map: RegionMap[int], question: Hashable, change: Callable[[], None]) -> None:
+        """Make a change of a map; the question tells all that it depends on beside what the map holds."""
+        before = self.pattern(map)
+        after = self._answers.get((before, question))
+        if after is not None:
+            map.become(after)
+            return
+        change()
+        after = self.pattern(map)
+        self._make_room(1)
+        self._answers[before, question] = after
+
+    def _make_room(self, boxes: int) -> None:
+        self._boxes += boxes + 1
+        if self._boxes > MOST:
+            self._boxes = 0
+            self._patterns.clear()
+            self._answers.clear()
