@@ -9,7 +9,7 @@ from .box import Box, Point, bounding, covers, cut, overlap, overlaps, subtract,
 from .grid import Grid, grid_covers, grids_meet
 from .region import Region
 from .region_map import Pattern, RegionMap
-from .shelf import Shelf
+from .shelf import Shelf, meeting, shelved
 
 __all__ = [
     "Box",
@@ -24,8 +24,10 @@ __all__ = [
     "cut",
     "grid_covers",
     "grids_meet",
+    "meeting",
     "overlap",
     "overlaps",
+    "shelved",
     "subtract",
     "whole",
 ]

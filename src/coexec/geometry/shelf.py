@@ -1,4 +1,4 @@
-"""Values by box, found by overlap: a dictionary while there are few, sorted by their first axis once there are many.
+"""Values by box, found by overlap: a plain dictionary while there are few, sorted by their first axis once there are many.
 
 Before: geometry/box.py.  After: graph/tracker.py.  Boxes may overlap; knows nothing of what the values mean.
 """
@@ -6,7 +6,7 @@ Before: geometry/box.py.  After: graph/tracker.py.  Boxes may overlap; knows not
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from .box import Box, overlaps
@@ -21,66 +21,59 @@ class Shelf(dict[Box, V]):
 
     __slots__ = ("_reach", "_tall", "_thin")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._thin: list[tuple[int, Box]] | None = None  # by lower edge; None while there are few
+    def __init__(self, entries: Mapping[Box, V]) -> None:
+        super().__init__(entries)
+        self._thin: list[tuple[int, Box]] = []  # by lower edge
         self._reach = 0  # the largest extent along the first axis of a thin box
         self._tall: dict[Box, None] = {}
+        for box in entries:
+            self._file(box)
 
     def __setitem__(self, box: Box, value: V) -> None:
-        if self._thin is not None and box not in self:
-            self._file(self._thin, box)
+        if box not in self:
+            self._file(box)
         super().__setitem__(box, value)
 
-    def take(self, box: Box) -> V:
-        """Remove a box and return its value."""
-        value = super().pop(box)
-        thin = self._thin
-        if thin is not None:
-            if box in self._tall:
-                del self._tall[box]
-            else:
-                del thin[bisect_left(thin, (box[0][0], box))]
-        return value
+    def __delitem__(self, box: Box) -> None:
+        super().__delitem__(box)
+        if box in self._tall:
+            del self._tall[box]
+        else:
+            del self._thin[bisect_left(self._thin, (box[0][0], box))]
 
-    def meeting(self, box: Box) -> list[tuple[Box, V]]:
-        """Return the boxes that overlap `box`, with their values."""
-        if len(self) <= FEW:
-            return _overlapping(self.items(), box)
+    def near(self, box: Box) -> list[tuple[Box, V]]:
+        """Return the entries whose extent along the first axis overlaps that of `box`, and some others."""
         thin = self._thin
-        if thin is None:
-            thin = self._thin = []
-            self._reach = 0
-            self._tall = {}
-            for other in self:
-                self._file(thin, other)
-        low, high = box[0][0], box[1][0]
-        first = bisect_left(thin, (low - self._reach + 1,))
-        near = [(other, self[other]) for _, other in thin[first : bisect_left(thin, (high,), first)]]
-        if self._tall:
-            near = [(other, self[other]) for other in self._tall] + near
-        return _overlapping(near, box)
+        first = bisect_left(thin, (box[0][0] - self._reach + 1,))
+        found = [(other, self[other]) for _, other in thin[first : bisect_left(thin, (box[1][0],), first)]]
+        return [(other, self[other]) for other in self._tall] + found if self._tall else found
 
-    def _file(self, thin: list[tuple[int, Box]], box: Box) -> None:
+    def _file(self, box: Box) -> None:
         low, high = box[0][0], box[1][0]
         if high - low <= THIN:
-            insort(thin, (low, box))
+            insort(self._thin, (low, box))
             self._reach = max(self._reach, high - low)
         else:
             self._tall[box] = None
 
 
-def _overlapping(entries: Iterable[tuple[Box, V]], box: Box) -> list[tuple[Box, V]]:
-    """Return the entries that overlap `box`. Two dimensions are written out: one call per entry costs most of the time."""
+def shelved(entries: dict[Box, V]) -> dict[Box, V]:
+    """Return the same entries, as a shelf if there are many."""
+    return entries if len(entries) <= FEW or type(entries) is Shelf else Shelf(entries)
+
+
+def meeting(entries: dict[Box, V], box: Box) -> list[tuple[Box, V]]:
+    """Return the entries that overlap `box`, none of which is empty. Hot: two dimensions are written out."""
+    some: Iterable[tuple[Box, V]] = entries.near(box) if type(entries) is Shelf else entries.items()
     lo, hi = box
     if len(lo) != 2:
-        return [entry for entry in entries if overlaps(entry[0], box)]
+        return [entry for entry in some if overlaps(entry[0], box)]
     m0, m1 = lo
     k0, k1 = hi
     if m0 >= k0 or m1 >= k1:
         return []
     return [
         entry
-        for entry in entries
+        for entry in some
         if (at := entry[0][0])[0] < k0 and at[1] < k1 and (end := entry[0][1])[0] > m0 and end[1] > m1
     ]

@@ -140,7 +140,12 @@ class Copy(Instruction):
         needs: tuple[int, ...],
         after: tuple[int, ...],
     ) -> None:
-        super().__init__(id, device, task, needs, after, 6)
+        self.id = id
+        self.device = device
+        self.task = task
+        self.needs = needs
+        self.after = after
+        self.priority = 6
         self.source = source
         self.target = target
         self.boxes = boxes

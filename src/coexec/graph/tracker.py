@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from ..geometry import Box, Grid, Region, Shelf, covers, grid_covers, grids_meet, overlap, overlaps, subtract
+from ..geometry import Box, Grid, Region, covers, grid_covers, grids_meet, meeting, overlap, overlaps, shelved, subtract
 
 FEW = 12  # boxes that are looked at one by one
 MANY = 4  # writers of what is read, from which on it pays to look whether one of them waited for others
@@ -71,8 +71,8 @@ class Tracker:
         self._boxes = False  # whether boxes differ; until then the two whole-array fields hold everything
         self.one_writer = origin
         self.whole_readers: list[int] = []
-        self._writers: Shelf[int] = Shelf()  # disjoint, covering the extent
-        self._readers: Shelf[list[int]] = Shelf()
+        self._writers: dict[Box, int] = {}  # disjoint, covering the extent
+        self._readers: dict[Box, list[int]] = {}
         self._strided: list[tuple[Box, Grid, int, bool]] = []
         self._looked: tuple[Box, list[tuple[Box, list[int]]]] | None = None  # who read the box that is to be written
 
@@ -120,7 +120,7 @@ class Tracker:
         plain = grid is None and not self._strided and bool(self._readers)
         if plain and len(self._writers) > FEW and self._read_on(box, found):
             return
-        hit = self._writers.meeting(box)
+        hit = meeting(self._writers, box)
         if grid is not None:
             hit = [entry for entry in hit if _meets(entry[0], box, grid)]
         ids = {id for _, id in hit}
@@ -142,7 +142,7 @@ class Tracker:
         for seen in islice(reversed(self._readers), LAST):
             ids = self._readers[seen]
             if len(ids) == 1 and covers(box, seen):
-                further = {id for part in subtract(box, seen) for _, id in self._writers.meeting(part)}
+                further = {id for part in subtract(box, seen) for _, id in meeting(self._writers, part)}
                 if ids[0] in further:
                     found |= further
                     return True
@@ -151,7 +151,7 @@ class Tracker:
     def _without_ancestors(self, hit: list[tuple[Box, int]], box: Box) -> list[tuple[Box, int]]:
         """Leave out writers that another one of them has waited for, because it read what they wrote."""
         ids = {id for _, id in hit}
-        known = [(seen, readers) for seen, readers in self._readers.meeting(box) if not ids.isdisjoint(readers)]
+        known = [(seen, readers) for seen, readers in meeting(self._readers, box) if not ids.isdisjoint(readers)]
         if not known:
             return hit
         seen, readers = max(known, key=lambda entry: entry[0].volume)
@@ -164,7 +164,7 @@ class Tracker:
             if not self.whole_readers or self.one_writer == self._mark:
                 found.add(self.one_writer)
             return
-        hit = self._readers.meeting(box) if self._readers else []
+        hit = meeting(self._readers, box) if self._readers else []
         if grid is None:
             self._looked = (box, hit)
         else:
@@ -185,7 +185,7 @@ class Tracker:
             if not readers or writer == self._mark:
                 found.add(writer)
             return
-        for other, id in self._writers.meeting(box):
+        for other, id in meeting(self._writers, box):
             if id in found or (grid is not None and not _meets(other, box, grid)):
                 continue
             if id == self._mark or not any(overlaps(other, reader) for reader, _ in readers):
@@ -207,6 +207,7 @@ class Tracker:
         readers = self._readers.get(box)
         if readers is None:
             self._readers[box] = [id]
+            self._readers = shelved(self._readers)
         elif readers[-1] != id:
             readers.append(id)
 
@@ -219,7 +220,7 @@ class Tracker:
                 if ids:
                     self._readers[seen] = ids
                 else:
-                    self._readers.take(seen)
+                    del self._readers[seen]
 
     def did_write(self, box: Box, grid: Grid | None, id: int) -> None:
         """Note that `id` writes `box`: nobody older needs to be asked about it again."""
@@ -248,7 +249,7 @@ class Tracker:
     def _spread(self) -> None:
         """Go over to boxes."""
         self._boxes = True
-        self._writers, self._readers = Shelf(), Shelf()
+        self._writers, self._readers = {}, {}
         self._writers[self._extent] = self.one_writer
         if self.whole_readers:
             self._readers[self._extent] = self.whole_readers
@@ -263,16 +264,17 @@ class Tracker:
 
     def _carve(self, box: Box) -> None:
         """Take `box` out of what others wrote."""
-        for other, id in self._writers.meeting(box):
-            self._writers.take(other)
+        for other, id in meeting(self._writers, box):
+            del self._writers[other]
             for rest in subtract(other, box):
                 self._writers[rest] = id
+        self._writers = shelved(self._writers)
 
     def _carve_readers(self, box: Box) -> None:
         """Take `box` out of what others read."""
         readers, looked = self._readers, self._looked
-        for other, ids in looked[1] if looked is not None and looked[0] is box else readers.meeting(box):
-            readers.take(other)
+        for other, ids in looked[1] if looked is not None and looked[0] is box else meeting(readers, box):
+            del readers[other]
             if other is not box:
                 for rest in subtract(other, box):
                     if (known := readers.get(rest)) is not None:
@@ -282,6 +284,11 @@ class Tracker:
 
     # Questions and clean-up ---------------------------------------------------------------------------------------------
 
+    @property
+    def strided(self) -> bool:
+        """Whether there are strided sets beside the dense boxes."""
+        return self._boxes and bool(self._strided)
+
     def writers(self, box: Box) -> list[tuple[Box, int]]:
         """Return the parts of `box` with the dense writer of each."""
         if not self._boxes:
@@ -289,7 +296,9 @@ class Tracker:
         writer = self._writers.get(box)
         if writer is not None:
             return [(box, writer)]
-        return [(common, id) for other, id in self._writers.meeting(box) if (common := overlap(box, other)) is not None]
+        return [
+            (common, id) for other, id in meeting(self._writers, box) if (common := overlap(box, other)) is not None
+        ]
 
     def ids(self) -> set[int]:
         """Return every id that something later could depend on."""
@@ -312,14 +321,12 @@ class Tracker:
             return
         old = [box for box, id in self._writers.items() if id < horizon and id not in keep]
         for box in old:
-            self._writers.take(box)
+            del self._writers[box]
         for box in Region(old).boxes:
             self._writers[box] = horizon
+        self._writers = shelved(dict(self._writers))
         recent = [(box, [i for i in ids if i >= horizon]) for box, ids in self._readers.items()]
-        self._readers = Shelf()
-        for box, ids in recent:
-            if ids:
-                self._readers[box] = ids
+        self._readers = shelved({box: ids for box, ids in recent if ids})
         self._strided = [e for e in self._strided if e[2] >= horizon or e[2] in keep]
         self._looked = None
         if len(self._writers) == 1 and not self._readers and not self._strided:
@@ -337,12 +344,13 @@ class Tracker:
         self._boxes = entries.boxes
         self.one_writer = 0 if entries.boxes else names.writer(entries.one_writer)
         self.whole_readers = names.readers(entries.whole_readers)
-        self._writers, self._readers = Shelf(), Shelf()
+        self._writers, self._readers = {}, {}
         for box, id in entries.writers:
             self._writers[box] = names.writer(id)
         for box, ids in entries.readers:
             if readers := names.readers(ids):
                 self._readers[box] = readers
+        self._writers, self._readers = shelved(self._writers), shelved(self._readers)
         self._strided = names.strided(entries.strided)
         self._looked = None
 

@@ -9,23 +9,19 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PlanError
-from ..geometry import Box, Region, RegionMap, bounding, overlap, overlaps
+from ..geometry import Box, Region, bounding, overlap, overlaps
 from ..graph.instruction import Alloc, Allocation, Copy, Fill, Free
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Platform
 from .budget import Budget
 from .emit import Emitter
 from .evict import Evictor
-from .known import Known
+from .known import Boxes, Known, missing_of
 from .state import FILL, ArrayState, Backing
 from .watch import Watch
 
 if TYPE_CHECKING:
     import numpy as np
-
-
-Boxes = tuple[Box, ...]
-"""What one read sees: disjoint boxes, most often one."""
 
 
 class Coherence:
@@ -147,8 +143,8 @@ class Coherence:
             if mask & 1 << memory:
                 for part, writer in old.tracker.writers(box):
                     by_writer.setdefault(writer, []).append(part)
-        for boxes in by_writer.values():
-            self._copy(old, new, Region(boxes).boxes, "resize", task, self._lane(memory, memory))
+        for writer, boxes in by_writer.items():
+            self._copy(old, new, Region(boxes).boxes, writer, "resize", task, self._lane(memory, memory))
         self.free(state, old, task)
 
     def free(self, state: ArrayState, backing: Backing, task: Task | None) -> None:
@@ -204,10 +200,10 @@ class Coherence:
     def _missing_of_all(
         self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Boxes], str]], question: Hashable
     ) -> dict[int, list[tuple[Box, int, int]]]:
-        """Return what `_missing` says, for each memory that misses something."""
+        """Return what is missing, for each memory that misses something."""
         known: dict[int, list[tuple[Box, int, int]]] | None = self._known.answer(state.valid, question)
         if known is None:
-            every = {memory: self._missing(state, memory, reads) for memory, (reads, _) in wanted.items()}
+            every = {memory: missing_of(state.valid, memory, reads) for memory, (reads, _) in wanted.items()}
             known = {memory: pieces for memory, pieces in every.items() if pieces}
             self._known.learn(state.valid, question, known, sum(map(len, known.values())))
         return known
@@ -231,7 +227,7 @@ class Coherence:
             with self.evictor.pinned([(state, HOST, box) for box in (*boxes, *sources)]):
                 for box in boxes:
                     self.back(state, HOST, box, task)
-            lacking = self._missing(state, HOST, [tuple(pieces) for pieces in unlinked.values()])
+            lacking = missing_of(state.valid, HOST, [tuple(pieces) for pieces in unlinked.values()])
             self._bring(state, HOST, lacking, "host", task)
             for piece, _, _ in lacking:
                 state.copied(HOST, piece)
@@ -267,31 +263,11 @@ class Coherence:
             if mask != FILL:
                 for source, target, part, writer in self._sources(state, memory, piece, mask):
                     groups.setdefault((source, target, writer, readers), []).append(part)
-        for (source, target, _, _), parts in groups.items():
+        for (source, target, writer, _), parts in groups.items():
             lane = self._lane(source.allocation.memory, memory)
             lane = device if lane == "host" and memory == HOST else lane
             whole = Region(parts).boxes if len(parts) > 1 else tuple(parts)
-            self._copy(source, target, whole, reason, task, lane)
-
-    def _missing(self, state: ArrayState, memory: int, reads: Sequence[Boxes]) -> list[tuple[Box, int, int]]:
-        """Return the disjoint pieces not valid in `memory`, with where they are valid and which reads want them."""
-        bit = 1 << memory
-        if len(reads) == 1:
-            wanted = [(box, 1) for box in reads[0]]
-        else:
-            hull = bounding([box for boxes in reads for box in boxes])
-            readers: RegionMap[int] = RegionMap(hull, 0)
-            for number, boxes in enumerate(reads):
-                for box in boxes:
-                    for piece, who in readers.get(box):
-                        readers.set(piece, who | 1 << number)
-            wanted = [(piece, who) for piece, who in readers.get(hull) if who]
-        return [
-            (piece, mask, who)
-            for box, who in wanted
-            for piece, mask in state.valid.get(box)
-            if mask and not mask & bit  # nothing to move for what was never written
-        ]
+            self._copy(source, target, whole, writer, reason, task, lane)
 
     def _sources(
         self, state: ArrayState, memory: int, piece: Box, mask: int
@@ -349,23 +325,32 @@ class Coherence:
             backing.tracker.did_write(box, None, fill.id)
 
     def _copy(
-        self, source: Backing, target: Backing, boxes: tuple[Box, ...], reason: str, task: Task | None, lane: str
+        self,
+        source: Backing,
+        target: Backing,
+        boxes: tuple[Box, ...],
+        writer: int,
+        reason: str,
+        task: Task | None,
+        lane: str,
     ) -> None:
-        needs: set[int] = set()
+        """Copy what `writer` wrote, and strided writers over it."""
+        needs = {writer}
         after: set[int] = set()
+        seen, kept = source.tracker, target.tracker
         for box in boxes:
-            source.tracker.before_read(box, None, needs)
-            target.tracker.before_write(box, None, after)
+            if seen.strided:
+                seen.before_read(box, None, needs)
+            kept.before_write(box, None, after)
         id = self._emitter.id()
-        order = tuple(after - needs)
+        after -= needs
         self._emitter.emit(
-            Copy(id, lane, task, source.allocation, target.allocation, boxes, reason, tuple(needs), order)
+            Copy(id, lane, task, source.allocation, target.allocation, boxes, reason, tuple(needs), tuple(after))
         )
         for box in boxes:
-            source.tracker.did_read(box, None, id)
-            target.tracker.did_write(box, None, id)
-        self._emitter.touch(source.tracker)
-        self._emitter.touch(target.tracker)
+            seen.did_read(box, None, id)
+            kept.did_write(box, None, id)
+        self._emitter.marks.touched.update((seen, kept))
 
 
 def _grown(state: ArrayState, memory: int, box: Box) -> tuple[Box, list[Backing]]:

@@ -1,17 +1,19 @@
 """Questions about the validity of arrays, and changes of it, that came up before: programs repeat themselves.
 
-Before: geometry/region_map.py.  After: lower/coherence.py.  Knows patterns and keys, not what they mean.
+Before: geometry/region_map.py.  After: lower/coherence.py.  Knows masks of memories by box, no array.
 
 An answer depends on what a map holds and on the question alone, so remembering it changes nothing but the time it takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from ..geometry import Pattern, RegionMap
+from ..geometry import Box, Pattern, RegionMap, bounding
 
+Boxes = tuple[Box, ...]
+"""What one read sees: disjoint boxes, most often one."""
 MOST = 100_000  # boxes that are remembered at a time
 
 
@@ -63,3 +65,24 @@ class Known:
             self._boxes = 0
             self._patterns.clear()
             self._answers.clear()
+
+
+def missing_of(valid: RegionMap[int], memory: int, reads: Sequence[Boxes]) -> list[tuple[Box, int, int]]:
+    """Return the disjoint pieces not valid in `memory`, with where they are valid and which reads want them."""
+    bit = 1 << memory
+    if len(reads) == 1:
+        wanted = [(box, 1) for box in reads[0]]
+    else:
+        hull = bounding([box for boxes in reads for box in boxes])
+        readers: RegionMap[int] = RegionMap(hull, 0)
+        for number, boxes in enumerate(reads):
+            for box in boxes:
+                for piece, who in readers.get(box):
+                    readers.set(piece, who | 1 << number)
+        wanted = [(piece, who) for piece, who in readers.get(hull) if who]
+    return [
+        (piece, mask, who)
+        for box, who in wanted
+        for piece, mask in valid.get(box)
+        if mask and not mask & bit  # nothing to move for what was never written
+    ]

@@ -108,7 +108,7 @@ class Lookahead:
         """Have a command lowered: at once if it allocates nothing that could grow, else when that is known."""
         draft = self._lowering.draft(command)
         if not self._held and self._backed(draft):
-            lower(draft)
+            lower(draft._replace(backed=True))
             return
         self._count(command.task)
         waits = self._anticipate(command, draft)

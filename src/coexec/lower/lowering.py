@@ -105,12 +105,12 @@ class Lowering:
             if task.visited is None and len(command.chunks) == 1 and self._warm(task, command.chunks[0], shares[0]):
                 return self.emitter.take()
             draft = self.draft(command)
-        touches, partials = draft
+        touches, partials, backed = draft
         parts = [Part(chunk, share) for chunk, share in zip(command.chunks, shares, strict=True)]
         if self._watch is not None:
             look(self._watch, task, touches)
         if not self.coherence.budget.limited or self.fitting.plenty(task, touches):
-            self._round(task, parts, touches)
+            self._round(task, parts, touches, backed=backed)
             for name, partial in partials.items():
                 self._reductions.combine(task, name, partial)
         elif not self.fitting.lacks(task, command.chunks, touches):
@@ -148,9 +148,11 @@ class Lowering:
                 self._reductions.forget(task, partial)
             raise
 
-    def _round(self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]]) -> None:
+    def _round(
+        self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]], *, backed: bool = False
+    ) -> None:
         """Lower chunks that run at the same time."""
-        self._prepare(task, parts, touches)
+        self._prepare(task, parts, touches, backed=backed)
         self._launching.launch(task, parts, touches)
 
     def _warm(self, task: Task, chunk: Chunk, share: Share) -> bool:
@@ -234,18 +236,18 @@ class Lowering:
         touch: Touch = _new(Touch, fields)
         return touch
 
-    def _prepare(self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]]) -> None:
-        """Back every box and make what is read valid, all chunks together."""
+    def _prepare(self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]], *, backed: bool) -> None:
+        """Back every box, unless all are, and make what is read valid, all chunks together."""
         by_state: dict[ArrayState, list[tuple[Touch, str]]] = {}
         for part, of_part in zip(parts, touches, strict=True):
             for touch in of_part:
                 if not touch.empty:
                     by_state.setdefault(touch.state, []).append((touch, part.chunk.device))
         for state, parts_of in by_state.items():
-            self._prepare_array(task, state, parts_of)
+            self._prepare_array(task, state, parts_of, backed=backed)
 
-    def _prepare_array(self, task: Task, state: ArrayState, parts: list[tuple[Touch, str]]) -> None:
-        if any(state.find(t.memory, t.box) is None for t, _ in parts):
+    def _prepare_array(self, task: Task, state: ArrayState, parts: list[tuple[Touch, str]], *, backed: bool) -> None:
+        if not backed and any(state.find(t.memory, t.box) is None for t, _ in parts):
             written = [box for t, _ in parts if t.writes and not t.reads for box in t.parts()]
             discard(state, written, [box for t, _ in parts if t.reads for box in t.parts()])
             for memory in dict.fromkeys(t.memory for t, _ in parts):
@@ -254,7 +256,7 @@ class Lowering:
         reads: dict[int, list[tuple[tuple[Box, ...], str]]] = {}
         for touch, device in parts:
             if touch.reads:
-                reads.setdefault(touch.memory, []).append((touch.parts(), device))
+                reads.setdefault(touch.memory, []).append((touch.boxes or (touch.box,), device))
         wanted = {memory: (list(dict.fromkeys(boxes for boxes, _ in w)), w[0][1]) for memory, w in reads.items()}
         self.coherence.validate_all(state, wanted, task)
 

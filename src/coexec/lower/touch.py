@@ -44,6 +44,7 @@ class Draft(NamedTuple):
 
     chunks: list[list[Touch]]
     partials: dict[str, ArrayState]
+    backed: bool = False  # everything is known to be allocated
 
 
 def slots_of(name: str, partial: ArrayState, chunk: Chunk, memory: int) -> Touch:
