@@ -8,7 +8,7 @@ engine and the null devices then do is measured apart (`engine_us`). The program
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
 from time import perf_counter
@@ -18,7 +18,7 @@ import numpy as np
 
 import coexec as cx
 
-from ..graph.instruction import Alloc, Copy, Free, Instruction
+from ..graph.instruction import Alloc, Copy, Instruction
 from .apps.programs import load
 from .measure import Data, Others, Progress, machine
 
@@ -32,6 +32,7 @@ class Program(NamedTuple):
     make: Callable[[], Any]  # its arrays
     turn: Callable[[Any], Any]  # one repetition; returns the arrays for the next
     tasks: int  # of one repetition
+    written: Callable[[Any], Sequence[cx.Array]]  # those of its arrays whose allocations are counted
 
 
 def _wave_sim() -> Program:
@@ -42,7 +43,7 @@ def _wave_sim() -> Program:
         step(now, before, 0.25)
         return now, before
 
-    return Program(lambda: (cx.zeros((4096, 4096), np.float32), cx.zeros((4096, 4096), np.float32)), turn, 1)
+    return Program(lambda: (cx.zeros((4096, 4096), np.float32), cx.zeros((4096, 4096), np.float32)), turn, 1, list)
 
 
 def _nbody() -> Program:
@@ -54,7 +55,9 @@ def _nbody() -> Program:
         return other, place, speed, mass
 
     count = 1 << 17
-    return Program(lambda: (*[cx.zeros((count, 3)) for _ in range(3)], cx.ones(count)), turn, 1)
+    return Program(
+        lambda: (*[cx.zeros((count, 3)) for _ in range(3)], cx.ones(count)), turn, 1, lambda arrays: arrays[:3]
+    )
 
 
 def _rsim() -> Program:
@@ -70,7 +73,7 @@ def _rsim() -> Program:
             bounce(form, when, history[:t], history[t])
         return arrays
 
-    return Program(make, turn, TURNS)
+    return Program(make, turn, TURNS, lambda arrays: arrays[2:])
 
 
 PROGRAMS: dict[str, Callable[[], Program]] = {"wave_sim": _wave_sim, "nbody": _nbody, "rsim": _rsim}
@@ -104,9 +107,9 @@ def case(program: Program, devices: int, tasks: int) -> Data:
     """Return the figures of one program on so many devices."""
     with _runtime(devices, replay=False) as (runtime, meter):
         arrays = meter.warm(program, program.make())
-        allocations = meter.count.allocations
-        analysed = meter.tasks(program, arrays, max(120, tasks // 20))
+        batches = [meter.tasks(program, arrays, max(120, tasks // 100)) for _ in range(5)]
         counts = meter.count.per_task()
+        allocations = meter.count.allocated([array._storage.id for array in program.written(arrays)])
         runtime.wait()
         del arrays
     with _runtime(devices, replay=True) as (runtime, meter):
@@ -117,7 +120,7 @@ def case(program: Program, devices: int, tasks: int) -> Data:
         runtime.wait()
         del arrays
     return {
-        "us_per_task": analysed.lowering,
+        "us_per_task": median([batch.lowering for batch in batches]),
         "us_per_task_replayed": median([rate.lowering for rate in rates]),
         "engine_us": median([rate.engine for rate in rates]),
         **counts,
@@ -139,17 +142,31 @@ class Count:
     """What was handed over so far."""
 
     def __init__(self) -> None:
-        self.tasks = self.instructions = self.copies = self.bytes = self.allocations = 0
+        self.tasks = self.instructions = self.copies = self.bytes = 0
+        self._allocations: dict[tuple[int, int], int] = {}  # by memory and array
 
     def add(self, instructions: list[Instruction]) -> None:
-        """Count instructions; allocations of device memory only."""
+        """Count instructions."""
         self.instructions += len(instructions)
         for instruction in instructions:
             if isinstance(instruction, Copy):
                 self.copies += 1
                 self.bytes += instruction.nbytes
-            elif isinstance(instruction, Alloc | Free) and instruction.allocation.memory > 1:
-                self.allocations += isinstance(instruction, Alloc)
+            elif isinstance(instruction, Alloc):
+                at = (instruction.allocation.memory, instruction.allocation.array)
+                self._allocations[at] = self._allocations.get(at, 0) + 1
+
+    def begin(self) -> None:
+        """Count from here on; allocations are counted from the beginning of the program."""
+        self.tasks = self.instructions = self.copies = self.bytes = 0
+
+    def allocated(self, arrays: Collection[int]) -> int:
+        """Return how many allocations of these arrays there were on the device that had most."""
+        found: dict[int, int] = {}
+        for (memory, array), count in self._allocations.items():
+            if array in arrays:
+                found[memory] = found.get(memory, 0) + count
+        return max(found.values(), default=0)
 
     def per_task(self) -> Data:
         """Return instructions, copies and bytes of one task."""
@@ -190,14 +207,13 @@ class Meter:
         """Repeat the program until everything is allocated and known; return its arrays."""
         for _ in range(max(6, 24 // program.tasks)):
             arrays = program.turn(arrays)
+        cx.flush()  # whatever lookahead still holds
         return arrays
 
     def tasks(self, program: Program, arrays: Any, tasks: int) -> Rate:
         """Return the rate of so many tasks; an even number of repetitions leaves the arrays as they were."""
         turns = max(2, tasks // program.tasks // 2 * 2)
-        allocations = self.count.allocations
-        self.count = Count()
-        self.count.allocations = allocations
+        self.count.begin()
         self._engine = 0.0
         start = perf_counter()
         for _ in range(turns):
