@@ -110,13 +110,20 @@ class Engine:
         lanes = self._devices.get(node.instruction.device)
         if lanes is None or not lanes.eager or node.held:
             return False
-        parents = [parent for parent in node.parents if not parent.over]
-        if lanes.across:
-            return all(parent.lane is not None and parent.lane.device == lanes.device for parent in parents)
-        first = parents[0].lane
-        if first is None or first.device != lanes.device:
-            return False
-        return all(parent.lane is first for parent in parents) and any(parent is first.tail for parent in parents)
+        last = False
+        first: Lane | None = None
+        for parent in node.parents:
+            if parent.over:
+                continue
+            lane = parent.lane
+            if lane is None or lane.device != lanes.device:
+                return False
+            if first is None:
+                first = lane
+            elif lane is not first and not lanes.across:
+                return False
+            last = last or parent is lane.tail
+        return last or lanes.across
 
     def next(self) -> Issue | None:
         """Return the ready instruction of highest priority with its lane, or None."""

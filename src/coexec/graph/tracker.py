@@ -207,7 +207,8 @@ class Tracker:
         readers = self._readers.get(box)
         if readers is None:
             self._readers[box] = [id]
-            self._readers = shelved(self._readers)
+            if len(self._readers) > FEW:
+                self._readers = shelved(self._readers)
         elif readers[-1] != id:
             readers.append(id)
 

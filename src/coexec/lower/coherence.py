@@ -182,11 +182,12 @@ class Coherence:
         if mask is not None and all(mask >> memory & 1 for memory in wanted):
             return
         question = tuple([(memory, *reads) for memory, (reads, _) in wanted.items()])
-        missing = self._missing_of_all(state, wanted, question)
+        missing, linked = self._missing_of_all(state, wanted, question)
         if not missing:
             return
-        if self._stage(state, wanted, missing, task):
-            missing = self._missing_of_all(state, wanted, question)
+        if not linked:
+            self._stage(state, wanted, missing, task)
+            missing, _ = self._missing_of_all(state, wanted, question)
         for memory, pieces in missing.items():
             self._bring(state, memory, pieces, wanted[memory][1], task)
 
@@ -199,14 +200,20 @@ class Coherence:
 
     def _missing_of_all(
         self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Boxes], str]], question: Hashable
-    ) -> dict[int, list[tuple[Box, int, int]]]:
-        """Return what is missing, for each memory that misses something."""
-        known: dict[int, list[tuple[Box, int, int]]] | None = self._known.answer(state.valid, question)
+    ) -> tuple[dict[int, list[tuple[Box, int, int]]], bool]:
+        """Return what is missing, for each memory that misses something, and whether links lead there from all of it."""
+        known: tuple[dict[int, list[tuple[Box, int, int]]], bool] | None = self._known.answer(state.valid, question)
         if known is None:
             every = {memory: missing_of(state.valid, memory, reads) for memory, (reads, _) in wanted.items()}
-            known = {memory: pieces for memory, pieces in every.items() if pieces}
-            self._known.learn(state.valid, question, known, sum(map(len, known.values())))
+            missing = {memory: pieces for memory, pieces in every.items() if pieces}
+            linked = all(self._linked(mask, memory) for memory, pieces in missing.items() for _, mask, _ in pieces)
+            known = (missing, linked)
+            self._known.learn(state.valid, question, known, sum(map(len, missing.values())))
         return known
+
+    def _linked(self, mask: int, memory: int) -> bool:
+        """Tell whether a link leads to `memory` from one that holds what is valid in those of `mask`."""
+        return mask == FILL or self._nearest_source(mask & ~FILL, memory) >= 0
 
     def _stage(
         self,
@@ -214,24 +221,22 @@ class Coherence:
         wanted: Mapping[int, tuple[Sequence[Boxes], str]],
         missing: Mapping[int, Sequence[tuple[Box, int, int]]],
         task: Task | None,
-    ) -> bool:
-        """Bring to the host what no link leads from directly, once for all who want it; tell whether there was any."""
+    ) -> None:
+        """Bring to the host what no link leads from directly, once for all who want it."""
         unlinked: dict[tuple[int, int], list[Box]] = {}  # by the reads that want them
         for memory, pieces in missing.items():
             for piece, mask, readers in pieces:
-                if mask != FILL and self._nearest_source(mask & ~FILL, memory) < 0:
+                if not self._linked(mask, memory):
                     unlinked.setdefault((memory, readers), []).append(piece)
-        if unlinked:
-            boxes = merged([piece for pieces in unlinked.values() for piece in pieces])
-            sources = [box for reads, _ in wanted.values() for read in reads for box in read]
-            with self.evictor.pinned([(state, HOST, box) for box in (*boxes, *sources)]):
-                for box in boxes:
-                    self.back(state, HOST, box, task)
-            lacking = missing_of(state.valid, HOST, [tuple(pieces) for pieces in unlinked.values()])
-            self._bring(state, HOST, lacking, "host", task)
-            for piece, _, _ in lacking:
-                state.copied(HOST, piece)
-        return bool(unlinked)
+        boxes = merged([piece for pieces in unlinked.values() for piece in pieces])
+        sources = [box for reads, _ in wanted.values() for read in reads for box in read]
+        with self.evictor.pinned([(state, HOST, box) for box in (*boxes, *sources)]):
+            for box in boxes:
+                self.back(state, HOST, box, task)
+        lacking = missing_of(state.valid, HOST, [tuple(pieces) for pieces in unlinked.values()])
+        self._bring(state, HOST, lacking, "host", task)
+        for piece, _, _ in lacking:
+            state.copied(HOST, piece)
 
     def wrote(self, state: ArrayState, written: tuple[tuple[int, Box], ...]) -> None:
         """Note that boxes are now valid in one memory each, and nowhere else."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..errors import DoesNotFit
-from ..geometry import Box
 from ..graph.command import Chunk, Command
 from ..graph.instruction import Allocation, Binding, Fence, Instruction, Kernel
 from ..graph.mapped import Mapped, mapped
@@ -22,6 +21,7 @@ from ..program.view import grid_of
 from .coherence import Coherence, discard, merged
 from .emit import Emitter
 from .fitting import Fitting
+from .known import Boxes
 from .launching import Launching, whole_binding
 from .reduction import Reductions
 from .rounds import Part
@@ -253,12 +253,17 @@ class Lowering:
             for memory in dict.fromkeys(t.memory for t, _ in parts):
                 for box in merged([t.box for t, _ in parts if t.memory == memory]):
                     self.coherence.back(state, memory, box, task)
-        reads: dict[int, list[tuple[tuple[Box, ...], str]]] = {}
+        wanted: dict[int, tuple[dict[Boxes, None], str]] = {}
         for touch, device in parts:
             if touch.reads:
-                reads.setdefault(touch.memory, []).append((touch.boxes or (touch.box,), device))
-        wanted = {memory: (list(dict.fromkeys(boxes for boxes, _ in w)), w[0][1]) for memory, w in reads.items()}
-        self.coherence.validate_all(state, wanted, task)
+                known = wanted.get(touch.memory)
+                if known is None:
+                    known = wanted[touch.memory] = ({}, device)
+                known[0][touch.boxes or (touch.box,)] = None
+        if wanted:
+            self.coherence.validate_all(
+                state, {memory: (list(w), device) for memory, (w, device) in wanted.items()}, task
+            )
 
     # Instead of a device ---------------------------------------------------------------------------------------------
 
