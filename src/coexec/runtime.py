@@ -175,6 +175,8 @@ class Runtime(Stages):
         held = not self.closed and self._fusing.hold(operation)
         if held and self._graph.since_horizon >= self._horizon_step:
             self._pass_horizon()
+        elif len(self._executor.records) > UNREAD:
+            self._drain()
         return held
 
     def _enter_chain(self, kernel: Kernel, args: tuple[Any, ...], context: Context, where: tuple[str, int]) -> None:

@@ -74,8 +74,11 @@ def _separate(
     bound = kernel.signature.bind(*args, **kwargs, **dict.fromkeys({"chunk", "xp"} & set(kernel.params)))
     bound.apply_defaults()
     given = bound.arguments
-    once = {id(given[p.name]): given[p.name] for p in kernel.array_params if p.position >= 0}
-    plain = {key: np.asarray(value) for key, value in once.items()}  # an array passed twice stays one array
+    passed = [(given[p.name], p.access.mode) for p in kernel.array_params if p.position >= 0]
+    seen = {id(value) for value, mode in passed if mode != "write" or not isinstance(value, Array)}
+    plain = {  # an array passed twice stays one array; what is only written need not hold anything yet
+        id(value): np.asarray(value) if id(value) in seen else np.empty(value.shape, value.dtype) for value, _ in passed
+    }
     arrays = [plain[id(given[p.name])] for p in kernel.array_params if p.position >= 0]
     scalars = {name: given[name] for _, name in kernel.scalar_params}
     return arrays, {k: np.asarray(v)[()] if isinstance(v, Array) else v for k, v in scalars.items()}
