@@ -131,12 +131,9 @@ class Runtime(Stages):
             pending = not self._engine.idle or self._engine.failed or self._lookahead.holding or self._upkeep.dropped
             if pending or self.closed or self._fusing.held is not None or self._signals.pending is not None:
                 return None
-            if (
-                self._executor.broken is not None or not self._replay.between
-            ):  # within a step, states are not up to date
-                return None
+            known = self._replay.between and self._executor.broken is None  # within a step, states are not up to date
             try:
-                if not at_once.run(kernel, args):
+                if not known or not at_once.run(kernel, args):
                     return None
             except Failed as failed:
                 return self._enter_failed(kernel, args, failed)
