@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.observe.trace import Trace
+from tests.cli.commands import call
 from tests.devices import MIXED, TWO
 from tests.holding import closed_gate, pass_gate
+from tests.scripts import run_script
 from tests.small_loops import SIZE, axpy, bent, highest, mixed, opened, smooth, smoothed, values
 
 TURNS = 24
@@ -313,3 +317,45 @@ def test_arrays_passed_as_scalars_are_dropped_as_soon_as_the_program_drops_them(
         del a
         cx.wait()
         assert len(runtime._upkeep.live) == 2
+
+
+def test_the_trace_of_a_replayed_run_is_valid_and_says_what_was_replayed(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    with opened(TWO, trace=file) as runtime:
+        convergence()
+        replayed = runtime._replay.tasks
+    trace = Trace.load(file)
+    assert trace.complete and replayed > 0
+    again = [task for task in trace.tasks if task["why"].endswith("(replayed)")]
+    assert len(again) == replayed
+    commands = {command["task"] for command in trace.commands}
+    ran = {row["id"] for row in trace.ran}
+    assert {task["id"] for task in again} <= commands
+    assert {row["id"] for row in trace.instructions if row["kind"] == "kernel"} <= ran
+    ended = call("trace", file)
+    assert ended.code == 0 and "smooth" in ended.out
+
+
+def test_ctrl_c_in_a_replayed_loop_leaves_a_usable_runtime() -> None:
+    ended = run_script("""
+        @cx.kernel(x=cx.update)
+        def grow(x):
+            x += 1
+
+        with cx.Runtime("cpu:0", inline=False, diagnostics="off") as runtime:
+            x = cx.zeros(1000)
+            try:
+                for turn in range(10**6):
+                    grow(x)
+                    if turn == 50:
+                        assert runtime._replay.steps > 20
+                        os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                print("interrupted")
+            x[...] = 0
+            for turn in range(20):
+                grow(x)
+            assert np.asarray(x).tolist() == [20.0] * 1000
+            print("usable")
+    """)
+    assert ended.returncode == 0 and "usable" in ended.stdout and "interrupted" in ended.stdout, ended.stderr

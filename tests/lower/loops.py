@@ -144,8 +144,9 @@ def normalised(emitted: list[Instruction]) -> list[tuple[Any, ...]]:
             for k, v in sorted(vars(i).items())
             if k in ("allocation", "source", "target", "binding", "partials")
         ]
+        seen.append([getattr(i, name, None) for name in ("boxes", "value", "reason", "operator")])
         if isinstance(i, Kernel):
-            seen = [(place(b), b.box, b.cut, b.writes, b.pad) for b in i.bindings] + [i.chunk]
+            seen = [(place(b), b.name, b.box, b.cut, b.writes, b.pad, b.boxes) for b in i.bindings] + [i.chunk]
         edges = [tuple(sorted(ids[edge] for edge in edges if edge > over)) for edges in (i.needs, i.after)]
         found.append((i.kind, i.device, task, i.task and i.task.name, seen, edges, i.priority))
     return found
