@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tests.lower.loops import Loop, Reach, Step, both, normalised, steps
 STENCIL: list[Step] = [("smooth", 0, 1, 2)]
 
 
-def alike(plain: Loop, replayed: Loop) -> None:
+def alike(plain: Any, replayed: Any) -> None:
     a, b = normalised(plain.g.emitted), normalised(replayed.g.emitted)
     for number, (expected, found) in enumerate(zip(a, b, strict=False)):
         assert expected == found, f"instruction {number} of {len(a)} and {len(b)}"

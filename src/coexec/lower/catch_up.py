@@ -38,13 +38,14 @@ class Position:
         self.made = made = renaming.made
         self.snapshot = snapshot
         end = snapshot.counters
-        starts = [Counters(*[c - n * m for c, m in zip(end, made, strict=True)]) for n in range(1, BACK + 1)]
+        starts = [Counters(*[c - n * m for c, m in zip(end, made, strict=True)]) for n in range(1, BACK + 2)]
         self.start = starts[0]  # of the recorded step
-        self.numbers = Numbers(starts, [*tables, []], made)
         self._instructions = Moving(renaming.instructions, self.start.instructions, made.instructions)
         self._tasks = Moving(renaming.tasks, self.start.tasks, made.tasks)
         self._moving_allocations = {later.id for id, later in renaming.allocations.items() if later.id != id}
         self._moving_arrays = {later for id, later in arrays.items() if later != id}
+        self._check()
+        self.numbers = Numbers(starts, self._tables(tables), made)
         self._sooner = _sooner(lines)
         edges = [ref for line in lines for proto in line.protos for ref in (*proto.needs.refs, *proto.after.refs)]
         self._reach = max(0, max([steps for steps, _ in edges], default=0) - 1)  # steps before the last one
@@ -56,6 +57,29 @@ class Position:
         self.open = False  # whether a step has begun and not ended
         self.done: list[Task | None] = []
         self.gone: dict[int, tuple[ArrayState, Tracker]] = {}  # arrays that the present step has dropped
+
+    def _check(self) -> None:
+        """Raise Unrepeatable if the state refers to something too far back."""
+        start, made = self.start, self.made
+        for ids, first, step in (
+            (self._instructions.moving, start.instructions, made.instructions),
+            (self._tasks.moving, start.tasks, made.tasks),
+            (self._moving_arrays, start.arrays, made.arrays),
+            (self._moving_allocations, start.allocations, made.allocations),
+        ):
+            for id in ids:
+                back(id, first, step)
+
+    def _tables(self, tables: list[list[Allocation]]) -> list[list[Allocation]]:
+        """Return the allocations of the latest steps: all of the given ones, of those before what is still there."""
+        older: list[dict[int, Allocation]] = [{} for _ in range(BACK + 1)]
+        for held in self.snapshot.arrays.values():
+            for allocation, _ in held.backings:
+                if allocation.id in self._moving_allocations:
+                    steps, position = back(allocation.id, self.start.allocations, self.made.allocations)
+                    older[steps][position] = allocation
+        far: list[Any] = older[len(tables) :]  # looked up by position, as lists are
+        return [*tables, *far]
 
     def begin(self, now: Counters, lowering: Lowering, graph: TaskGraph) -> None:
         """Reserve the numbers of one step."""

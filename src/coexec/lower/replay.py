@@ -239,20 +239,16 @@ class Replay:
             return
         start = before[2].counters
         renaming = Renaming(start, now.counters.since(start))
-        arrays = {
-            id if id == other else id - renaming.made.arrays: id
-            for a, b in zip(earlier, step, strict=True)
-            for other, id in zip(a.event.arrays, b.event.arrays, strict=True)
-        }
+        arrays = _renamed(earlier, step, renaming.made.arrays)
         if not all(id in arrays for id in before[2].arrays) or not renaming.holds(before[2], now, arrays):
             return
+        tables = [allocations(step), before[3] or allocations(earlier)]
         try:
             lines = build(earlier, step, start, renaming, arrays)
+            self._playing = Position(lines, tables, now, renaming, arrays, self._lowering.emitter.front)
         except Unrepeatable:
             return
         self._version = self._plans()
-        tables = [allocations(step), before[3] or allocations(earlier)]
-        self._playing = Position(lines, tables, now, renaming, arrays, self._lowering.emitter.front)
 
     # Replay -----------------------------------------------------------------------------------------------------------
 
@@ -313,6 +309,17 @@ class Replay:
                 self._watch()
             else:
                 self._playing.passed(emitter.front, emitter.epoch, self._graph.horizon, failed)
+
+
+def _renamed(earlier: Sequence[Seen], step: Sequence[Seen], made: int) -> dict[int, int]:
+    """Return which array of a step stands for which of the step before it; none that stands for two."""
+    found: dict[int, int] = {}
+    for a, b in zip(earlier, step, strict=True):
+        for other, id in zip(a.event.arrays, b.event.arrays, strict=True):
+            key = id if id == other else id - made
+            if found.setdefault(key, id) != id:
+                return {}
+    return found
 
 
 def likeness(array: Array) -> tuple[Any, ...]:

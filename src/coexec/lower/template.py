@@ -58,12 +58,13 @@ class Numbers:
 
     def begin(self, start: Counters) -> None:
         """Enter the next step."""
-        self.starts = [start, *self.starts[:BACK]]
-        self.instructions = [start.instructions + 1, *self.instructions[:BACK]]
-        self.arrays = [start.arrays + 1, *self.arrays[:BACK]]
-        self.tasks = [start.tasks + 1, *self.tasks[:BACK]]
-        self.allocations = [[], *self.allocations[:BACK]]
-        self.in_a_row = all(a - b == self._made for a, b in pairwise(self.instructions))
+        kept = BACK + 1  # in the middle of a step, the state at its beginning goes back as far
+        self.starts = [start, *self.starts[:kept]]
+        self.instructions = [start.instructions + 1, *self.instructions[:kept]]
+        self.arrays = [start.arrays + 1, *self.arrays[:kept]]
+        self.tasks = [start.tasks + 1, *self.tasks[:kept]]
+        self.allocations = [[], *self.allocations[:kept]]
+        self.in_a_row = all(a - b == self._made for a, b in pairwise(self.instructions[:kept]))
 
     def allocate(self, like: Allocation, owner: tuple[bool, Ref]) -> Allocation:
         """Return a new allocation of the present step, for an array of some step or a private one."""
