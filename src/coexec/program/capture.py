@@ -14,6 +14,7 @@ import threading
 import tokenize
 import types
 from collections.abc import Callable, Iterable
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ def is_plain(value: Any) -> bool:
     return isinstance(value, int | float | complex | str | bytes)
 
 
+_NOTHING = object()
 _parsing = threading.Lock()  # CPython 3.11 counts the depth of all threads' parsers in one place (gh-106905)
 
 
@@ -59,6 +61,8 @@ class Captured:
         self._cells = code.co_freevars
         self._seen: tuple[Any, ...] | None = None
         self._fixed: Callable[..., Any] = function
+        self._glimpse: list[tuple[str, Any]] | None = None  # every name as it was at the last call
+        self._cells_then: list[Any] = []
         self.nothing = not self._cells and not self._names_to_watch()
 
     def _names_to_watch(self) -> tuple[str, ...]:
@@ -69,13 +73,27 @@ class Captured:
     def fixed(self) -> Callable[..., Any]:
         """Return the function with the values that its outside names have now."""
         scope = self._function.__globals__
-        names = self._names_to_watch()
         cells = [cell.cell_contents for cell in self._function.__closure__ or ()]
+        if self._glimpse is not None and len(cells) == len(self._cells_then):
+            for name, value in self._glimpse:
+                if scope.get(name, _NOTHING) is not value:
+                    break
+            else:
+                if all(map(is_, cells, self._cells_then)):
+                    return self._fixed
+        self._glimpse = [(name, scope.get(name, _NOTHING)) for name in self._globals]
+        self._cells_then = cells
+        return self._looked_at(scope, cells)
+
+    def _looked_at(self, scope: dict[str, Any], cells: list[Any]) -> Callable[..., Any]:
+        """Return the function with these values, checked."""
+        names = self._names_to_watch()
         values = (*(scope[name] for name in names), *cells)
         if self._seen is not None and len(values) == len(self._seen) and all(map(_same, values, self._seen)):
             return self._fixed
         for name, value in zip((*names, *self._cells), values, strict=True):
             if not is_plain(value) and not callable(value):
+                self._glimpse = None
                 raise ArgumentError(
                     f"kernel {self._function.__name__!r} takes {name!r} ({type(value).__name__}) from outside, and it "
                     "could change before the kernel runs; pass it as an argument"
