@@ -16,12 +16,14 @@ class CoexecError(Exception):
     |   |-- ArgumentError    a call does not fit the kernel's declaration (also a TypeError)
     |   |-- ShapeError       shapes or boxes do not match (also a ValueError)
     |   |-- UnsupportedError an operation that would gather data silently (also a TypeError)
-    |   `-- NestedCallError  coexec was called from inside a kernel
+    |   |-- NestedCallError  coexec was called from inside a kernel
+    |   `-- NoValues         a simulated program reads values that nobody computed
     |-- TaskFailed           a kernel raised; the original error is its cause and also its type
     |-- TaskCancelled        a task was cancelled before it began
     |-- PlanError            no plan fits the platform
     |   `-- DoesNotFit       a working set is larger than the memory it was placed in
     |-- BackendError         a device failed; the original error is the cause
+    |   |-- DeviceLost       a device computes nothing any more
     |   `-- VariantRefused   a body gives other values on a device than on NumPy, and stays on NumPy
     |-- ConfigError          an option is unknown or malformed (also a ValueError)
     |   `-- PlatformError    a platform file cannot be read, or contradicts itself
@@ -50,6 +52,10 @@ class UnsupportedError(ProgramError, TypeError):
 
 class NestedCallError(ProgramError):
     """coexec was called from inside a kernel or host task."""
+
+
+class NoValues(ProgramError):
+    """A simulated program reads values that nobody computed."""
 
 
 class TaskFailed(CoexecError):
@@ -90,6 +96,10 @@ class BackendError(CoexecError):
     """A device failed; the original error is the cause."""
 
     begun: bool = False  # some of the work may have been done, so what it wrote is not as it was
+
+
+class DeviceLost(BackendError):
+    """A device computes nothing any more. What it was given last has written nothing."""
 
 
 class VariantRefused(BackendError):

@@ -11,13 +11,13 @@ import time
 from collections.abc import Mapping
 from contextvars import Context
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
 from . import process
 from .backend.base import Ran
-from .backend.machine import Machine, open_machine
+from .backend.machine import Machine
 from .config import RuntimeOptions, merged, parse, parse_memory
 from .errors import RuntimeClosed
 from .execute.at_once import AtOnce, Failed, finished
@@ -25,6 +25,7 @@ from .execute.closed import read_closed
 from .graph.call import describe, describe_read, make_returned
 from .graph.instruction import Kernel as KernelInstruction
 from .graph.task import Task, mark_reported
+from .machine.platform import Platform
 from .machine.power import parse_watts, powered
 from .plan.plan import Plan
 from .program import session
@@ -32,7 +33,10 @@ from .program.array import Array, Storage
 from .program.call import DEFAULT, Options
 from .program.fuse import Operation
 from .program.kernel import Kernel
-from .stages import Stages
+from .stages import Stages, named, open_as
+
+if TYPE_CHECKING:
+    from .backend.simulated import Scenario
 
 GUESSES = 4  # tasks divided by guess that may be under way
 UNREAD = 64  # records that may wait before the predictors see them
@@ -47,19 +51,25 @@ class Runtime(Stages):
         *,
         memory: Mapping[str, str] | str | None = None,
         trace: str | os.PathLike[str] | None = None,
+        platform: Platform | str | os.PathLike[str] | None = None,
+        scenario: Scenario | str | os.PathLike[str] | None = None,
         machine: Machine | None = None,
         **options: Unpack[RuntimeOptions],
     ) -> None:
-        """Open the named devices. Every option also has a COEXEC_ variable, see `coexec devices --options`."""
+        """Open the named devices, of this machine or of a `platform` that is simulated.
+
+        Every option also has a COEXEC_ variable, see `coexec devices --options`.
+        """
         session.check_forked()
         file = None if trace is None else os.fspath(trace)
         config = merged(parse(os.environ), devices=devices, trace=file, **options)
+        config = merged(config, platform=named(platform), scenario=named(scenario))
         if config.trace and trace is None:
             config = merged(config, trace=process.free_trace_name(config.trace))
         self.config = config
         limits = parse_memory(config.memory) if memory is None else memory
         limits = parse_memory(limits) if isinstance(limits, str) else dict(limits)
-        self.machine = machine or open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)
+        self.machine = machine or open_as(config, limits, platform, scenario)
         self.platform = powered(self.machine.platform, parse_watts(config.watts))
         self._lock = threading.RLock()
         self.closed, self.checks = False, config.debug
@@ -164,8 +174,12 @@ class Runtime(Stages):
             self._graph.add(task)
             self._run(task)
         task.scheduling += time.perf_counter() - task.submitted
+        if self._virtual is not None:
+            task.submitted = self._virtual.clock()
         if self._recorder.tracing:
             self._recorder.task(task)
+        if self._virtual is not None:
+            self._virtual.keep_up()
 
     def fuse(self, operation: Operation) -> bool:
         """Hold an elementwise operation back for a moment: what uses its result may come, and be one kernel with it."""

@@ -5,16 +5,19 @@ Before: every stage.  After: runtime.py, which sends the program's calls through
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Mapping
 from contextvars import Context
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .backend.base import Ran
-from .backend.machine import Machine
+from .backend.machine import Machine, open_machine
 from .config import Config
+from .errors import ConfigError
 from .execute.at_once import AtOnce
 from .execute.engine import Engine
 from .execute.executor import Executor
@@ -41,6 +44,43 @@ from .predict.links import Links
 from .predict.store import Store, default_path
 from .program.kernel import Kernel
 
+if TYPE_CHECKING:
+    from .backend.simulated import Scenario, SimulatedBackend
+
+
+def named(given: object) -> str | None:
+    """Return what to call a platform or a scenario in the options: its path, or its name."""
+    if isinstance(given, str | os.PathLike):
+        return os.fspath(given)
+    return None if given is None else getattr(given, "name", "") or type(given).__name__.lower()
+
+
+def open_as(
+    config: Config,
+    memory: Mapping[str, str],
+    platform: Platform | str | os.PathLike[str] | None,
+    scenario: Scenario | str | os.PathLike[str] | None,
+) -> Machine:
+    """Open what the options say: devices of this machine, or a platform that is simulated."""
+    if not config.platform:
+        if config.scenario or config.execute:
+            raise ConfigError("scenario= and execute= are for simulations; name a platform=, such as 'a100x4'")
+        return open_machine(config.devices or None, memory, debug=config.debug, sync=config.sync)
+    from .backend.simulated import Scenario, simulate  # many modules, which real machines do without
+
+    what = platform if isinstance(platform, Platform) else Platform.load(config.platform)
+    happens = scenario if isinstance(scenario, Scenario) else None
+    if happens is None and config.scenario:
+        happens = Scenario.load(config.scenario)
+    return simulate(
+        what,
+        devices=config.devices,
+        memory=memory,
+        execute=config.execute,
+        scenario=happens,
+        store=default_path(config.store),
+    )
+
 
 class Stages(ABC):
     """What a runtime is made of. All of it is guarded by one lock."""
@@ -53,14 +93,17 @@ class Stages(ABC):
     def _build(self, config: Config) -> None:
         """Put the stages together."""
         machine, platform, cache = self.machine, self.platform, cache_bytes() // 2
-        self.learned = Learned(Store(default_path(config.store)))
-        self._links = Links(platform, self.learned.store.links())
-        clock = machine.lanes["host"].clock
+        host = machine.lanes["host"]
+        self._virtual: SimulatedBackend | None = host if host.kind == "simulated" else None
+        real = self._virtual is None  # nothing may depend on real time in a simulation, and nothing of it is kept
+        self.learned = Learned(Store(default_path(config.store)), keep=real)
+        self._links = Links(platform, self.learned.store.links() if real else {})
+        clock = host.clock
         self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn)
         self._timed = timed = machine.lanes["host"].kind == "cpu" and not config.sync
         watch = self._diagnostics = Diagnostics(config.diagnostics, platform, self._recorder.note, timed=timed)
         self.loads = Loads(platform)
-        self.loads.lags.load(self.learned.lags())
+        self.loads.lags.load(self.learned.lags() if real else {})
         self._graph = TaskGraph(self)
         candidates = make_candidates(platform, self.learned, machine.lanes)
         note = self._recorder.note if self._recorder.tracing else None
@@ -68,9 +111,9 @@ class Stages(ABC):
         self._lowering = Lowering(platform, watch if watch.on else None)
         candidates.roomy = self._lowering.fitting.roomy
         self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
-        self._executor = Executor(self._engine, machine.lanes, machine.memories, self._lock)
+        self._executor = self._make_executor()
         at_once = config.sync or watch.strict
-        self._holding = Holding(self._lowering, self._executor, "none" if at_once else config.lookahead)
+        self._holding = Holding(self._lowering, self._executor, "none" if at_once else config.lookahead, timed=real)
         self._lookahead = self._holding.queue
         cpu = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
         self._inline = config.inline and not config.sync and cpu is not None
@@ -93,22 +136,36 @@ class Stages(ABC):
         self._on_demand = OnDemand(
             self._lowering.lower, self._issuing.part, self.loads, self._executor.release, self._lookahead, cache=cache
         )
-        self._fusing = Fusing(self._lock, self._enter_chain, self._planner.runs, on=config.fuse and not at_once)
+        self._fusing = Fusing(
+            self._lock, self._enter_chain, self._planner.runs, on=config.fuse and not at_once, timed=real
+        )
         self._upkeep = Upkeep(
             self._graph, self._lowering, self._executor, self._lookahead, self._recorder, self._replay, self._at_once
         )
         self._executor.on_finished = self._finished
         redo = Redo(platform, candidates, self._lowering, self.loads, self._recorder.note)
         self._executor.stand_in = redo.instructions
+        self._sync, self._horizon_step = config.sync, config.horizon
+        self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
+        self._begin()
+
+    def _begin(self) -> None:
+        """Take signals from now on, and begin with an epoch."""
         self._signals = Signals(self._lock, self.cancel_pending)
         self._signals.install()
         self._executor.check_signals = self._signals.check
-        self._executor.look_up = watch.progress(self._lock, self._engine.issued, time.monotonic)
-        self._sync, self._horizon_step = config.sync, config.horizon
-        self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
+        self._executor.look_up = self._diagnostics.progress(self._lock, self._engine.issued, time.monotonic)
         with self._lock:
             _, epoch = self._upkeep.epoch("start")
             self._lowering.passed(epoch[-1].id, ())
+
+    def _make_executor(self) -> Executor:
+        if self._virtual is None:
+            return Executor(self._engine, self.machine.lanes, self.machine.memories, self._lock)
+        from .execute.virtual import VirtualExecutor
+
+        self.learned.take_time()  # what is fetched meanwhile comes at no certain time
+        return VirtualExecutor(self._engine, self.machine.lanes, self.machine.memories, self._lock, self._virtual)
 
     # What stages tell the runtime -------------------------------------------------------------------------------------
 

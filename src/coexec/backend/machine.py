@@ -298,7 +298,7 @@ def _many(kind: str, named: list[Named], opening: Opening) -> tuple[Device, ...]
 
 def open_simulated(named: list[Named], opening: Opening) -> list[Any]:
     """Open simulated devices: `simulated:4` is four, each with its own memory, on one virtual clock."""
-    from .simulated import SimulatedBackend
+    from .simulated.backend import SimulatedBackend
 
     return [SimulatedBackend(_many("simulated", named, opening))]
 

@@ -33,11 +33,12 @@ Runs = Callable[[Kernel, Sequence[Any]], bool]
 class Fusing:
     """The chain that is held back, if any."""
 
-    def __init__(self, lock: Any, enter: Enter, runs: Runs, *, on: bool) -> None:
+    def __init__(self, lock: Any, enter: Enter, runs: Runs, *, on: bool, timed: bool = True) -> None:
         self._lock = lock
         self._enter = enter  # records a call, under the lock
         self._runs = runs  # tells whether a kernel can run here
         self.on = on
+        self._timed = timed  # else a chain ends when something else is asked for
         self.held: Chain | None = None
         self._context: Context | None = None
         self._errors: Any = {}  # what NumPy does about errors
@@ -55,7 +56,8 @@ class Fusing:
                 self.flush()
             if self.held is None:
                 self.held, self._context, self._errors = Chain(), copy_context(), errors
-                self._moment.begin()
+                if self._timed:
+                    self._moment.begin()
             self.held.add(operation, line)
             self._moment.more()
         return True

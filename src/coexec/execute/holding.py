@@ -20,14 +20,14 @@ LONGEST_PAUSE = 32 * PAUSE  # or whatever they do
 class Holding:
     """A queue between planning and lowering, and a thread that empties it."""
 
-    def __init__(self, lowering: Lowering, executor: Executor, mode: str) -> None:
+    def __init__(self, lowering: Lowering, executor: Executor, mode: str, *, timed: bool = True) -> None:
         self._lowering = lowering
         self._executor = executor
         self.queue = Lookahead(lowering, mode)
         self.queue.fail = self.fail
         self._moment = Moment(executor.lock, self.let_go, "coexec-lookahead", PAUSE, LONGEST_PAUSE)
         self.stop = self._moment.stop
-        if mode == "auto":
+        if mode == "auto" and timed:  # else it is emptied when the program waits
             self.queue.on_hold = self._moment.touch
 
     def release(self, task: Task) -> None:

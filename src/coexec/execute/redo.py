@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 
 from ..backend.base import Ran
-from ..errors import BackendError, CoexecWarning, VariantRefused
+from ..errors import BackendError, CoexecWarning, DeviceLost, VariantRefused
 from ..graph.instruction import HostTask, Instruction, Kernel
 from ..lower.lowering import Lowering
 from ..machine.platform import HOST, Platform
@@ -40,16 +40,16 @@ class Redo:
         if not isinstance(failed, Kernel) or isinstance(failed, HostTask) or not isinstance(error, BackendError):
             return []
         kernel = failed.task.kernel
-        refused = isinstance(error, VariantRefused)
+        refused, lost = isinstance(error, VariantRefused), isinstance(error, DeviceLost)
+        if kernel is None or failed.device == "host" or (failed.body.kind == "python" and not lost):
+            return []
+        if lost and failed.device not in self._candidates.lost:
+            self._candidates.lose(failed.device, str(error))
+            self._say(f"device {failed.device} is not used any more: {error}")
         if error.begun and _updates(failed):
             return []  # its inputs may not be as they were
-        if (
-            kernel is None
-            or failed.device == "host"
-            or failed.body.kind == "python"
-            or not (failed.together or (refused and not failed.body.source))  # who names a device wants its own error
-        ):
-            return []
+        if not (failed.together or (refused and not failed.body.source) or (lost and not _named(failed))):
+            return []  # who names a device wants its own error
         if refused and not failed.body.off:
             failed.body.off = str(error)
             self._candidates.forget()
@@ -77,6 +77,12 @@ class Redo:
             warnings.warn(text, CoexecWarning, stacklevel=2)
         except CoexecWarning:  # the program wants warnings raised, but here is nobody to take one: see the trace
             return
+
+
+def _named(failed: Kernel) -> bool:
+    """Tell whether the program chose the device itself."""
+    options = failed.task.options
+    return options is not None and options.devices is not None
 
 
 def _updates(failed: Kernel) -> bool:

@@ -181,6 +181,7 @@ class Kernel(Instruction):
     together: bool  # other devices compute other parts of the task at the same time
     redone = False  # its device could not run it, and the host did
     scratch: tuple[int, int] | None = None  # the memory and bytes of its temporaries, where that memory is limited
+    source = ""  # how a simulation knows how long it takes
     more = False  # further parts of the same chunk follow: it was divided to fit into memory
 
     def __init__(

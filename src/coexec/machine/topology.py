@@ -136,6 +136,10 @@ class Topology:
         """Whether there is nothing here but memories."""
         return not (self.switches or self.wires or self.buses or self.cards or self.network) and self.nodes == 1
 
+    def names(self) -> list[str]:
+        """Return what parts of ways are called: what they are made of, and what they share."""
+        return [*self._limits, *(wire.name for wire in self.wires if wire.name)]
+
     def named(self, node: int) -> str:
         """Return what names on this node begin with."""
         return f"n{node}/" if self.nodes > 1 else self.prefix

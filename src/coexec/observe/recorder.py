@@ -171,6 +171,8 @@ class Recorder:
         row["start"], row["stop"] = self._since(start), self._since(stop)
         row["waited"] = round(record.waited, 9)
         row["predicted"] = instruction.predicted if isinstance(instruction, Kernel) else None
+        if self._virtual and isinstance(instruction, Kernel) and instruction.source:
+            row["source"] = instruction.source
         row["bytes"] = instruction.nbytes
         row["state"] = _state(record)
         return row

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ..config import Config
 from ..machine.platform import Platform
 from ..predict.learned import Learned
-from .candidate import Candidates
+from .candidate import INVENTED, Candidates
 from .conflicts import Tell
 from .divider import Divider
 from .place import Loads, load_placement
@@ -22,6 +22,7 @@ from .planner import Planner
 class Runs(Protocol):
     """What is asked of whatever drives a device."""
 
+    kind: str
     runs_python: bool
 
     def supports(self, dtype: Any) -> bool:
@@ -32,7 +33,8 @@ def make_candidates(platform: Platform, learned: Learned, drivers: Mapping[str, 
     """Return who could run what, as far as the devices' drivers say."""
     names = [device.name for device in platform.devices]
     runs_python = {name: drivers[name].runs_python for name in names}
-    return Candidates(platform, learned, runs_python, {name: drivers[name].supports for name in names})
+    invented = {name for name in names if drivers[name].kind in INVENTED}
+    return Candidates(platform, learned, runs_python, {name: drivers[name].supports for name in names}, invented)
 
 
 def make_planner(

@@ -5,7 +5,7 @@ Before: machine/, predict/.  After: plan/place.py, plan/planner.py.  Knows no ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 Supports = Callable[[np.dtype[Any]], bool]
 Roomy = Callable[["Task", list["Candidate"]], list["Candidate"]]
-PLAIN_PYTHON = ("cpu", "null", "simulated")
-"""Backends on which a Python body sees NumPy arrays, or nothing at all."""
+NUMPY = "cpu"
+"""The backend on which a Python body sees NumPy arrays."""
+INVENTED = ("null", "simulated")
+"""Backends whose devices only seem to run a body."""
 
 
 class Share(NamedTuple):
@@ -104,7 +106,12 @@ class Candidates:
     """Finds the candidates of a kernel, once per kernel and choice of devices."""
 
     def __init__(
-        self, platform: Platform, learned: Learned, runs_python: Mapping[str, bool], supports: Mapping[str, Supports]
+        self,
+        platform: Platform,
+        learned: Learned,
+        runs_python: Mapping[str, bool],
+        supports: Mapping[str, Supports],
+        invented: Collection[str] = (),
     ) -> None:
         self._platform = platform
         self._learned = learned
@@ -114,6 +121,8 @@ class Candidates:
         self.roomy: Roomy = _all  # leaves out devices that cannot hold a task, however it is cut
         self._runs_python = runs_python  # by device
         self._supports = supports  # by device
+        kinds = {device.name for device in platform.devices if device.kind in INVENTED}
+        self._invented = kinds | set(invented)  # devices that only seem to run a body, so that any will do
 
     def of(self, kernel: Kernel, devices: str | None) -> Choice:
         """Return the pairs that can run `kernel`, restricted to the named devices.
@@ -178,8 +187,12 @@ class Candidates:
 
     def _offer_body(self, kernel: Kernel, device: Device) -> None:
         """Let the Python body serve a backend whose arrays are not NumPy's: a variant that its first use checks."""
-        foreign = self._runs_python[device.name] and device.kind not in PLAIN_PYTHON
-        if foreign and not any(variant.kind == device.kind for variant in kernel.variants):
+        foreign = self._runs_python[device.name] and device.kind != NUMPY
+        if (
+            foreign
+            and device.name not in self._invented
+            and not any(variant.kind == device.kind for variant in kernel.variants)
+        ):
             kernel.variants.append(Variant(f"python on {device.kind}", device.kind, numerics=Numerics(4)))
 
     def lose(self, device: str, why: str) -> None:
@@ -193,11 +206,8 @@ class Candidates:
 
     def _fits(self, device: Device, variant: Variant) -> bool:
         if variant.kind == "python":
-            return self._runs_python[device.name] and device.kind in PLAIN_PYTHON
-        return variant.kind == device.kind or not self._executes(device)
-
-    def _executes(self, device: Device) -> bool:
-        return device.kind not in ("null", "simulated")
+            return self._runs_python[device.name] and (device.kind == NUMPY or device.name in self._invented)
+        return variant.kind == device.kind or device.name in self._invented
 
     def holding(self, candidates: list[Candidate], dtypes: list[np.dtype[Any]]) -> list[Candidate]:
         """Return the candidates whose devices can hold all of `dtypes`."""

@@ -34,7 +34,8 @@ def model_key(kernel: Kernel, code: str, variant: Variant, device: Device, how: 
 class Learned:
     """All models, by kernel variant and device."""
 
-    def __init__(self, store: Store | None = None) -> None:
+    def __init__(self, store: Store | None = None, *, keep: bool = True) -> None:
+        self._keep = keep  # what is learnt; not so in simulations
         self.store = store if store is not None else Store(None)
         self._models: dict[str, Model] = {}
         self._codes: dict[tuple[int, str], str] = {}  # fingerprints: a millisecond each
@@ -78,6 +79,9 @@ class Learned:
         lags: Mapping[str, float] | None = None,
     ) -> None:
         """Write what was learnt since the last time, about kernels, links and devices. The end of a runtime."""
+        if not self._keep:
+            settle()
+            return
         changed = {key: samples for key, model in self._models.items() if (samples := model.changed())}
         if changed:
             self.store.save(changed)

@@ -1,0 +1,28 @@
+"""Simulated devices: a platform on a virtual clock. Nothing is computed unless that is asked for.
+
+Before: backend/base.py, machine/, predict/.  After: execute/, stages.py.  Same instructions, same order, another clock.
+"""
+
+from __future__ import annotations
+
+from .backend import SimulatedBackend
+from .costs import NOTHING, Costs
+from .durations import Durations, Given, Law, Seconds, fixed_durations
+from .energy import Energy
+from .opening import simulate
+from .scenario import Happening, Scenario
+
+__all__ = [
+    "NOTHING",
+    "Costs",
+    "Durations",
+    "Energy",
+    "Given",
+    "Happening",
+    "Law",
+    "Scenario",
+    "Seconds",
+    "SimulatedBackend",
+    "fixed_durations",
+    "simulate",
+]

@@ -1,0 +1,20 @@
+"""What coexec itself costs: seconds of the interpreter for tasks, instructions and completions.
+
+Before: nothing.  After: backend.py.  Plain data; calibrate/ measures it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Costs(NamedTuple):
+    """Seconds of scheduling. Python has one interpreter lock: submissions and completions take turns."""
+
+    submission: float = 40e-6  # per batch of instructions that is submitted: a task, a read, a mark
+    instruction: float = 10e-6  # per instruction, on the thread that submits
+    completion: float = 15e-6  # per instruction that is over, before what waits for it is issued
+
+
+NOTHING = Costs(0.0, 0.0, 0.0)
+"""Scheduling for free: what remains is the hardware."""

@@ -1,0 +1,197 @@
+"""How long things take on devices that are not here: measured and scaled, by peak rates, or by default; and which of these.
+
+Before: predict/, machine/.  After: backend.py.  Knows no clock: contention is the backend's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...graph.instruction import Copy, Fence, Fill, Instruction, Kernel, Reduce
+from ...machine.platform import HOST, Device, Platform
+from ...predict.features import flops_at
+from ...predict.work import Work
+from .measured import Measured
+
+KERNEL = 1e-3
+"""Seconds of a kernel of which nothing is known."""
+BANDWIDTH = 10e9
+"""Bytes per second of a memory of which nothing is known."""
+KEPT = 1 << 14  # answers remembered
+
+Seconds = Callable[[Instruction], float]
+
+
+class Timed(NamedTuple):
+    """How long an instruction takes when nobody else uses what it uses."""
+
+    seconds: float
+    source: str  # measured, scaled from ..., roofline, default, link, memory, given
+    bytes_per_s: float = 0.0  # that it asks of its memory meanwhile
+    computing: float = 1.0  # part of its device's rate that it asks for
+
+
+class Law(Protocol):
+    """Tells how long instructions take."""
+
+    shares: bool
+    """Whether transfers take longer beside others."""
+
+    def timed(self, instruction: Instruction) -> Timed:
+        """Return how long an instruction takes, and how that is known."""
+
+
+class Given:
+    """Whatever a function says, whatever else is going on."""
+
+    shares = False
+
+    def __init__(self, seconds: Seconds) -> None:
+        self._seconds = seconds
+
+    def timed(self, instruction: Instruction) -> Timed:
+        """Return what the function says."""
+        return Timed(self._seconds(instruction), "given", 0.0, 0.0)
+
+
+def fixed_durations(kernel: float = 1.0, copy: float = 0.5) -> Seconds:
+    """Return a clock law: kernels and copies take fixed seconds, everything else none."""
+
+    def seconds(instruction: Instruction) -> float:
+        if isinstance(instruction, Kernel):
+            return instruction.predicted if instruction.predicted is not None else kernel
+        return copy if isinstance(instruction, Copy) else 0.0
+
+    return seconds
+
+
+class Durations:
+    """Durations on the devices of a platform."""
+
+    shares = True
+
+    def __init__(self, platform: Platform, measured: Measured | None = None) -> None:
+        self._platform = platform
+        self._measured = measured
+        self._devices = {device.name: device for device in platform.devices}
+        self._devices["host"] = _host(platform)
+        self._classes = {name: _speed_class(device, platform) for name, device in self._devices.items()}
+        self._known: dict[Any, Timed] = {}
+        self._types: dict[str, str] = {}
+        self._bandwidths: dict[int, float] = {}
+
+    def seconds(self, instruction: Instruction) -> tuple[float, str]:
+        """Return how many seconds an instruction takes when nothing else is going on, and how that is known."""
+        found = self.timed(instruction)
+        return found.seconds, found.source
+
+    def timed(self, instruction: Instruction) -> Timed:
+        """Return how long an instruction takes, and how that is known."""
+        if isinstance(instruction, Kernel):
+            return self._kernel(instruction)
+        if isinstance(instruction, Copy):
+            return self._copy(instruction)
+        if isinstance(instruction, Fill):
+            return Timed(instruction.nbytes / self._bandwidth(instruction.allocation.memory), "memory")
+        if isinstance(instruction, Reduce | Fence):
+            binding = instruction.partials if isinstance(instruction, Reduce) else instruction.binding
+            nbytes = binding.box.volume * np.dtype(binding.dtype).itemsize if binding.dtype is not None else 0
+            return Timed(2.0 * nbytes / self._bandwidth(HOST), "memory")  # each element is read and written
+        return Timed(0.0, "default")
+
+    def _copy(self, copy: Copy) -> Timed:
+        source, target = copy.source.memory, copy.target.memory
+        link = self._platform.link(source, target) if source != target else None
+        if link is None:  # within one memory: every byte is read and written
+            return Timed(2.0 * copy.nbytes / self._bandwidth(target), "memory")
+        return Timed(link.seconds(copy.nbytes), "link")
+
+    def _bandwidth(self, memory: int) -> float:
+        known = self._bandwidths.get(memory)
+        if known is None:
+            here = [d.bandwidth or 0.0 for d in self._platform.devices if d.memory == memory]
+            known = self._platform.memories[memory].bandwidth or max(here, default=0.0) or BANDWIDTH
+            self._bandwidths[memory] = known
+        return known
+
+    # Kernels --------------------------------------------------------------------------------------------------------
+
+    def _kernel(self, kernel: Kernel) -> Timed:
+        work: Work | None = kernel.work
+        task: Any = kernel.task
+        declared = task.kernel if task is not None else None
+        if work is None or declared is None:
+            return Timed(KERNEL, "default")
+        speed = self._classes[kernel.device]
+        key = (declared.serial, kernel.body.name, speed, work.features, work.kind, kernel.together)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= KEPT:
+                self._known.clear()
+            known = self._known[key] = self._find(kernel, work, self._devices[kernel.device])
+        return known
+
+    def _find(self, kernel: Kernel, work: Work, device: Device) -> Timed:
+        declared = kernel.task.kernel
+        assert declared is not None
+        at = flops_at(declared)
+        flops = work.features[at] if at is not None else None
+        dtype = self._dtype(work.kind)
+        peak = Peak(device.rate(dtype), device.bandwidth or self._platform.memories[device.memory].bandwidth)
+        if self._measured is not None:
+            found = self._measured.seconds(kernel, work, device, lambda other: peak.ratio(other, flops, work.size))
+            if found is not None:
+                seconds, source = found
+                asks = work.size / seconds if seconds and source != "measured" else 0.0  # else it is measured with it
+                return Timed(seconds, source, asks)
+        computing, moving = peak.terms(flops, work.size)
+        least = max(computing, moving)
+        if not least:
+            return Timed(KERNEL, "default")
+        return Timed(least, "roofline", work.size / least if moving else 0.0, computing / least)
+
+    def _dtype(self, kind: str) -> str:
+        """Return the widest type that a kernel computes with: it sets the pace."""
+        known = self._types.get(kind)
+        if known is None:
+            types = [np.dtype(name) for name in kind.split() if name] or [np.dtype(np.float32)]
+            numbers = [t for t in types if t.kind in "fc"] or types
+            known = self._types[kind] = max(numbers, key=lambda t: t.itemsize).name
+        return known
+
+
+class Peak(NamedTuple):
+    """Peak rates: operations and bytes per second."""
+
+    flops: float | None
+    bandwidth: float | None
+
+    def terms(self, flops: float | None, nbytes: float) -> tuple[float, float]:
+        """Return the least seconds of computing and of moving, 0 where nothing is known."""
+        computing = flops / self.flops if flops and self.flops else 0.0
+        return computing, nbytes / self.bandwidth if self.bandwidth else 0.0
+
+    def ratio(self, other: tuple[float | None, float | None], flops: float | None, nbytes: float) -> float | None:
+        """Return how many times as long as on a device with other peaks some work takes here, or None."""
+        if not (self.flops and other[0]):
+            flops = None  # compare what both state
+        mine, theirs = self, Peak(*other)
+        if not (self.bandwidth and other[1]):
+            mine, theirs = mine._replace(bandwidth=None), theirs._replace(bandwidth=None)
+        here, there = max(mine.terms(flops, nbytes)), max(theirs.terms(flops, nbytes))
+        return here / there if here and there else None
+
+
+def _speed_class(device: Device, platform: Platform) -> tuple[Any, ...]:
+    """Return what the durations of a device depend on: devices that are alike share answers."""
+    memory = platform.memories[device.memory].bandwidth
+    return (device.speed, device.software, device.flops, device.rates, device.bandwidth, memory)
+
+
+def _host(platform: Platform) -> Device:
+    """Return what the host's own work runs on: the first CPU, or something of which nothing is known."""
+    cpus = [d for d in platform.devices if d.kind == "cpu" and d.memory == HOST]
+    return cpus[0] if cpus else Device("host", "cpu", HOST)

@@ -1,0 +1,88 @@
+"""What was measured on real devices, for devices that are not here: as it is, or scaled by the ratio of their peak rates.
+
+Before: predict/.  After: durations.py.  Reads the store and never writes it: simulated times are no measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...graph.instruction import Kernel
+from ...machine.platform import Device
+from ...predict.features import feature_names, flops_at
+from ...predict.model import Model
+from ...predict.store import Store
+from ...predict.work import Work
+from ...program.fingerprint import fingerprint
+
+Peaks = tuple[float | None, float | None]
+Ratio = Callable[[Peaks], float | None]
+"""How many times as long as on a device with those peaks the work takes, or None."""
+
+
+class Known(NamedTuple):
+    """A model in the store."""
+
+    key: str
+    speed: str
+    software: str
+    shapes: int
+
+
+class Measured:
+    """The models of a store, by kernel, whatever device they are of."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._index: dict[tuple[str, str, str], list[Known]] | None = None  # by kernel, code and variant
+        self._rates: dict[tuple[str, str], tuple[float, float]] = {}
+        self._models: dict[str, Model] = {}
+        self._of: dict[tuple[int, str], list[Known]] = {}
+
+    def seconds(self, kernel: Kernel, work: Work, device: Device, ratio: Ratio) -> tuple[float, str] | None:
+        """Return the seconds of a kernel on a device and how they are known; None if nothing comparable was measured."""
+        for known in self._known(kernel):
+            if known.speed == device.speed and (not device.software or known.software == device.software):
+                seconds = self._estimate(known, kernel, work)
+                if seconds is not None:
+                    return seconds, "measured"
+        for known in self._known(kernel):
+            peaks = self._rates.get((known.speed, known.software))
+            factor = ratio(peaks) if peaks is not None else None
+            seconds = self._estimate(known, kernel, work) if factor is not None else None
+            if seconds is not None and factor is not None:
+                return seconds * factor, f"scaled from {known.speed}"
+        return None
+
+    def _known(self, kernel: Kernel) -> list[Known]:
+        """Return the models of a kernel's variant, those with the most measurements first."""
+        declared: Any = kernel.task.kernel
+        asked = (declared.serial, kernel.body.name)
+        if asked not in self._of:
+            if self._index is None:
+                self._index = self._read()
+            code = f"{fingerprint(declared, kernel.body)} ({','.join(feature_names(declared))})"
+            self._of[asked] = self._index.get((declared.name, code, kernel.body.name), [])
+        return self._of[asked]
+
+    def _read(self) -> dict[tuple[str, str, str], list[Known]]:
+        self._rates = dict(self._store.rates())
+        index: dict[tuple[str, str, str], list[Known]] = {}
+        for key, shapes, _ in self._store.models():
+            parts = key.split(" | ")
+            if len(parts) == 6:
+                name, code, variant, speed, libraries, _ = parts
+                software = "" if libraries.startswith("numpy ") else libraries
+                index.setdefault((name, code, variant), []).append(Known(key, speed, software, shapes))
+        for models in index.values():
+            models.sort(key=lambda known: (-known.shapes, known.key))
+        return index
+
+    def _estimate(self, known: Known, kernel: Kernel, work: Work) -> float | None:
+        model = self._models.get(known.key)
+        if model is None:
+            model = self._models[known.key] = Model(None, flops_at(kernel.task.kernel))  # type: ignore[arg-type]
+            model.load(self._store.load(known.key))
+        found = model.estimate(work, together=kernel.together)
+        return found.seconds if found is not None else None

@@ -1,0 +1,73 @@
+"""Open a platform as a machine of simulated devices.
+
+Before: backend.py, backend/machine.py.  After: runtime.py.  Starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ...errors import ConfigError, unknown_name
+from ...machine.platform import Device, Memory, Platform
+from ...machine.sizes import parse_bytes
+from ...predict.store import Store
+from ..machine import Machine
+from .backend import SimulatedBackend
+from .costs import Costs
+from .durations import Durations
+from .measured import Measured
+from .scenario import Scenario
+
+
+def simulate(
+    platform: Platform,
+    *,
+    devices: str = "",
+    memory: Mapping[str, str] | None = None,
+    execute: bool = False,
+    scenario: Scenario | None = None,
+    costs: Costs | None = None,
+    store: Path | None = None,
+) -> Machine:
+    """Return a machine whose devices are those of `platform` (or the named ones), on one virtual clock.
+
+    `store` is the file with what was measured on real devices. What the runtime learns about links changes its own
+    copy of the platform, never the one that is simulated.
+    """
+    platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
+    backend = SimulatedBackend(
+        platform.devices,
+        law=Durations(platform, Measured(Store(store)) if store is not None else None),
+        platform=platform,
+        execute=execute,
+        scenario=scenario,
+        costs=Costs() if costs is None else costs,
+    )
+    lanes = dict.fromkeys([*(device.name for device in platform.devices), "host"], backend)
+    memories = dict.fromkeys(range(len(platform.memories)), backend)
+    return Machine(replace(platform, links=dict(platform.links)), lanes, memories)
+
+
+def _chosen(platform: Platform, devices: str) -> tuple[Device, ...]:
+    """Return the devices that are named, by name or kind."""
+    names = [part.strip() for part in devices.split(",") if part.strip()]
+    for name in names:
+        if all(name not in (device.name, device.kind) for device in platform.devices):
+            raise unknown_name(f"device of platform {platform.name}", name, [d.name for d in platform.devices])
+    return tuple(d for d in platform.devices if not names or d.name in names or d.kind in names)
+
+
+def _limited(platform: Platform, memory: Mapping[str, str]) -> Platform:
+    """Return the platform with less memory, as the user says: by device or by memory."""
+    memories = list(platform.memories)
+    places = {m.name: i for i, m in enumerate(memories)} | {d.name: d.memory for d in platform.devices}
+    for name, size in memory.items():
+        if name not in places:
+            raise unknown_name("device in memory=", name, list(places))
+        if size in ("own", "shared"):
+            raise ConfigError(f"memory {name}={size}: the platform says whose memory it is; give a size, such as 6GB")
+        old: Memory = memories[places[name]]
+        memories[places[name]] = replace(old, capacity=parse_bytes(size), strict=True)
+    return replace(platform, memories=tuple(memories))

@@ -1,0 +1,90 @@
+"""What the simulated backend knows of each device: its lanes, what runs on it, what waits for it.
+
+Before: timeline.py, machine/.  After: backend.py.  Plain state; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+
+from ...graph.instruction import Copy, Instruction, Kernel
+from ...machine.platform import Device
+from .timeline import Job
+
+
+class Entry:
+    """An issued instruction that is not over."""
+
+    __slots__ = ("blockers", "computes", "error", "instruction", "job", "lane", "moves", "place", "release", "start")
+
+    def __init__(self, instruction: Instruction, lane: Lane, release: float) -> None:
+        self.instruction = instruction
+        self.lane = lane
+        self.place = lane.place
+        self.computes = isinstance(instruction, Kernel)
+        self.moves = isinstance(instruction, Copy)
+        launch = lane.place.launch if self.computes else 0.0
+        self.release = release + launch  # virtual seconds before which it does not begin
+        self.blockers = 0  # instructions on other lanes that it waits for
+        self.start = -1.0  # not begun
+        self.job: Job | None = None
+        self.error: BaseException | None = None
+
+
+class Lane:
+    """One in-order queue; the first entry runs, or is the next to."""
+
+    __slots__ = ("number", "place", "queue")
+
+    def __init__(self, place: Place, number: int) -> None:
+        self.place = place
+        self.number = number
+        self.queue: deque[Entry] = deque()
+
+
+class Place:
+    """A device, or the host."""
+
+    def __init__(self, device: Device, concurrent: int, spread: float, seed: int) -> None:
+        self.device = device
+        self.concurrent = concurrent  # kernels at once
+        self.launch = device.launch or 0.0
+        self.lanes: dict[int, Lane] = {}
+        self.running: dict[Entry, None] = {}  # kernels
+        self.waiting: deque[Entry] = deque()  # kernels that could begin but for the device
+        self.factor = 1.0  # of full speed
+        self.lost: float | None = None  # when it was lost
+        self.active = 0.0  # seconds that it computed
+        self.since = 0.0  # when it began to
+        self._spread = spread
+        self._random = Random(f"{seed} {device.name}")
+
+    def lane(self, number: int) -> Lane:
+        """Return a lane, opening it if need be."""
+        found = self.lanes.get(number)
+        if found is None:
+            found = self.lanes[number] = Lane(self, number)
+        return found
+
+    def jitter(self) -> float:
+        """Return how many times as long as expected the next kernel takes; 1 on average."""
+        if not self._spread:
+            return 1.0
+        return self._random.lognormvariate(-0.5 * self._spread**2, self._spread)
+
+    def began(self, entry: Entry, now: float) -> None:
+        """Note that a kernel runs."""
+        if not self.running:
+            self.since = now
+        self.running[entry] = None
+
+    def ended(self, entry: Entry, now: float) -> None:
+        """Note that a kernel runs no more."""
+        del self.running[entry]
+        if not self.running:
+            self.active += now - self.since
+
+    def busy(self, now: float) -> float:
+        """Return the seconds that the device computed so far."""
+        return self.active + (now - self.since if self.running else 0.0)

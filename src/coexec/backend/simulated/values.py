@@ -1,0 +1,92 @@
+"""Values in a simulated run: computed on the host if that is asked for; else only those that the program gave.
+
+Before: backend/launch.py.  After: backend.py.  Knows no time.
+"""
+
+from __future__ import annotations
+
+from contextvars import copy_context
+from typing import Any
+
+import numpy as np
+
+from ...errors import NoValues
+from ...graph.instruction import Allocation, Copy, Fence, Fill, Instruction, Kernel, Reduce
+from ...machine.platform import USER
+from ...program.session import in_kernel
+from ...program.view import view_shape
+from ..launch import aligned_empty, resolve, run, run_kernel, set_data
+
+
+class Computed:
+    """Every instruction does on the host what it should do on its device."""
+
+    def allocate(self, allocation: Allocation) -> None:
+        """Back an allocation."""
+        set_data(allocation, aligned_empty(allocation.box.shape, allocation.dtype))
+
+    def given(self, allocation: Allocation) -> None:
+        """Back an allocation for contents that the program brings."""
+        self.allocate(allocation)
+
+    def run(self, instruction: Instruction) -> None:
+        """Carry an instruction out."""
+        if not isinstance(instruction, Kernel):
+            run(instruction)
+            return
+        task = instruction.task
+        context = task.context.copy() if task.context is not None else copy_context()
+        in_kernel.name = task.name
+        try:
+            context.run(run_kernel, instruction, False)
+        finally:
+            in_kernel.name = ""
+
+
+class Unknown:
+    """Nothing is computed: what the program gave is known until something writes over it."""
+
+    def allocate(self, allocation: Allocation) -> None:
+        """Do nothing: memory would be all that it costs."""
+
+    def given(self, allocation: Allocation) -> None:
+        """Back an allocation for contents that the program brings."""
+        set_data(allocation, aligned_empty(allocation.box.shape, allocation.dtype))
+
+    def run(self, instruction: Instruction) -> None:
+        """Note what is known no more, and hand out what is."""
+        if isinstance(instruction, Kernel):
+            for binding in instruction.bindings:
+                if binding.writes and binding.allocation is not None:
+                    _forget(binding.allocation)
+        elif isinstance(instruction, Copy):
+            _forget(instruction.target)
+        elif isinstance(instruction, Fill):
+            _forget(instruction.allocation)
+            if instruction.boxes == (instruction.allocation.box,):
+                instruction.allocation.owner = instruction.value  # the same everywhere, so it needs no memory
+        elif isinstance(instruction, Reduce):
+            _forget(instruction.target.allocation)
+        elif isinstance(instruction, Fence):
+            instruction.deliver(_value(instruction))
+
+
+def _forget(allocation: Allocation | None) -> None:
+    if allocation is not None and allocation.memory != USER:
+        allocation.data = allocation.frozen = allocation.owner = None
+
+
+def _value(fence: Fence) -> Any:
+    binding = fence.binding
+    allocation = binding.allocation
+    if allocation is None or allocation.frozen is not None:
+        value = np.array(resolve(binding), copy=True, order="C")
+    elif isinstance(allocation.owner, np.generic):
+        value = np.full(view_shape(binding.box, binding.cut), allocation.owner, binding.dtype)
+    else:
+        raise NoValues(
+            f"the program reads {allocation!r}, but a simulation computes no values; run it with execute=True "
+            "(coexec simulate --execute, COEXEC_EXECUTE=1), which computes them on this machine"
+        )
+    value.flags.writeable = False
+    return value
