@@ -18,7 +18,7 @@ import numpy as np
 from . import process
 from .backend.base import Ran
 from .backend.machine import Machine
-from .config import RuntimeOptions, merged, parse, parse_memory
+from .config import RuntimeOptions
 from .errors import RuntimeClosed
 from .execute.at_once import AtOnce, Failed, finished
 from .execute.closed import read_closed
@@ -33,7 +33,7 @@ from .program.array import Array, Storage
 from .program.call import DEFAULT, Options
 from .program.fuse import Operation
 from .program.kernel import Kernel
-from .stages import Stages, named, open_as
+from .stages import Stages, configured, open_as
 
 if TYPE_CHECKING:
     from .backend.simulated import Scenario
@@ -56,20 +56,10 @@ class Runtime(Stages):
         machine: Machine | None = None,
         **options: Unpack[RuntimeOptions],
     ) -> None:
-        """Open the named devices, of this machine or of a `platform` that is simulated.
-
-        Every option also has a COEXEC_ variable, see `coexec devices --options`.
-        """
+        """Open devices of this machine, or of a `platform` that is simulated. Options: `coexec devices --options`."""
         session.check_forked()
-        file = None if trace is None else os.fspath(trace)
-        config = merged(parse(os.environ), devices=devices, trace=file, **options)
-        config = merged(config, platform=named(platform), scenario=named(scenario))
-        if config.trace and trace is None:
-            config = merged(config, trace=process.free_trace_name(config.trace))
-        self.config = config
-        limits = parse_memory(config.memory) if memory is None else memory
-        limits = parse_memory(limits) if isinstance(limits, str) else dict(limits)
-        self.machine = machine or open_as(config, limits, platform, scenario)
+        config = self.config = configured(devices, trace, platform, scenario, options)
+        self.machine = machine or open_as(config, memory, platform, scenario)
         self.platform = powered(self.machine.platform, parse_watts(config.watts))
         self._lock = threading.RLock()
         self.closed, self.checks = False, config.debug
@@ -173,13 +163,7 @@ class Runtime(Stages):
         else:
             self._graph.add(task)
             self._run(task)
-        task.scheduling += time.perf_counter() - task.submitted
-        if self._virtual is not None:
-            task.submitted = self._virtual.clock()
-        if self._recorder.tracing:
-            self._recorder.task(task)
-        if self._virtual is not None:
-            self._virtual.keep_up()
+        self._entered(task)
 
     def fuse(self, operation: Operation) -> bool:
         """Hold an elementwise operation back for a moment: what uses its result may come, and be one kernel with it."""

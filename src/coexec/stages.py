@@ -14,9 +14,10 @@ from contextvars import Context
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from . import process
 from .backend.base import Ran
 from .backend.machine import Machine, open_machine
-from .config import Config
+from .config import Config, merged, parse, parse_memory
 from .errors import ConfigError
 from .execute.at_once import AtOnce
 from .execute.engine import Engine
@@ -55,17 +56,35 @@ def named(given: object) -> str | None:
     return None if given is None else getattr(given, "name", "") or type(given).__name__.lower()
 
 
+def configured(
+    devices: str | None,
+    trace: str | os.PathLike[str] | None,
+    platform: object,
+    scenario: object,
+    options: Mapping[str, Any],
+) -> Config:
+    """Return the options of a runtime: as given, else as the environment says."""
+    file = None if trace is None else os.fspath(trace)
+    given = {**options, "platform": named(platform), "scenario": named(scenario)}
+    config = merged(parse(os.environ), devices=devices, trace=file, **given)
+    if config.trace and trace is None:
+        config = merged(config, trace=process.free_trace_name(config.trace))
+    return config
+
+
 def open_as(
     config: Config,
-    memory: Mapping[str, str],
+    memory: Mapping[str, str] | str | None,
     platform: Platform | str | os.PathLike[str] | None,
     scenario: Scenario | str | os.PathLike[str] | None,
 ) -> Machine:
     """Open what the options say: devices of this machine, or a platform that is simulated."""
+    limits = config.memory if memory is None else memory
+    limits = parse_memory(limits) if isinstance(limits, str) else dict(limits)
     if not config.platform:
         if config.scenario or config.execute:
             raise ConfigError("scenario= and execute= are for simulations; name a platform=, such as 'a100x4'")
-        return open_machine(config.devices or None, memory, debug=config.debug, sync=config.sync)
+        return open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)
     from .backend.simulated import Scenario, simulate  # many modules, which real machines do without
 
     what = platform if isinstance(platform, Platform) else Platform.load(config.platform)
@@ -75,7 +94,7 @@ def open_as(
     return simulate(
         what,
         devices=config.devices,
-        memory=memory,
+        memory=limits,
         execute=config.execute,
         scenario=happens,
         store=default_path(config.store),
@@ -166,6 +185,16 @@ class Stages(ABC):
 
         self.learned.take_time()  # what is fetched meanwhile comes at no certain time
         return VirtualExecutor(self._engine, self.machine.lanes, self.machine.memories, self._lock, self._virtual)
+
+    def _entered(self, task: Task) -> None:
+        """Account for a task that was recorded. Locked."""
+        task.scheduling += time.perf_counter() - task.submitted
+        if self._virtual is not None:
+            task.submitted = self._virtual.clock()
+        if self._recorder.tracing:
+            self._recorder.task(task)
+        if self._virtual is not None:
+            self._virtual.keep_up()
 
     # What stages tell the runtime -------------------------------------------------------------------------------------
 
