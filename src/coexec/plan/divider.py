@@ -256,7 +256,7 @@ class Divider:
                 share = Share(candidate.variant, candidate.model, work, seconds, used > 1, candidate.blocked)
                 chunks.append(site.chunk(candidate.name, first, last, len(chunks), share, self._cache))
                 shares.append(share)
-        why = _reason(site, cuts, group, division, self._how(division, measured=measured))
+        why = _reason(site, cuts, group, division, self._how(division, measured=measured), measured=measured)
         chunks, shares = _by_turn(offers, chunks, shares)
         return Divided(
             tuple(chunks), tuple(shares), division.seconds, why, site, tuple(offers), division, measured=measured
@@ -317,12 +317,15 @@ class Divider:
                 array._storage.cuts = made
 
 
-def _reason(site: Site, cuts: Sequence[int], group: Sequence[Candidate], division: Division, how: str) -> str:
+def _reason(
+    site: Site, cuts: Sequence[int], group: Sequence[Candidate], division: Division, how: str, *, measured: bool
+) -> str:
     rows = site.rows.rows or 1
     parts = [
         f"{c.name} {(high - low) / rows:.1%}" for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low
     ]
-    return f"divided along axis {site.axis}, {how}: {', '.join(parts)}; {division.seconds * 1e3:.3g} ms"
+    known = f"; {division.seconds * 1e3:.3g} ms" if measured else ""  # a time that rests on guesses is none
+    return f"divided along axis {site.axis}, {how}: {', '.join(parts)}{known}"
 
 
 def _by_turn(offers: Sequence[Offer], chunks: list[Chunk], shares: list[Share]) -> tuple[list[Chunk], list[Share]]:
