@@ -191,13 +191,11 @@ def subtract(a: Box, b: Box) -> list[Box]:
         if i < m:
             return [_make(Box, (alo, blo)), _make(Box, (bhi, ahi))] if k < h else [_make(Box, (alo, blo))]
         return [_make(Box, (bhi, ahi))] if k < h else []
+    if len(alo) == 2:
+        return _subtract2(a, b)
     common = overlap(a, b)
     if common is None:
         return [] if _is_empty(alo, ahi) else [a]
-    if common is a:
-        return []
-    if len(alo) == 2:
-        return _subtract2(alo, ahi, common[0], common[1])
     clo = common[0]
     chi = common[1]
     below, above = [], []
@@ -210,12 +208,22 @@ def subtract(a: Box, b: Box) -> list[Box]:
     return below + above
 
 
-def _subtract2(alo: Point, ahi: Point, clo: Point, chi: Point) -> list[Box]:
+def _subtract2(a: Box, b: Box) -> list[Box]:
+    alo, ahi = a
     l0, l1 = alo
     h0, h1 = ahi
-    m0, m1 = clo
-    k0, k1 = chi
-    found = [_make(Box, (alo, (m0, h1)))] if l0 < m0 else []
+    m0, m1 = b[0]
+    k0, k1 = b[1]
+    if l0 >= h0 or l1 >= h1:
+        return []
+    if m0 >= h0 or k0 <= l0 or m1 >= h1 or k1 <= l1 or m0 >= k0 or m1 >= k1:
+        return [a]
+    found = []
+    if l0 < m0:
+        found.append(_make(Box, (alo, (m0, h1))))
+    else:
+        m0 = l0
+    k0 = min(k0, h0)
     if l1 < m1:
         found.append(_make(Box, ((m0, l1), (k0, m1))))
     if k1 < h1:

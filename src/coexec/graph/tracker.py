@@ -171,7 +171,11 @@ class Tracker:
             hit = [entry for entry in hit if _meets(entry[0], box, grid)]
         for _, ids in hit:
             found.update(ids)
-        self._unread_writers(box, grid, hit, found)
+        writer = self._writers.get(box) if grid is None else None
+        if writer is None:
+            self._unread_writers(box, grid, hit, found)
+        elif not hit or writer == self._mark:
+            found.add(writer)
         for other, lattice, id, _ in self._strided:
             if (common := overlap(other, box)) is not None and grids_meet(common, lattice, grid):
                 found.add(id)
@@ -180,11 +184,6 @@ class Tracker:
         self, box: Box, grid: Grid | None, readers: Sequence[tuple[Box, list[int]]], found: set[int]
     ) -> None:
         """Add the writers in `box` that none of the readers has waited for; always the mark, which none waits for."""
-        writer = self._writers.get(box) if grid is None else None
-        if writer is not None:
-            if not readers or writer == self._mark:
-                found.add(writer)
-            return
         for other, id in meeting(self._writers, box):
             if id in found or (grid is not None and not _meets(other, box, grid)):
                 continue
@@ -217,9 +216,8 @@ class Tracker:
         for seen in list(islice(reversed(self._readers), LAST)):
             ids = self._readers[seen]
             if ids[-1] in waited and covers(box, seen):
-                ids = [id for id in ids if id not in waited]
-                if ids:
-                    self._readers[seen] = ids
+                if len(ids) > 1 and (left := [id for id in ids if id not in waited]):
+                    self._readers[seen] = left
                 else:
                     del self._readers[seen]
 

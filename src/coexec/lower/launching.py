@@ -42,13 +42,14 @@ class Launching:
         kernel = task.kernel
         kind = HostTask if kernel is not None and kernel.host else Kernel
         priority = 4 + (task.options.priority if task.options is not None else 0)
+        more_to_wait_for = kernel is not None and (kernel.order is not None or kernel.asks.scratches)
         done = []
         for (chunk, share, more), of_part in zip(parts, touches, strict=True):
             needs: set[int] = set()
             after: set[int] = set()
             bindings, backings = _look(of_part, needs, after)
             id = self._emitter.id()
-            scratch = self._also(task, chunk, id, after) if kernel is not None else None
+            scratch = self._also(task, chunk, id, after) if more_to_wait_for else None
             after -= needs
             if not needs and not after:
                 after.add(self._emitter.epoch)
