@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
 import coexec as cx
 from tests.devices import TWO
@@ -112,27 +113,42 @@ def outside(change: str, changed: bool) -> None:
     Reach.by = 5 if changed and change == "mapper" else 1
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("at", [{9}, {8, 9, 14}, set(range(12, 40))])
-def test_one_change_in_the_middle_is_seen(change: str, at: set[int]) -> None:
+def compare(changes: dict[int, str], turns: int) -> int:
+    """Run a loop with the changes of some turns, in NumPy and here; return how many steps were replayed."""
     results = []
     for numpy in (True, False):
         with opened(TWO) as runtime:
             loop = Changing(numpy)
-            steps = 0
-            for turn in range(18):
-                outside(change, turn in at)
-                if not numpy and turn in at:
-                    steps = steps or runtime._replay.steps
-                    if change == "wait":
-                        cx.wait()
-                    elif change == "plan":
-                        axpy.plan(loop.x, loop.y, 0.5)
-                    elif change == "a variant off":
-                        runtime._planner._candidates.forget()
-                loop.turn(change, turn in at)
-            outside(change, changed=False)
+            for turn in range(turns):
+                change = changes.get(turn, "")
+                outside(change, changed=True)
+                if not numpy:
+                    disturb(runtime, loop, change)
+                loop.turn(change, changed=True)
+            outside("", changed=False)
             results.append([np.asarray(array) for array in (loop.x, loop.y, loop.z)] + [np.array(loop.seen)])
-            assert numpy or steps > 0, runtime._replay.why
     for expected, found in zip(*results, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
+    return runtime._replay.steps
+
+
+def disturb(runtime: cx.Runtime, loop: Changing, change: str) -> None:
+    """Do what changes nothing in the results."""
+    if change == "wait":
+        cx.wait()
+    elif change == "plan":
+        axpy.plan(loop.x, loop.y, 0.5)
+    elif change == "a variant off":
+        runtime._planner._candidates.forget()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("at", [{9}, {8, 9, 14}, set(range(12, 40))])
+def test_one_change_in_the_middle_is_seen(change: str, at: set[int]) -> None:
+    assert compare(dict.fromkeys(at, change), 18) > 0
+
+
+@settings(max_examples=20)
+@given(st.dictionaries(st.integers(0, 24), st.sampled_from(CHANGES), max_size=6), st.integers(8, 24))
+def test_any_changes_in_any_turns_are_seen(changes: dict[int, str], turns: int) -> None:
+    compare(changes, turns)

@@ -47,6 +47,7 @@ class Replay:
         self._analysed = 0  # of those
         self._inside = 0  # steps that the program named and has not ended
         self._ends: deque[int] = deque(maxlen=NAMED)  # events before the last ends of such steps
+        self._room = 4 * LONGEST  # events that are remembered outside of them
         self._last_array = 0
         self._playing: Position | None = None
         self._watch()
@@ -186,6 +187,7 @@ class Replay:
         if not self._inside:
             if self._playing is None and self._analysed > analysed and not self._look_since_end():
                 why = self.why or "it does not do what it did the last time"
+            self._room = min(LONGEST_NAMED, max(4 * LONGEST, 4 * (self._events - (self._ends or (0,))[-1])))
             self._ends.append(self._events)
         return replayed, why if self.on else "replay is off"
 
@@ -204,7 +206,7 @@ class Replay:
         self._events += 1
         self._analysed += 1
         self._seen.append(seen)
-        if len(self._seen) > (LONGEST_NAMED if self._inside or self._ends else 4 * LONGEST):
+        if len(self._seen) > (LONGEST_NAMED if self._inside else self._room):
             del self._seen[: len(self._seen) // 2]
         if self._inside:  # the program says where a step ends
             return
