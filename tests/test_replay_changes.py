@@ -148,6 +148,10 @@ def test_one_change_in_the_middle_is_seen(change: str, at: set[int]) -> None:
     assert compare(dict.fromkeys(at, change), 18) > 0
 
 
+def test_contents_that_come_first_in_a_step_belong_to_it_when_one_is_analysed_again() -> None:
+    assert compare({0: "who is an array"}, 40) > 20
+
+
 @settings(max_examples=20)
 @given(st.dictionaries(st.integers(0, 24), st.sampled_from(CHANGES), max_size=6), st.integers(8, 24))
 def test_any_changes_in_any_turns_are_seen(changes: dict[int, str], turns: int) -> None:

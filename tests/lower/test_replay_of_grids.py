@@ -50,7 +50,7 @@ def test_arrays_that_are_old_for_two_turns_are_replayed(named: bool) -> None:
 @pytest.mark.parametrize("what", ["given", "keep"])
 def test_arrays_that_come_with_contents_are_replayed(what: str) -> None:
     def program(loop: Wide) -> None:
-        for _ in range(20):
+        for _ in range(60):
             loop.turn([(what, 1, 0, 2), ("tiles", 0, 3, 2)])
 
     plain, replayed = both(2, program)

@@ -49,6 +49,7 @@ class Replay:
         self._ends: deque[int] = deque(maxlen=NAMED)  # events before the last ends of such steps
         self._room = 4 * LONGEST  # events that are remembered outside of them
         self._last_array = 0
+        self._given = False  # whether the last allocation belongs to the event that is being looked at
         self._playing: Position | None = None
         self._watch()
 
@@ -72,7 +73,7 @@ class Replay:
 
     def _counters(self) -> Counters:
         lowering, arrays, tasks = self._lowering, self._last_array, self._graph.last
-        allocations = lowering.coherence.last_allocation
+        allocations = lowering.coherence.last_allocation - self._given
         return Counters(lowering.emitter.last, allocations, arrays, tasks, lowering.last_private)
 
     # What the program does: asked first, while a step is replayed -------------------------------------------------
@@ -107,7 +108,9 @@ class Replay:
         initial = None if storage.initial is None else storage.initial.tobytes()  # 0.0 is not -0.0, and NaN is NaN
         what = ("made", storage.shape, storage.dtype, initial, None if given is None else given.memory)
         before = self._last_array
+        self._given = given is not None
         line = self._next("made", what, (storage.id,), ()) if self._playing is not None else None
+        self._given = False
         self._last_array = storage.id
         if line is not None and self._playing is not None:
             if given is not None:
