@@ -5,7 +5,7 @@ Before: geometry/box.py.  After: graph/tracker.py.  Boxes may overlap; knows not
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -19,11 +19,12 @@ THIN = 8  # extent along the first axis up to which a box is found by its lower 
 class Shelf(dict[Box, V]):
     """A dictionary from boxes, none of them empty, to values that also finds those which overlap a box."""
 
-    __slots__ = ("_reach", "_tall", "_thin")
+    __slots__ = ("_lows", "_reach", "_tall", "_thin")
 
     def __init__(self, entries: Mapping[Box, V]) -> None:
         super().__init__(entries)
-        self._thin: list[tuple[int, Box]] = []  # by lower edge
+        self._lows: list[int] = []  # the lower edges of the thin boxes
+        self._thin: list[Box] = []  # in order
         self._reach = 0  # the largest extent along the first axis of a thin box
         self._tall: dict[Box, None] = {}
         for box in entries:
@@ -39,19 +40,27 @@ class Shelf(dict[Box, V]):
         if box in self._tall:
             del self._tall[box]
         else:
-            del self._thin[bisect_left(self._thin, (box[0][0], box))]
+            at = self._place(box)
+            del self._lows[at], self._thin[at]
 
     def near(self, box: Box) -> list[tuple[Box, V]]:
         """Return the entries whose extent along the first axis overlaps that of `box`, and some others."""
-        thin = self._thin
-        first = bisect_left(thin, (box[0][0] - self._reach + 1,))
-        found = [(other, self[other]) for _, other in thin[first : bisect_left(thin, (box[1][0],), first)]]
+        first = bisect_left(self._lows, box[0][0] - self._reach + 1)
+        found = [(other, self[other]) for other in self._thin[first : bisect_left(self._lows, box[1][0], first)]]
         return [(other, self[other]) for other in self._tall] + found if self._tall else found
+
+    def _place(self, box: Box) -> int:
+        """Return where among the thin boxes `box` is, or belongs."""
+        low = box[0][0]
+        first = bisect_left(self._lows, low)
+        return bisect_left(self._thin, box, first, bisect_right(self._lows, low, first))
 
     def _file(self, box: Box) -> None:
         low, high = box[0][0], box[1][0]
         if high - low <= THIN:
-            insort(self._thin, (low, box))
+            at = self._place(box)
+            self._lows.insert(at, low)
+            self._thin.insert(at, box)
             self._reach = max(self._reach, high - low)
         else:
             self._tall[box] = None
