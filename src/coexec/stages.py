@@ -178,6 +178,11 @@ class Stages(ABC):
             _, epoch = self._upkeep.epoch("start")
             self._lowering.passed(epoch[-1].id, ())
 
+    @property
+    def instructions(self) -> int:
+        """How many instructions were made so far."""
+        return self._lowering.emitter.last
+
     def _make_executor(self) -> Executor:
         if self._virtual is None:
             return Executor(self._engine, self.machine.lanes, self.machine.memories, self._lock)

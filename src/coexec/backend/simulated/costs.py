@@ -9,11 +9,15 @@ from typing import NamedTuple
 
 
 class Costs(NamedTuple):
-    """Seconds of scheduling. Python has one interpreter lock: submissions and completions take turns."""
+    """Seconds of scheduling. Python has one interpreter lock: submissions and completions take turns.
 
-    submission: float = 40e-6  # per batch of instructions that is submitted: a task, a read, a mark
-    instruction: float = 10e-6  # per instruction, on the thread that submits
-    completion: float = 15e-6  # per instruction that is over, before what waits for it is issued
+    The defaults are round figures of a server's core, for a loop that is replayed: a simulation is to give the same
+    answer everywhere. `calibrate/costs.py` measures those of this machine.
+    """
+
+    submission: float = 20e-6  # per batch of instructions that is submitted: a task, a read, a mark
+    instruction: float = 3e-6  # per instruction, on the thread that submits
+    completion: float = 8e-6  # per instruction that is over, before what waits for it is issued
 
 
 NOTHING = Costs(0.0, 0.0, 0.0)
