@@ -103,8 +103,7 @@ class Issuing:
 
     def again(self, task: Task, line: Line, instructions: list[Instruction]) -> None:
         """Issue a task of a step that is replayed."""
-        for device, seconds in line.loads:
-            self._loads.add(device, seconds, 0.0, task.id)
+        self._loads.again(line.loads, task.id)
         task.let_go()
         if self._record.tracing:
             task.why = f"{line.seen.why} (replayed)"

@@ -8,7 +8,6 @@ Numbers are references: so many steps back, and the position within that step. W
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..graph.instruction import Alloc, Allocation, Binding, Fence, Instruction, Kernel
@@ -49,7 +48,8 @@ class Numbers:
 
     def __init__(self, starts: Sequence[Counters], allocations: Sequence[list[Allocation]], made: Counters) -> None:
         self._made = made.instructions
-        self.in_a_row = False  # whether each step begins where the one before it ended
+        self._row = len(starts)  # steps that began where the one before them ended
+        self.in_a_row = False  # whether that is so for all that can be referred to
         self.starts = list(starts)
         self.instructions = [s.instructions + 1 for s in starts]
         self.arrays = [s.arrays + 1 for s in starts]
@@ -59,12 +59,14 @@ class Numbers:
     def begin(self, start: Counters) -> None:
         """Enter the next step."""
         kept = BACK + 1  # in the middle of a step, the state at its beginning goes back as far
+        first = start.instructions + 1
+        self._row = self._row + 1 if first - self.instructions[0] == self._made else 0
+        self.in_a_row = self._row >= BACK
         self.starts = [start, *self.starts[:kept]]
-        self.instructions = [start.instructions + 1, *self.instructions[:kept]]
+        self.instructions = [first, *self.instructions[:kept]]
         self.arrays = [start.arrays + 1, *self.arrays[:kept]]
         self.tasks = [start.tasks + 1, *self.tasks[:kept]]
         self.allocations = [[], *self.allocations[:kept]]
-        self.in_a_row = all(a - b == self._made for a, b in pairwise(self.instructions[:kept]))
 
     def allocate(self, like: Allocation, owner: tuple[bool, Ref]) -> Allocation:
         """Return a new allocation of the present step, for an array of some step or a private one."""

@@ -123,6 +123,23 @@ class Loads:
             for other in self._sharing[device]:
                 self.seconds[other] += seconds
 
+    def again(self, loads: Sequence[tuple[str, float | None]], task: int) -> None:
+        """Note the parts of a task of a step that repeats itself, whose inputs are being made."""
+        if self._overlapping:
+            for device, seconds in loads:
+                self.add(device, seconds, 0.0, task)
+            return
+        tasks, free, latest = self.tasks, self.seconds, self._latest
+        last, longest = "", -1.0
+        for device, predicted in loads:
+            tasks[device] += 1
+            latest[device] = task
+            free[device] = end = free[device] + (UNKNOWN_SECONDS if predicted is None else predicted)
+            if end > longest:
+                last, longest = device, end
+        if last:
+            self._ends[task] = (last, self._passed[last] + longest)
+
     def in_pieces(self, before: Sequence[str], now: Sequence[str]) -> None:
         """Note that work given to the devices `before`, part by part, was cut anew for those of `now`."""
         for device in set(now):
