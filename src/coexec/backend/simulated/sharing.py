@@ -12,84 +12,99 @@ from .timeline import Job, Timeline
 Limit = Callable[[Hashable], float]
 """Bytes per second that all users of a resource get together."""
 ROUNDING = 1.0 + 1e-12
+CLOSE = 1.0 + 1e-9  # sums of rates that come and go are not exact
 
 
 class FairShare:
     """Transfers, each over several resources: none can get more without taking it from one that gets no more itself.
 
     That is max-min fairness, found by progressive filling: all rates grow alike until a resource is full, which fixes
-    those that use it; the others go on. Only transfers that are connected by resources with one that begins or ends
-    are looked at.
+    those that use it; the others go on. Only transfers are looked at that are connected with one that begins or ends,
+    by resources that could be full at all: a network core that carries whatever its cards send connects nobody.
     """
 
     def __init__(self, timeline: Timeline, limit: Limit) -> None:
         self._timeline = timeline
         self._limit = limit
-        self._users: dict[Hashable, dict[Job, None]] = {}
+        self._users: dict[Hashable, dict[Job, float]] = {}  # and the rate that each would have alone
+        self._asked: dict[Hashable, float] = {}  # the sum of these
 
     def join(self, job: Job) -> None:
         """Begin a transfer; `job.uses` are its resources."""
-        users, alone = self._users, True
+        alone = min([self._limit(resource) for resource in job.uses])
         for resource in job.uses:
-            of = users.get(resource)
-            if of is None:
-                users[resource] = {job: None}
-            else:
-                alone = alone and not of
-                of[job] = None
-        if alone:
-            self._timeline.pace(job, min([self._limit(resource) for resource in job.uses]))
+            self._users.setdefault(resource, {})[job] = alone
+            self._asked[resource] = self._asked.get(resource, 0.0) + alone
+        around = [resource for resource in job.uses if self._tight(resource)]
+        if around:
+            self._fill(around)
         else:
-            self._fill(job.uses)
+            self._timeline.pace(job, alone)
 
     def leave(self, job: Job) -> None:
         """End a transfer."""
-        shared = False
+        around = [resource for resource in job.uses if self._tight(resource)]
         for resource in job.uses:
             of = self._users[resource]
-            del of[job]
-            if of:
-                shared = True
-            else:
-                del self._users[resource]
-        if shared:
-            self._fill(job.uses)
+            self._asked[resource] -= of.pop(job)
+            if not of:
+                del self._users[resource], self._asked[resource]
+        if around:
+            self._fill(around)
 
     def refill(self) -> None:
         """Look at everything: limits have changed."""
+        jobs = dict.fromkeys(job for of in self._users.values() for job in of)
+        self._asked = dict.fromkeys(self._users, 0.0)
+        for job in jobs:
+            alone = min([self._limit(resource) for resource in job.uses])
+            for resource in job.uses:
+                self._users[resource][job] = alone
+                self._asked[resource] += alone
         self._fill(list(self._users))
 
+    def _tight(self, resource: Hashable) -> bool:
+        """Tell whether a resource could not carry what its transfers would have alone."""
+        return self._asked[resource] > self._limit(resource) * CLOSE
+
     def _fill(self, around: Iterable[Hashable]) -> None:
-        resources, jobs = self._connected(around)
-        left = {resource: self._limit(resource) for resource in resources}
-        open_ = {resource: len(self._users[resource]) for resource in resources}
+        """Find the rates of all transfers that are connected with some resources."""
+        alone = self._connected(around)
+        tight = dict.fromkeys(r for job in alone for r in job.uses if self._tight(r))
+        left = {resource: self._limit(resource) for resource in tight}
+        open_ = {resource: len(self._users[resource]) for resource in tight}
         rates: dict[Job, float] = {}
-        while len(rates) < len(jobs):
-            level = min([left[resource] / number for resource, number in open_.items() if number])
+        by_need = sorted(alone, key=alone.__getitem__, reverse=True)  # the last one is content first
+        while len(rates) < len(alone):
+            while by_need[-1] in rates:
+                by_need.pop()
+            level = alone[by_need[-1]]
+            level = min([level, *[left[resource] / number for resource, number in open_.items() if number]])
             full = [r for r, number in open_.items() if number and left[r] / number <= level * ROUNDING]
-            for resource in full:
-                for job in self._users[resource]:
-                    if job not in rates:
-                        rates[job] = level
-                        for used in job.uses:
-                            left[used] -= level
-                            open_[used] -= 1
-        for job in jobs:
+            done = dict.fromkeys(job for r in full for job in self._users[r] if job not in rates)
+            done |= {job: None for job in by_need if job not in rates and alone[job] <= level * ROUNDING}
+            for job in done:
+                rates[job] = level
+                for used in job.uses:
+                    if used in left:
+                        left[used] -= level
+                        open_[used] -= 1
+        for job in alone:
             self._timeline.pace(job, rates[job])
 
-    def _connected(self, around: Iterable[Hashable]) -> tuple[list[Hashable], list[Job]]:
-        """Return the resources that are joined with `around` by transfers, and all their transfers."""
+    def _connected(self, around: Iterable[Hashable]) -> dict[Job, float]:
+        """Return the transfers that are joined with `around` by tight resources, with the rates they would have alone."""
         todo = [resource for resource in around if resource in self._users]
-        resources, jobs = dict.fromkeys(todo), dict[Job, None]()
+        seen, jobs = set(todo), dict[Job, float]()
         while todo:
-            for job in self._users[todo.pop()]:
+            for job, alone in self._users[todo.pop()].items():
                 if job not in jobs:
-                    jobs[job] = None
+                    jobs[job] = alone
                     for resource in job.uses:
-                        if resource not in resources:
-                            resources[resource] = None
+                        if resource not in seen and self._tight(resource):
+                            seen.add(resource)
                             todo.append(resource)
-        return list(resources), list(jobs)
+        return jobs
 
 
 class Crowd:
