@@ -120,7 +120,7 @@ class Runtime(Stages):
 
     def _let_measure(self, task: Task) -> None:
         """Do not run far ahead with guesses: what is measured now makes better plans."""
-        if self._timed:
+        if self._timed or self._virtual is not None:
             self._guesses.append(task)
             if len(self._guesses) > GUESSES:
                 self._wait_for(self._guesses.popleft(), "first measurements")
