@@ -373,7 +373,8 @@ class Runtime(Stages):
             return
         with self._lock:
             self._lower_all()
-            self._upkeep.gather()
+            if self._virtual is None or self._virtual.executes:  # else there is nothing to bring
+                self._upkeep.gather()
         self._executor.wait_idle()
 
     def _lower_all(self) -> None:

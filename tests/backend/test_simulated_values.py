@@ -72,6 +72,17 @@ def test_nothing_of_the_size_of_the_arrays_is_allocated() -> None:
         assert backend_of(runtime).now > 0.01
 
 
+def test_the_end_of_a_simulation_brings_nothing_home_and_takes_no_time() -> None:
+    with cx.Runtime("gpu", platform="a100x4", store="off") as runtime:
+        y = cx.zeros(1 << 28)
+        make(y, 1.0)
+        cx.wait()
+        before = backend_of(runtime).now
+    assert backend_of(runtime).now == before
+    with pytest.raises(cx.CoexecError):
+        np.asarray(y)
+
+
 def test_a_failing_body_fails_its_task_in_virtual_time_too() -> None:
     @cx.kernel(y=cx.write)
     def bad(y):
