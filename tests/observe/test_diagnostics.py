@@ -65,7 +65,7 @@ def test_only_the_elements_that_nobody_wrote_are_named() -> None:
     [
         lambda g, a, b: g.call("use", updates=a),
         lambda g, a, b: g.call("use", reads=(a, halo(1)), writes=b, on="all"),
-        lambda g, a, b: g.call("use", reads=b, reduces=(a, "sum"), over=b),
+        lambda g, a, b: g.call("use", reads=b, reduces=(a, "sum"), over=100),
         lambda g, a, b: g.host_task("use", reads=a),
         lambda g, a, b: g.read(a),
     ],
