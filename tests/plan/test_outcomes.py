@@ -69,3 +69,15 @@ def test_memory_stays_bounded() -> None:
     for key in range(100):
         outcomes.learn(key, seconds=1.0, divided=True)
     assert len(outcomes._ways) <= 4
+
+
+def test_a_way_is_tried_only_when_what_comes_out_will_be_seen() -> None:
+    """A loop of queued tasks is not run undivided from end to end to learn the time of its first."""
+    outcomes = Outcomes()
+    for _ in range(TRY_AT):
+        outcomes.learn("call", seconds=1.0, divided=True)
+    assert not outcomes.undivided("call", close=True, seen=False)
+    assert outcomes.undivided("call", close=True, seen=True) and not outcomes.judged("call")
+    for _ in range(ENOUGH + 1):
+        outcomes.learn("call", seconds=1.5, divided=False)
+    assert outcomes.judged("call") and not outcomes.undivided("call", close=True, seen=True)

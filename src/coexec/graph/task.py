@@ -62,6 +62,7 @@ class Task:
     key: Key | None = None  # the arrays' shapes, for predictions
     inputs: dict[str, float] | None = None  # per device: predicted seconds of copies, if nothing else was going on
     guess = False  # it was divided without knowing how fast each device is
+    trial = False  # it is undivided to see how long that takes
     outcome: tuple[Hashable, bool, float] | None = None  # what its time teaches: plan/outcomes.py's key and way
     marks = False  # a horizon or an epoch: it comes after everything
     once = False  # every array is touched by one parameter only

@@ -238,7 +238,7 @@ class Replay:
         self._before = (period, self._events, now, [])
         if before is None or before[0] != period or self._events - before[1] != period:
             return
-        if any(entry.task is not None and entry.task.guess for entry in step):
+        if any(entry.task is not None and (entry.task.guess or entry.task.trial) for entry in step):
             return  # what is being measured will change the plan
         if not any(entry.instructions for entry in step):
             return

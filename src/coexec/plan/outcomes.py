@@ -39,16 +39,16 @@ class Ways:
             way.clear()  # the first run was cold
         way.append(seconds)
 
-    def undivided(self, *, close: bool) -> bool:
-        """Tell whether the next run should be undivided."""
+    def undivided(self, *, close: bool, seen: bool) -> bool:
+        """Tell whether the next run should be undivided; tried it is only if what comes out will be `seen`."""
         if self.runs[0] < ENOUGH:
-            return close and self.runs[1] >= TRY_AT
+            return close and seen and self.runs[1] >= TRY_AT
         if len(self.divided) < ENOUGH:
             return False  # it is being tried
         if median(self.whole) >= WORTH * median(self.divided):
             self.pause = self.left = PAUSE
             return False
-        self.left -= 1
+        self.left -= seen
         if self.left > 0:
             return True
         self.pause = self.left = min(LONGEST, 2 * self.pause)
@@ -72,7 +72,15 @@ class Outcomes:
             ways = self._ways[key] = Ways()
         ways.learn(seconds, divided=divided)
 
-    def undivided(self, key: Hashable, *, close: bool) -> bool:
-        """Tell whether a task that would be divided should not be: that was faster, or was not tried and may be close."""
+    def undivided(self, key: Hashable, *, close: bool, seen: bool = True) -> bool:
+        """Tell whether a task that would be divided should not be: that was faster, or was not tried and may be close.
+
+        `seen` tells that nothing else is going on, so that its time will be learnt.
+        """
         ways = self._ways.get(key)
-        return ways is not None and ways.undivided(close=close)
+        return ways is not None and ways.undivided(close=close, seen=seen)
+
+    def judged(self, key: Hashable) -> bool:
+        """Tell whether both ways were seen often enough: until then one of them may be but a try."""
+        ways = self._ways.get(key)
+        return ways is None or (ways.runs[0] >= ENOUGH and len(ways.divided) >= ENOUGH) or ways.runs[1] < TRY_AT

@@ -266,6 +266,7 @@ class Planner:
             return None
         if policy == "static" and self._better_undivided(task, group, work, divided.seconds):
             self._watched(task, {}, divided=False)
+            task.trial = not self.loads.outcomes.judged((task.kernel, task.key))
             single = divided.division.single
             best = min(group, key=lambda c: single.get(c.name, inf))
             return self._placed(task, box, [best], work)
@@ -287,7 +288,8 @@ class Planner:
         if self.divider.for_energy:
             return False
         alone = min([c.model.seconds(work) or inf for c in group])
-        return self.loads.outcomes.undivided((task.kernel, task.key), close=alone < NOT_FAR * seconds)
+        close = alone < NOT_FAR * seconds
+        return self.loads.outcomes.undivided((task.kernel, task.key), close=close, seen=self.loads.idle)
 
     def _watched(self, task: Task, inputs: dict[str, float], *, divided: bool, after: float = 0.0) -> None:
         """Have the task's time learnt, if nothing else is going on; results need `after` seconds to come back."""
