@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -9,6 +11,7 @@ from hypothesis import given, strategies as st
 import coexec as cx
 from coexec.errors import ArgumentError
 from coexec.geometry import Box, whole
+from coexec.graph.call import describe
 from coexec.graph.task import Task
 from coexec.predict.features import (
     Rows,
@@ -20,6 +23,7 @@ from coexec.predict.features import (
     work_of,
     work_of_part,
 )
+from coexec.program.call import DEFAULT
 from coexec.program.kernel import Kernel
 from coexec.testing import GraphBuilder
 
@@ -158,3 +162,15 @@ def test_long_axes_are_looked_at_in_steps() -> None:
 
 def test_a_part_of_a_box_counts_from_its_own_beginning() -> None:
     assert part_of(Box((5, 2), (9, 8)), 1, 1, 3) == Box((5, 3), (9, 5))
+
+
+def test_a_feature_may_ask_for_the_length_of_an_array() -> None:
+    """len() is the extent of the first axis, as NumPy has it."""
+
+    @cx.kernel(split=0, x=cx.read(cx.all), y=cx.write, flops=lambda x, y: 20.0 * len(x) * len(y))
+    def pairs(x: Any, y: Any) -> None:
+        y[...] = x.sum()
+
+    g = GraphBuilder()
+    task = describe(pairs, [g.array((30, 3)), g.array(50)], {}, DEFAULT, g)
+    assert work_of(task).features[-1] == 20.0 * 30 * 50

@@ -36,6 +36,7 @@ NOT_FAR = 1.6  # times the predicted seconds of a division: beyond, undivided ca
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 300e-6  # seconds on one device; below, a second device costs more than it brings
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
+UNKNOWN_FLOPS = 1e7  # and for one that says how many operations it needs
 Valid = Callable[[Array], int]
 Note = Callable[[str], None]
 
@@ -329,7 +330,10 @@ class Planner:
         if named:
             return len({c.name for c in candidates}) > 1
         seconds = [s for c in candidates if not c.device.wide and (s := c.model.seconds(work)) is not None]
-        return min(seconds) > WORTH_DIVIDING if seconds else work.size > UNKNOWN_BYTES
+        if seconds:
+            return min(seconds) > WORTH_DIVIDING
+        at = candidates[0].model.flops_at
+        return work.size > UNKNOWN_BYTES or (at is not None and work.features[at] > UNKNOWN_FLOPS)
 
     def _group(self, candidates: Sequence[Candidate], work: Work) -> list[Candidate]:
         """Return one candidate per device to divide over; all cores as one device stand aside."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,11 +23,18 @@ if TYPE_CHECKING:
 WEIGHTS = 4096  # rows at which a weight function is looked at
 
 
-class Sized(NamedTuple):
-    """An array as far as a feature function may see it."""
+class Sized:
+    """An array as far as a feature function may see it: its shape and type, and no elements."""
 
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    __slots__ = ("dtype", "shape")
+    __iter__ = None  # there is nothing to go through
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
     @property
     def size(self) -> int:
