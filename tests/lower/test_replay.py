@@ -58,6 +58,13 @@ def test_after_many_steps_one_is_analysed_again() -> None:
     assert replayed.g.replay.why == "time to look again"
 
 
+def test_it_goes_on_however_often_it_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coexec.lower.replay.LOOK_AGAIN", (2, 2))
+    loop = Loop(2, peers=True, replay=True)
+    turns(STENCIL, 400)(loop)
+    assert loop.g.replay.tasks >= 240  # two steps of three, after the first few
+
+
 def test_horizons_between_steps_do_not_end_it() -> None:
     def program(loop: Loop) -> None:
         for number in range(40):

@@ -23,6 +23,11 @@ from .apps.programs import load
 from .measure import Data, Others, Progress, machine
 
 DEVICES = (1, 2, 4, 16, 64)
+FEW = 4  # devices; with more, fewer tasks are measured
+MOST_INSTRUCTIONS = (
+    200_000  # of a case: where tasks are thousands of them, growth is measured over fewer than 10,000 tasks
+)
+FEW_TURNS = 12  # on many devices, where each is thousands of copies
 TURNS = 60  # tasks of one RSim: its rows grow from step to step, and the whole of it repeats
 
 
@@ -35,7 +40,8 @@ class Program(NamedTuple):
     written: Callable[[Any], Sequence[cx.Array]]  # those of its arrays whose allocations are counted
 
 
-def _wave_sim() -> Program:
+def _wave_sim(devices: int) -> Program:
+    del devices
     step = load("wave_sim").step
 
     def turn(arrays: Any) -> Any:
@@ -46,7 +52,8 @@ def _wave_sim() -> Program:
     return Program(lambda: (cx.zeros((4096, 4096), np.float32), cx.zeros((4096, 4096), np.float32)), turn, 1, list)
 
 
-def _nbody() -> Program:
+def _nbody(devices: int) -> Program:
+    del devices
     move = load("nbody").move
 
     def turn(arrays: Any) -> Any:
@@ -60,23 +67,24 @@ def _nbody() -> Program:
     )
 
 
-def _rsim() -> Program:
+def _rsim(devices: int) -> Program:
+    turns = TURNS if devices <= 16 else FEW_TURNS
     bounce, patches = load("rsim").bounce, 2048
 
     def make() -> Any:
         form, when = cx.zeros((patches, patches)), cx.zeros((patches, patches), np.intp)
-        return form, when, cx.zeros((TURNS + 1, patches))
+        return form, when, cx.zeros((turns + 1, patches))
 
     def turn(arrays: Any) -> Any:
         form, when, history = arrays
-        for t in range(1, TURNS + 1):
+        for t in range(1, turns + 1):
             bounce(form, when, history[:t], history[t])
         return arrays
 
-    return Program(make, turn, TURNS, lambda arrays: arrays[2:])
+    return Program(make, turn, turns, lambda arrays: arrays[2:])
 
 
-PROGRAMS: dict[str, Callable[[], Program]] = {"wave_sim": _wave_sim, "nbody": _nbody, "rsim": _rsim}
+PROGRAMS: dict[str, Callable[[int], Program]] = {"wave_sim": _wave_sim, "nbody": _nbody, "rsim": _rsim}
 
 
 def run(quick: bool, progress: Progress) -> Data:
@@ -91,7 +99,7 @@ def collect(devices: tuple[int, ...], tasks: int, progress: Progress) -> Data:
     for name, program in PROGRAMS.items():
         for count in devices:
             progress(f"{name} on {count} devices")
-            cases.append({"app": name, "devices": count, **case(program(), count, tasks)})
+            cases.append({"app": name, "devices": count, **case(program(count), count, tasks)})
     four = [case for case in cases if case["devices"] == 4]
     return {
         "cases": cases,
@@ -107,14 +115,19 @@ def case(program: Program, devices: int, tasks: int) -> Data:
     """Return the figures of one program on so many devices."""
     with _runtime(devices, replay=False) as (runtime, meter):
         arrays = meter.warm(program, program.make())
-        batches = [meter.tasks(program, arrays, max(120, tasks // 100)) for _ in range(5)]
+        many = devices > FEW  # one task may be thousands of instructions there
+        batches = [
+            meter.tasks(program, arrays, 24 if many else max(120, tasks // 100)) for _ in range(3 if many else 5)
+        ]
         counts = meter.count.per_task()
         allocations = meter.count.allocated([array._storage.id for array in program.written(arrays)])
         runtime.wait()
         del arrays
     with _runtime(devices, replay=True) as (runtime, meter):
         arrays = meter.warm(program, program.make())
-        rates = [meter.tasks(program, arrays, max(program.tasks, tasks // 50)) for _ in range(50)]
+        steps = min(tasks, int(MOST_INSTRUCTIONS / counts["instructions"]))
+        parts = 50 if steps == tasks else 10
+        rates = [meter.tasks(program, arrays, max(program.tasks, steps // parts)) for _ in range(parts)]
         live = runtime._graph.live() + runtime._lowering.live()
         replayed = runtime._replay.tasks
         runtime.wait()
@@ -127,6 +140,7 @@ def case(program: Program, devices: int, tasks: int) -> Data:
         "allocations": allocations,
         "live_nodes": live,
         "growth": median([r.lowering for r in rates[-5:]]) / median([r.lowering for r in rates[:5]]),
+        "growth_tasks": max(steps, 2 * program.tasks * parts),
         "replayed_tasks": replayed,
     }
 

@@ -254,6 +254,7 @@ class Replay:
         except Unrepeatable:
             return
         self._version = self._plans()
+        self._looks = 0
 
     # Replay -----------------------------------------------------------------------------------------------------------
 
