@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,35 @@ def test_ctrl_c_at_a_terminal_reaches_the_script_once(tmp_path: Path) -> None:
     assert b"interrupts: 1" in seen
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
     os.close(terminal)
+
+
+STOLEN = """
+import os, signal, threading
+from coexec.cli.run import run_child
+
+def spawn_and_wait(*arguments, **more):
+    child = spawn(*arguments, **more)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its SIGCHLD goes to the thread that blocks nothing
+    return child
+
+spawn, os.posix_spawn = os.posix_spawn, spawn_and_wait
+asked = threading.Event()
+threading.Thread(target=asked.wait).start()
+print(run_child(["/bin/sh", "-c", "exit 7"], os.environ))
+asked.set()
+"""
+
+
+def test_the_end_of_a_script_is_seen_when_another_thread_takes_its_signal(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", STOLEN],
+        check=False,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert (ended.stdout, ended.stderr) == ("7\n", "")
 
 
 @pytest.mark.parametrize(

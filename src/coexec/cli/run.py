@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ..observe.svg import bytes_text, count_text, seconds_text
 from .output import USAGE, emit, fail, say, spoken_warnings
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
+TAKEN_BY_OTHERS = 0.1  # s; NumPy's threads block no signal and may take one between two waits of ours, so look again
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +112,44 @@ def run_child(command: Sequence[str], environ: Mapping[str, str], *, quiet_stdou
         actions = [(os.POSIX_SPAWN_DUP2, 2, 1)] if quiet_stdout else []
         sys.stdout.flush()
         child = os.posix_spawn(command[0], list(command), dict(environ), file_actions=actions, setsigmask=before)
-        while True:
-            received = signal.sigwaitinfo(watched)
-            if received.si_signo == signal.SIGCHLD:
+        with _forwarding(child):
+            while True:
                 ended, status = os.waitpid(child, os.WNOHANG)
                 if ended:
                     code = os.waitstatus_to_exitcode(status)
                     return code if code >= 0 else 128 - code
-            elif received.si_code <= 0:  # from a process, to us alone; a terminal's Ctrl-C reaches the script by itself
-                os.kill(child, received.si_signo)
+                received = signal.sigtimedwait(watched, TAKEN_BY_OTHERS)
+                if received is None or received.si_signo == signal.SIGCHLD:
+                    continue
+                if received.si_code <= 0:  # from a process, to us alone; a terminal's Ctrl-C reaches the script itself
+                    os.kill(child, received.si_signo)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _forwarding(child: int) -> Iterator[None]:
+    """Pass on the signals that another thread takes."""
+
+    def forward(number: int, _: object) -> None:
+        if number != signal.SIGINT or not _at_a_terminal():  # whose Ctrl-C reaches the script by itself
+            os.kill(child, number)
+
+    found = [signal.signal(number, forward) for number in FORWARDED]
+    try:
+        yield
+    finally:
+        for number, handler in zip(FORWARDED, found, strict=True):
+            signal.signal(number, handler)
+
+
+def _at_a_terminal() -> bool:
+    """Return whether Ctrl-C at a terminal reaches this process."""
+    try:
+        with Path("/dev/tty").open("rb") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def _report(path: Path) -> dict[str, Any] | None:
