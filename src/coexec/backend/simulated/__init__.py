@@ -11,6 +11,7 @@ from .durations import Durations, Given, Law, Seconds, fixed_durations
 from .energy import Energy
 from .opening import simulate
 from .scenario import Happening, Scenario
+from .world import World
 
 __all__ = [
     "NOTHING",
@@ -23,6 +24,7 @@ __all__ = [
     "Scenario",
     "Seconds",
     "SimulatedBackend",
+    "World",
     "fixed_durations",
     "simulate",
 ]

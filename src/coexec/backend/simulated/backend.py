@@ -1,6 +1,7 @@
-"""The simulated backend: instructions take virtual time on the devices, memories and links of a platform.
+"""The simulated backend: a process whose instructions take virtual time on devices, memories and links of a platform.
 
-Before: the other files here.  After: execute/.  Has no thread: time moves when the program waits, or has spent time itself.
+Before: world.py and the other files here.  After: execute/.  Has no thread: time moves when the program waits, or has
+spent time itself. Several processes may live in one world, one per rank of a cluster.
 
 A lane is in order. A device runs as many kernels at once as it says; copies overlap kernels and share links fairly.
 Instructions that the program submits begin no earlier than the program has got to them; those that a completion
@@ -13,25 +14,22 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import DeviceLost
 from ...graph.instruction import Allocation, Instruction
 from ...graph.task import Task
 from ...machine.platform import HOST, USER, Device, Memory, Platform, host_links
 from ..base import CallHelper, Finished, Ran
 from .costs import NOTHING, Costs
-from .crowds import crowds_of
-from .durations import Given, Law, Seconds, Timed, fixed_durations
-from .energy import Energy, energy
-from .network import Network
+from .crowds import node_of
+from .durations import Given, Law, Seconds, fixed_durations
+from .energy import Energy
 from .places import Entry, Place
-from .scenario import Happening, Scenario
-from .sharing import Crowding
-from .timeline import Job, Timeline
+from .scenario import Scenario
 from .values import Computed, Unknown
+from .world import World
 
 
 class SimulatedBackend:
-    """Devices on a clock of their own."""
+    """Devices on a clock of their own, as one process drives them."""
 
     kind = "simulated"
     runs_python = True
@@ -48,37 +46,33 @@ class SimulatedBackend:
         execute: bool = False,
         scenario: Scenario | None = None,
         costs: Costs = NOTHING,
+        world: World | None = None,
+        rank: int = 0,
     ) -> None:
+        """Drive `devices`. In a `world` with other processes, `platform` is what this one sees: the node `rank`."""
         self.devices = tuple(devices)
         self.executes = execute
+        self.rank = rank
         self.host = 0.0  # what time it is for the program
-        self._scenario = scenario or Scenario()
-        self._law: Law = law or Given(seconds or fixed_durations())
+        self.busy = False  # the program's thread does not wait
+        self.law: Law = law or Given(seconds or fixed_durations())
+        self.platform = platform or _trivial(self.devices)
+        self.world = world or World(self.platform, scenario, concurrent)
+        self.world.processes.append(self)
+        self._time, self._lock = self.world.time, self.world.lock
         self._values = Computed() if execute else Unknown()
         self._costs = costs
-        self._time = Timeline()
-        self._platform = platform or _trivial(self.devices)
-        self._scenario.check(self._platform)
-        self._network = Network(self._platform, self._time, self._scenario)
-        self._kernels = Crowding(self._time, lambda job: job.owner.place.factor)
-        seed = self._scenario.seed
-        self._places = {d.name: Place(d, concurrent or d.concurrent, self._scenario.spread(d), seed) for d in devices}
-        self._places["host"] = Place(Device("host", "cpu", HOST), 1 << 30, 0.0, seed)
-        self._crowds, cores = crowds_of(self._platform)
-        first = min(cores, default="")  # the program runs on the first node
+        self._places = {d.name: self.world.places[d.name] for d in self.devices}
+        self._places["host"] = Place(Device("host", "cpu", HOST), 1 << 30, 0.0, self.world.scenario.seed)
+        cores = self.world.cores
+        first = min((node for d in self.devices if (node := node_of(d)) in cores), default="")  # the program's node
         self._host_cores = [cores[first]] if first in cores else []
-        self._to_come = self._scenario.in_order()
         self._entries: dict[int, Entry] = {}  # by instruction
         self._behind: dict[int, list[Entry]] = {}  # instruction -> what waits for it on other lanes
-        self._over: list[Entry] = []  # what the last event completed: one at most
         self._interpreter = 0.0  # when it is free
-        self._program_busy = False  # the program's thread does not wait
-        self._stepping = 0  # the thread that moves time
-        self._lock = threading.RLock()  # of everything here; never held while others are told
-        self._turn = threading.Lock()  # one thread moves time
+        self._stepping = 0  # the thread that reports a completion
         self._finished: Finished | None = None
         self._call_helper: CallHelper | None = None
-        self._sources: dict[tuple[str, str], tuple[int, float]] = {}
 
     # The contract -----------------------------------------------------------------------------------------------------
 
@@ -117,7 +111,8 @@ class SimulatedBackend:
         with self._lock:
             stepping = self._stepping == threading.get_ident()
             place = self._places[instruction.device].lane(lane)
-            entry = Entry(instruction, place, self._interpreter if stepping else max(self.host, self._time.now))
+            begin = self._interpreter if stepping else max(self.host, self._time.now)
+            entry = Entry(instruction, place, begin, self)
             self._entries[instruction.id] = entry
             for other in waits:
                 if other.id in self._entries:
@@ -125,7 +120,7 @@ class SimulatedBackend:
                     self._behind.setdefault(other.id, []).append(entry)
             place.queue.append(entry)
             if place.queue[0] is entry and not entry.blockers:
-                self._come(entry)
+                self.world.come(entry)
 
     def withdraw(self, instruction: Instruction) -> bool:
         """Take back an instruction that has not begun on the virtual clock."""
@@ -133,24 +128,26 @@ class SimulatedBackend:
             entry = self._entries.get(instruction.id)
             if entry is None or entry.start >= 0.0:
                 return False
-            del self._entries[instruction.id]
             queue, first = entry.lane.queue, entry.lane.queue[0] is entry
             queue.remove(entry)
             if entry in entry.place.waiting:
                 entry.place.waiting.remove(entry)
             entry.start = self._time.now  # whatever was to begin it finds it begun
-            self._unblock(instruction)
+            self.unblock(instruction)
             if first:
-                self._next_of(entry)
+                self.world.next_of(entry)
             return True
 
     def help(self, waiting_for: Task | None = None) -> bool:
-        """Let time go on to the next completion, or return False if nothing is under way."""
-        if self._program_busy:
-            if self._step(self.host):
+        """Let time go on to the next completion, or return False if nothing is under way.
+
+        Whoever waits lets every program wait: programs of several ranks come to their waits together.
+        """
+        while (last := self.world.busiest()) is not None:
+            if self._step(last.host):
                 return True
             with self._lock:
-                self._program_runs(0.0)
+                last._program_runs(0.0)
         return self._step(None)
 
     def left(self, *, idle: bool) -> None:
@@ -185,192 +182,67 @@ class SimulatedBackend:
 
     def keep_up(self) -> None:
         """Let devices do what they do until the program's own time."""
-        while self._step(self.host):
+        while self._step(self.world.behind()):
             pass
 
     def _program_runs(self, threads: float) -> None:
         """Let the program's thread use a core from now on, or none."""
-        self._program_busy = threads > 0.0
+        self.busy = threads > 0.0
         due = self._time.next_time()
-        if due is not None and due > self.host > self._time.now:
-            self._time.now = self.host
+        until = self.world.behind()
+        if due is not None and due > until > self._time.now:
+            self._time.now = until
         for crowd in self._host_cores:
-            self._kernels.others(crowd, threads)
+            self.world.kernels.others(crowd, threads)
 
     # What came out ----------------------------------------------------------------------------------------------------
 
     def energy(self) -> Energy:
-        """Return what the devices drew until now."""
+        """Return what all devices drew until now, those of other ranks included."""
         with self._lock:
-            now = self._time.now
-            return energy([(p.device, p.busy(now)) for n, p in self._places.items() if n != "host"], now)
+            return self.world.energy()
 
     def sources(self) -> dict[str, dict[str, tuple[int, float]]]:
         """Return, by kernel, how its durations are known: source -> number of kernels and their seconds."""
         with self._lock:
             found: dict[str, dict[str, tuple[int, float]]] = {}
-            for (kernel, source), figures in self._sources.items():
+            for (kernel, source), figures in self.world.sources.items():
                 found.setdefault(kernel, {})[source] = figures
             return found
 
-    # Time -------------------------------------------------------------------------------------------------------------
+    # What the world says ----------------------------------------------------------------------------------------------
 
     def _step(self, until: float | None) -> bool:
-        """Let time go on to the next completion (not later than `until`) and report it; False if there is none."""
-        if self._finished is None or not self._turn.acquire(blocking=False):
-            return False  # or another thread is at it
-        try:
-            with self._lock:
-                entry = self._next_completion(until)
-                if entry is None:
-                    return False
-                self._stepping = threading.get_ident()
-                self._interpreter = max(self._interpreter, self._time.now) + self._costs.completion
-            try:
-                self._report(entry, self._finished)
-            finally:
-                with self._lock:
-                    self._stepping = 0
-                    self._go_on(entry)
-            return True
-        finally:
-            self._turn.release()
+        return self._finished is not None and self.world.step(until)
 
-    def _next_completion(self, until: float | None) -> Entry | None:
-        time = self._time
-        while not self._over:
-            due = time.next_time()
-            if due is None:
-                return None
-            while self._to_come and self._to_come[0].at <= due and (until is None or self._to_come[0].at <= until):
-                time.now = max(time.now, self._to_come[0].at)
-                self._happen(self._to_come.pop(0))
-                due = time.next_time()
-                assert due is not None
-            if until is not None and due > until:
-                return None
-            time.step()
-        return self._over.pop()
+    def completes(self) -> None:
+        """Let the interpreter spend time on a completion, which this thread is about to report. Locked."""
+        self._stepping = threading.get_ident()
+        self._interpreter = max(self._interpreter, self._time.now) + self._costs.completion
 
-    def _report(self, entry: Entry, finished: Finished) -> None:
+    def report(self, entry: Entry, stop: float) -> None:
+        """Do what an instruction does to values, and tell that it is over."""
+        assert self._finished is not None, "whoever issues has started it"
         instruction = entry.instruction
         error = instruction.failure or entry.error
-        stop = self._time.now
         if error is None:
             try:
                 self._values.run(instruction)
             except BaseException as caught:  # noqa: BLE001 - reported, never lost
                 error = caught
-        finished(Ran(instruction, instruction.device, entry.lane.number, entry.start, stop, 0.0, error))
+        self._finished(Ran(instruction, instruction.device, entry.lane.number, entry.start, stop, 0.0, error))
 
-    def _go_on(self, entry: Entry) -> None:
-        """Begin what waited for an instruction that is over: on its lane, on its device, on other lanes."""
-        del self._entries[entry.instruction.id]
-        entry.lane.queue.popleft()
-        if entry.computes:
-            place = entry.place
-            if entry in place.running:
-                place.ended(entry, self._time.now)
-            if place.waiting and len(place.running) < place.concurrent:
-                self._begin(place.waiting.popleft())
-        self._unblock(entry.instruction)
-        self._next_of(entry)
+    def reported(self) -> None:
+        """Note that whoever was told has done what follows. Locked."""
+        self._stepping = 0
 
-    def _unblock(self, instruction: Instruction) -> None:
+    def unblock(self, instruction: Instruction) -> None:
+        """Forget an instruction, and let what waited for it on other lanes begin. Locked."""
+        del self._entries[instruction.id]
         for other in self._behind.pop(instruction.id, ()):
             other.blockers -= 1
             if not other.blockers and other.lane.queue and other.lane.queue[0] is other:
-                self._come(other)
-
-    def _next_of(self, entry: Entry) -> None:
-        queue = entry.lane.queue
-        if queue and not queue[0].blockers and queue[0].start < 0.0:
-            self._come(queue[0])
-
-    # Instructions -----------------------------------------------------------------------------------------------------
-
-    def _come(self, entry: Entry) -> None:
-        """Let the first of a lane begin as soon as it may."""
-        if entry.release > self._time.now:
-            self._time.at(entry.release, self._may_begin, entry)
-        else:
-            self._may_begin(entry)
-
-    def _may_begin(self, entry: Entry) -> None:
-        if entry.start >= 0.0:
-            return  # it was taken back
-        place = entry.place
-        if entry.computes and len(place.running) >= place.concurrent:
-            place.waiting.append(entry)
-        else:
-            self._begin(entry)
-
-    def _begin(self, entry: Entry) -> None:
-        entry.start = now = self._time.now
-        instruction, place = entry.instruction, entry.place
-        if instruction.failure is not None:
-            self._time.at(now, self._end, entry)
-            return
-        if entry.computes and place.lost is not None:
-            entry.error = _lost(place)
-            self._time.at(now, self._end, entry)
-            return
-        timed = self._law.timed(instruction)
-        if entry.computes:
-            self._compute(entry, place, timed)
-        elif entry.moves and self._law.shares and timed.source == "link":
-            self._network.begin(entry, self._end)
-        else:
-            self._time.at(now + timed.seconds, self._end, entry)
-
-    def _compute(self, entry: Entry, place: Place, timed: Timed) -> None:
-        place.began(entry, self._time.now)
-        seconds = timed.seconds * place.jitter()
-        self._note_source(entry.instruction, timed.source, seconds)
-        crowds, asks = self._crowds[place.device.name].of(timed) if self._law.shares else ((), ())
-        entry.job = Job(entry, seconds, self._computed, crowds)
-        self._kernels.join(entry.job, asks)
-
-    def _computed(self, entry: Entry) -> None:
-        if entry.job is not None and entry.job.uses:
-            self._kernels.leave(entry.job)
-        self._over.append(entry)
-
-    def _end(self, entry: Entry) -> None:
-        self._over.append(entry)
-
-    def _note_source(self, instruction: Any, source: str, seconds: float) -> None:
-        instruction.source = source
-        name = instruction.task.name if instruction.task is not None else instruction.kind
-        number, total = self._sources.get((name, source), (0, 0.0))
-        self._sources[name, source] = (number + 1, total + seconds)
-
-    # Happenings -------------------------------------------------------------------------------------------------------
-
-    def _happen(self, happening: Happening) -> None:
-        if happening.what == "link":
-            self._network.degrade(happening.name, happening.factor)
-            return
-        place = self._places[happening.name]
-        if happening.what == "slow":
-            place.factor /= happening.factor
-            for entry in place.running:
-                if entry.job is not None:
-                    self._kernels.pace(entry.job)
-            return
-        place.lost = self._time.now
-        for entry in place.running:
-            job = entry.job
-            if job is not None and job.speed:
-                self._time.cancel(job)
-                if job.uses:
-                    self._kernels.leave(job)
-                entry.error, entry.job = _lost(place), None
-                self._time.at(self._time.now, self._end, entry)
-
-
-def _lost(place: Place) -> DeviceLost:
-    return DeviceLost(f"{place.device.name} was lost at {place.lost:g} s of virtual time, as the scenario says")
+                self.world.come(other)
 
 
 def _trivial(devices: Sequence[Device]) -> Platform:

@@ -1,20 +1,23 @@
 """Transfers over the links of a platform: latency first, then bytes at a rate that is shared with others.
 
-Before: sharing.py, machine/.  After: backend.py.  Knows copies and links; no lanes.
+Before: sharing.py, machine/.  After: world.py.  Knows copies and links; no lanes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import unknown_name
 from ...graph.instruction import Copy
-from ...machine.platform import HOST, USER, Platform
+from ...machine.platform import HOST, Link, Platform
 from ...machine.topology import local
 from .scenario import Scenario
 from .sharing import FairShare
 from .timeline import Job, Timeline
+
+if TYPE_CHECKING:
+    from .backend import SimulatedBackend
 
 
 class Way(NamedTuple):
@@ -31,7 +34,8 @@ class Network:
         self._platform = platform
         self._timeline = timeline
         self._share = FairShare(timeline, self._limit)
-        self._ways: dict[tuple[int, int], Way] = {}
+        self._ways: dict[tuple[int, int, int], Way] = {}  # by rank of the process, and memories as it numbers them
+        self._links: dict[Hashable, Link] = {}  # by the memories that they join
         self._limits: dict[Hashable, float] = {}
         self._factors: list[tuple[str, float]] = []
         self._made_of = {wire.id: wire.name for wire in platform.topology.wires} if platform.topology else {}
@@ -42,7 +46,7 @@ class Network:
     def begin(self, entry: Any, done: Callable[[Any], None]) -> None:
         """Begin a copy between two memories; `done(entry)` is called at its end."""
         copy: Copy = entry.instruction
-        way = self._way(copy.source.memory, copy.target.memory)
+        way = self._way(entry.process, copy.source.memory, copy.target.memory)
         entry.job = job = Job(entry, float(copy.nbytes), lambda entry: self._arrived(entry, done), way.resources)
         if way.latency:
             self._timeline.at(self._timeline.now + way.latency, self._share.join, job)
@@ -53,14 +57,26 @@ class Network:
         self._share.leave(entry.job)
         done(entry)
 
-    def _way(self, source: int, target: int) -> Way:
-        way = self._ways.get((source, target))
+    def _way(self, process: SimulatedBackend, source: int, target: int) -> Way:
+        key = (process.rank, source, target)
+        way = self._ways.get(key)
         if way is None:
-            link = self._platform.link(source, target)
+            link = process.platform.link(source, target)
             assert link is not None, "a copy without a link takes the time of its memory"
-            limited = [name for name in dict.fromkeys(link.shared) if self._platform.limit(name) is not None]
-            way = self._ways[source, target] = Way(link.latency, ((max(source, HOST), target), *limited))
+            ends = (self._id(process, max(source, HOST)), self._id(process, target))
+            self._links.setdefault(ends, link)
+            way = self._ways[key] = Way(link.latency, (ends, *self._limited(link)))
         return way
+
+    def _limited(self, link: Link) -> list[str]:
+        return [name for name in dict.fromkeys(link.shared) if self._platform.limit(name) is not None]
+
+    def _id(self, process: SimulatedBackend, memory: int) -> int:
+        """Return what the platform of all processes calls a memory of one of them."""
+        topology = self._platform.topology
+        if process.platform is self._platform or topology is None:
+            return memory
+        return topology.memory(process.rank, memory)
 
     def _limit(self, resource: Hashable) -> float:
         found = self._limits.get(resource)
@@ -74,12 +90,10 @@ class Network:
             found = self._platform.limit(resource)
             names = {resource, local(resource), self._made_of.get(local(resource), "")}
         else:
-            source, target = resource
-            link = self._platform.link(source, target) or self._platform.link(USER, target)
-            assert link is not None
+            link = self._links[resource]
             found = link.bandwidth
             names = {">".join(self._platform.memories[memory].name for memory in resource)}
-            if (link.source, target) in self._platform.links:
+            if (link.source, link.target) in self._platform.links:
                 names.add(link.name)  # others pass through parts that have limits of their own
         assert found is not None
         for name, factor in self._factors:

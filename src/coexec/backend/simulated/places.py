@@ -1,25 +1,42 @@
 """What the simulated backend knows of each device: its lanes, what runs on it, what waits for it.
 
-Before: timeline.py, machine/.  After: backend.py.  Plain state; decides nothing.
+Before: timeline.py, machine/.  After: world.py.  Plain state; decides nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from random import Random
+from typing import TYPE_CHECKING
 
 from ...graph.instruction import Copy, Instruction, Kernel
 from ...machine.platform import Device
 from .timeline import Job
 
+if TYPE_CHECKING:
+    from .backend import SimulatedBackend
+
 
 class Entry:
     """An issued instruction that is not over."""
 
-    __slots__ = ("blockers", "computes", "error", "instruction", "job", "lane", "moves", "place", "release", "start")
+    __slots__ = (
+        "blockers",
+        "computes",
+        "error",
+        "instruction",
+        "job",
+        "lane",
+        "moves",
+        "place",
+        "process",
+        "release",
+        "start",
+    )
 
-    def __init__(self, instruction: Instruction, lane: Lane, release: float) -> None:
+    def __init__(self, instruction: Instruction, lane: Lane, release: float, process: SimulatedBackend) -> None:
         self.instruction = instruction
+        self.process = process  # that issued it
         self.lane = lane
         self.place = lane.place
         self.computes = isinstance(instruction, Kernel)

@@ -1,0 +1,204 @@
+"""The world of a simulation: one clock, all devices and links of a platform, and what runs on them now.
+
+Before: timeline.py, places.py, network.py, crowds.py.  After: backend.py: the processes, which share it. Knows neither
+programs nor values. One lock guards all of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DeviceLost
+from ...machine.platform import Platform
+from .crowds import crowds_of
+from .durations import Timed
+from .energy import Energy, energy
+from .network import Network
+from .places import Entry, Place
+from .scenario import Happening, Scenario
+from .sharing import Crowding
+from .timeline import Job, Timeline
+
+if TYPE_CHECKING:
+    from .backend import SimulatedBackend
+
+
+class World:
+    """Devices, links and what happens to them, on one clock, for one process or for one per rank."""
+
+    def __init__(self, platform: Platform, scenario: Scenario | None = None, concurrent: int | None = None) -> None:
+        self.platform = platform
+        self.scenario = scenario or Scenario()
+        self.scenario.check(platform)
+        self.time = Timeline()
+        self.network = Network(platform, self.time, self.scenario)
+        self.kernels = Crowding(self.time, lambda job: job.owner.place.factor)
+        seed = self.scenario.seed
+        self.places = {
+            d.name: Place(d, concurrent or d.concurrent, self.scenario.spread(d), seed) for d in platform.devices
+        }
+        self.crowds, self.cores = crowds_of(platform)
+        self.processes: list[SimulatedBackend] = []
+        self.sources: dict[tuple[str, str], tuple[int, float]] = {}
+        self.lock = threading.RLock()  # of everything here and in the processes; never held while others are told
+        self.turn = threading.Lock()  # one thread moves time
+        self._to_come = self.scenario.in_order()
+        self._over: list[Entry] = []  # what the last event completed: one at most
+
+    # Time -------------------------------------------------------------------------------------------------------------
+
+    def behind(self) -> float:
+        """Return the time of the program that is least far: nobody may be taken further without being asked."""
+        return min(process.host for process in self.processes)
+
+    def busiest(self) -> SimulatedBackend | None:
+        """Return the process whose program runs and is least far, or None if every program waits."""
+        busy = [process for process in self.processes if process.busy]
+        return min(busy, key=lambda process: process.host) if busy else None
+
+    def step(self, until: float | None) -> bool:
+        """Let time go on to the next completion (not later than `until`) and report it; False if there is none."""
+        if not self.turn.acquire(blocking=False):
+            return False  # another thread is at it
+        try:
+            with self.lock:
+                entry = self._next_completion(until)
+                if entry is None:
+                    return False
+                entry.process.completes()
+            try:
+                entry.process.report(entry, self.time.now)
+            finally:
+                with self.lock:
+                    entry.process.reported()
+                    self._go_on(entry)
+            return True
+        finally:
+            self.turn.release()
+
+    def _next_completion(self, until: float | None) -> Entry | None:
+        time = self.time
+        while not self._over:
+            due = time.next_time()
+            if due is None:
+                return None
+            while self._to_come and self._to_come[0].at <= due and (until is None or self._to_come[0].at <= until):
+                time.now = max(time.now, self._to_come[0].at)
+                self._happen(self._to_come.pop(0))
+                due = time.next_time()
+                assert due is not None
+            if until is not None and due > until:
+                return None
+            time.step()
+        return self._over.pop()
+
+    def _go_on(self, entry: Entry) -> None:
+        """Begin what waited for an instruction that is over: on its lane, on its device, on other lanes."""
+        entry.lane.queue.popleft()
+        if entry.computes:
+            place = entry.place
+            if entry in place.running:
+                place.ended(entry, self.time.now)
+            if place.waiting and len(place.running) < place.concurrent:
+                self._begin(place.waiting.popleft())
+        entry.process.unblock(entry.instruction)
+        self.next_of(entry)
+
+    def next_of(self, entry: Entry) -> None:
+        """Let the next one on the lane of an instruction begin."""
+        queue = entry.lane.queue
+        if queue and not queue[0].blockers and queue[0].start < 0.0:
+            self.come(queue[0])
+
+    # Instructions -----------------------------------------------------------------------------------------------------
+
+    def come(self, entry: Entry) -> None:
+        """Let the first of a lane begin as soon as it may."""
+        if entry.release > self.time.now:
+            self.time.at(entry.release, self._may_begin, entry)
+        else:
+            self._may_begin(entry)
+
+    def _may_begin(self, entry: Entry) -> None:
+        if entry.start >= 0.0:
+            return  # it was taken back
+        place = entry.place
+        if entry.computes and len(place.running) >= place.concurrent:
+            place.waiting.append(entry)
+        else:
+            self._begin(entry)
+
+    def _begin(self, entry: Entry) -> None:
+        entry.start = now = self.time.now
+        instruction, place, law = entry.instruction, entry.place, entry.process.law
+        if instruction.failure is not None:
+            self.time.at(now, self._end, entry)
+            return
+        if entry.computes and place.lost is not None:
+            entry.error = _lost(place)
+            self.time.at(now, self._end, entry)
+            return
+        timed = law.timed(instruction)
+        if entry.computes:
+            self._compute(entry, place, timed)
+        elif entry.moves and law.shares and timed.source == "link":
+            self.network.begin(entry, self._end)
+        else:
+            self.time.at(now + timed.seconds, self._end, entry)
+
+    def _compute(self, entry: Entry, place: Place, timed: Timed) -> None:
+        place.began(entry, self.time.now)
+        seconds = timed.seconds * place.jitter()
+        self._note_source(entry.instruction, timed.source, seconds)
+        crowds, asks = self.crowds[place.device.name].of(timed) if entry.process.law.shares else ((), ())
+        entry.job = Job(entry, seconds, self._computed, crowds)
+        self.kernels.join(entry.job, asks)
+
+    def _computed(self, entry: Entry) -> None:
+        if entry.job is not None and entry.job.uses:
+            self.kernels.leave(entry.job)
+        self._over.append(entry)
+
+    def _end(self, entry: Entry) -> None:
+        self._over.append(entry)
+
+    def _note_source(self, instruction: Any, source: str, seconds: float) -> None:
+        instruction.source = source
+        name = instruction.task.name if instruction.task is not None else instruction.kind
+        number, total = self.sources.get((name, source), (0, 0.0))
+        self.sources[name, source] = (number + 1, total + seconds)
+
+    # What came out ----------------------------------------------------------------------------------------------------
+
+    def energy(self) -> Energy:
+        """Return what the devices drew until now."""
+        now = self.time.now
+        return energy([(place.device, place.busy(now)) for place in self.places.values()], now)
+
+    # Happenings -------------------------------------------------------------------------------------------------------
+
+    def _happen(self, happening: Happening) -> None:
+        if happening.what == "link":
+            self.network.degrade(happening.name, happening.factor)
+            return
+        place = self.places[happening.name]
+        if happening.what == "slow":
+            place.factor /= happening.factor
+            for entry in place.running:
+                if entry.job is not None:
+                    self.kernels.pace(entry.job)
+            return
+        place.lost = self.time.now
+        for entry in place.running:
+            job = entry.job
+            if job is not None and job.speed:
+                self.time.cancel(job)
+                if job.uses:
+                    self.kernels.leave(job)
+                entry.error, entry.job = _lost(place), None
+                self.time.at(self.time.now, self._end, entry)
+
+
+def _lost(place: Place) -> DeviceLost:
+    return DeviceLost(f"{place.device.name} was lost at {place.lost:g} s of virtual time, as the scenario says")
