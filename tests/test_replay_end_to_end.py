@@ -19,7 +19,7 @@ from tests.holding import closed_gate, pass_gate
 from tests.scripts import run_script
 from tests.small_loops import SIZE, axpy, bent, highest, mixed, opened, smooth, smoothed, values
 
-TURNS = 24
+TURNS = 48  # many, because an array may be dropped a call later than in the step before
 OWN = {"opencl:0": "64MB"}  # its own memory, not the host's
 
 pytestmark = pytest.mark.filterwarnings("ignore::coexec.CoexecWarning")
@@ -125,7 +125,7 @@ def test_a_loop_computes_the_same_with_replay_and_without(name: str, devices: st
             steps.append(runtime._replay.steps)
     assert steps[0] == 0
     if devices == TWO or name == "stencil":  # what is allocated in a limited memory is counted anew each time
-        assert steps[1] >= TURNS // 3, runtime._replay.why
+        assert steps[1] >= TURNS // 6, runtime._replay.why
     for plain, replayed, expected in zip(*found, in_numpy(), strict=True):
         np.testing.assert_array_equal(plain, replayed)
         np.testing.assert_allclose(replayed, expected, rtol=1e-12)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.backend.base import Ran
 from coexec.errors import (
     ArgumentError,
     BackendError,
@@ -95,14 +96,20 @@ def test_a_device_that_finishes_later_keeps_the_contract():
 
 
 def test_what_needs_a_failed_instruction_does_not_run_though_it_was_issued_before_the_failure_was_known():
-    released = threading.Event()
+    launched = threading.Event()
 
-    class Slow(Later):
-        def finish(self, event):
-            assert released.wait(60)
-            super().finish(event)
+    class Noticed(Later):
+        def record(self, stream):  # of the second one: the first fails before
+            launched.set()
+            return super().record(stream)
 
-    with Rig("own", driver=Slow()) as rig:
+    class Late(list[Ran]):
+        def append(self, ran):
+            assert launched.wait(60)
+            super().append(ran)
+
+    with Rig("own", driver=Noticed()) as rig:
+        rig.reports = Late()
         empty = Allocation(rig.id(), OWN, 0, whole((4,)), np.dtype(float))
         broken = rig.copy(empty, empty)
         target = Allocation(rig.id(), OWN, 0, whole((4,)), np.dtype(float))
@@ -112,7 +119,6 @@ def test_what_needs_a_failed_instruction_does_not_run_though_it_was_issued_befor
         behind.needs = (broken.id,)
         rig.backend.issue(broken, 0)
         rig.backend.issue(behind, 0)
-        released.set()
         rig.backend.stop()
         assert [type(ran.error) for ran in rig.reports] == [BackendError, BackendError]
         assert target.data.tolist() == [1, 1, 1, 1]
