@@ -1,10 +1,11 @@
-"""What benchmarks share: what the machine is, its memory bandwidth, and means.
+"""What benchmarks share: what the machine is, its memory bandwidth, runs in turns, and means.
 
 Before: machine/.  After: overhead.py, dag/.  Knows no benchmark.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import platform
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from ..program import session
 
 Progress = Callable[[str], None]
 Data = dict[str, Any]
+T = TypeVar("T")
 
 
 def machine() -> Data:
@@ -55,6 +57,24 @@ class Others:
         """Return the average number of cores that others used."""
         wall, busy, mine = (now - before for now, before in zip(self._now(), self._start, strict=True))
         return max(0.0, (busy - mine) / wall) if wall > 0 else 0.0
+
+
+def in_turns(ways: Mapping[str, Callable[[], T]], rounds: tuple[int, int], seconds: float = 0.0) -> dict[str, list[T]]:
+    """Run all ways in turns, another one first each time, until the time is over; return what each run gave.
+
+    `rounds` are the least and the most, whatever the time.
+    """
+    found: dict[str, list[T]] = {name: [] for name in ways}
+    names, (least, most) = list(ways), rounds
+    gc.collect()
+    start = perf_counter()
+    for number in range(most):
+        if number >= least and perf_counter() - start > seconds:
+            break
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            found[name].append(ways[name]())
+    return found
 
 
 def geometric_mean(values: Iterable[float]) -> float:

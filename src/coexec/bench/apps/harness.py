@@ -9,19 +9,17 @@ devices that uses the same cores; NumPy's libraries have all cores, for a set of
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import NamedTuple
 
 from ...errors import CoexecError
 from ...machine.cores import available_cores
-from ..measure import Data, Others, Progress, bandwidth, machine, one_library_thread
+from ..measure import Data, Others, Progress, bandwidth, in_turns, machine, one_library_thread
 from ..split.harness import usable
 from ..split.through import store_at
 from .app import App
@@ -92,7 +90,7 @@ def measure(app: App, devices: Sequence[str], effort: Effort, progress: Progress
                     raise
                 off[f"{app.name} on {name} alone"] = str(error)
                 del ways[name]  # closed with the others
-        times = rounds(ways, effort)
+        times = in_turns({name: way.seconds for name, way in ways.items()}, effort.rounds, effort.seconds)
         _check(app, ways)
     cases = []
     for chosen in devices:
@@ -123,22 +121,6 @@ def _ways(app: App, devices: Sequence[str]) -> Iterator[dict[str, Way]]:
 def _singles(devices: str) -> list[str]:
     """Return the devices of a set, each alone. Cores are alike: the first stands for all."""
     return ["cpu:0" if single.startswith("cpu:") else single for single in devices.split(",")]
-
-
-def rounds(ways: dict[str, Way], effort: Effort) -> dict[str, list[float]]:
-    """Run all ways in turns until the time is over; return the seconds of each run."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    names = list(ways)
-    least, most = effort.rounds
-    gc.collect()
-    start = perf_counter()
-    for number in range(most):
-        if number >= least and perf_counter() - start > effort.seconds:
-            break
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
-            times[name].append(ways[name].seconds())
-    return times
 
 
 def _check(app: App, ways: dict[str, Way]) -> None:

@@ -9,7 +9,6 @@ so that a disturbance of the machine meets all of them.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ...machine.cores import available_cores
-from ..measure import Data, Others, Progress, bandwidth, geometric_mean, machine, middle, one_library_thread
+from ..measure import Data, Others, Progress, bandwidth, geometric_mean, in_turns, machine, middle, one_library_thread
 from . import black_scholes, dl, hits, img, ml, vec
 from .hand import ByHand
 from .overlap import observed
@@ -175,17 +174,17 @@ def _costs(program: Program, mix: Mix, singles: Mapping[str, Single]) -> Costs:
 
 def _iterate(ways: Mapping[str, Way], repetitions: int) -> dict[str, list[float]]:
     """Run every way so many times, in turns; return the seconds of each."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    names = list(ways)
-    gc.collect()
-    for repetition in range(repetitions):
-        turn = repetition % len(names)
-        for name in names[turn:] + names[:turn]:
-            ways[name].prepare()
+
+    def timed(way: Way) -> Callable[[], float]:
+        def seconds() -> float:
+            way.prepare()
             start = perf_counter()
-            ways[name].run()
-            times[name].append(perf_counter() - start)
-    return times
+            way.run()
+            return perf_counter() - start
+
+        return seconds
+
+    return in_turns({name: timed(way) for name, way in ways.items()}, (repetitions, repetitions))
 
 
 def _compared(program: Program, mix: Mix, times: Mapping[str, list[float]], costs: Costs) -> Data:

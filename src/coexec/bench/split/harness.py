@@ -8,7 +8,6 @@ the ways take turns, round by round, so that a disturbance of the machine meets 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ import coexec as cx
 from ...calibrate import calibrate
 from ...calibrate.designs import designs, numbers
 from ...machine.cores import available_cores
-from ..measure import Data, Others, Progress, bandwidth, machine, one_library_thread
+from ..measure import Data, Others, Progress, bandwidth, in_turns, machine, one_library_thread
 from .cases import CASES, QUICK, QUICK_UNSEEN, UNSEEN, Case, Problem
 from .figures import by_group, compared, error_of, summary
 from .opencl import InOpenCL
@@ -261,27 +260,22 @@ def _rounds(
     effort: Effort,
 ) -> dict[str, list[Any]]:
     """Run all ways in turns until the time is over; return the seconds of each."""
-    ways: dict[str, Any] = {worker.device: worker.seconds for worker in workers}
+
+    def rewritten(run: Callable[[], Any]) -> Callable[[], Any]:
+        def seconds() -> Any:
+            rewrite(problem)
+            return run()
+
+        return seconds
+
+    ways: dict[str, Callable[[], Any]] = {worker.device: rewritten(worker.seconds) for worker in workers}
     ways |= {
-        "together": lambda: together(workers, alone),
-        "all threads": everything.seconds,
-        "coexec": through.seconds,
+        "together": rewritten(lambda: together(workers, alone)),
+        "all threads": rewritten(everything.seconds),
+        "coexec": through.seconds,  # writes its own inputs
         "asarray": lambda: through.seconds(snapshot=True),
     }
-    times: dict[str, list[Any]] = {name: [] for name in ways}
-    names = list(ways)
-    least, most = effort.rounds
-    gc.collect()
-    start = perf_counter()
-    for number in range(most):
-        if number >= least and perf_counter() - start > effort.case:
-            break
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
-            if name not in ("coexec", "asarray"):  # which writes its own inputs
-                rewrite(problem)
-            times[name].append(ways[name]())
-    return times
+    return in_turns(ways, effort.rounds, effort.case)
 
 
 def _check(problem: Problem, mix: str, workers: Sequence[Worker], everything: AllThreads, through: Through) -> None:
