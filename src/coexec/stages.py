@@ -115,7 +115,7 @@ class Stages(ABC):
         host = machine.lanes["host"]
         self._virtual: SimulatedBackend | None = host if host.kind == "simulated" else None
         real = self._virtual is None  # nothing may depend on real time in a simulation, and nothing of it is kept
-        self.learned = Learned(Store(default_path(config.store)), keep=real)
+        self.learned = Learned(Store(default_path(config.store)), keep=real, described=platform)
         self._links = Links(platform, self.learned.store.links() if real else {})
         clock = host.clock
         self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn)

@@ -10,7 +10,6 @@ import pytest
 
 import coexec as cx
 from coexec.backend.simulated import NOTHING, Durations, Given, fixed_durations, simulate
-from coexec.backend.simulated.durations import Peak
 from coexec.backend.simulated.measured import Measured
 from coexec.graph.instruction import Kernel
 from coexec.observe.gantt import gantt_svg
@@ -60,12 +59,6 @@ def test_without_rates_to_compare_nothing_is_scaled(tmp_path) -> None:
     store = tmp_path / "store.sqlite"
     measured_here(store)
     assert list(simulated_work(platform(CORES), store)[1]) == ["roofline"]
-
-
-def test_peaks_compare_only_what_both_state() -> None:
-    assert Peak(2e9, 1e9).ratio((1e9, None), 1e9, 100.0) == 0.5
-    assert Peak(None, 1e9).ratio((1e9, 4e9), 1e9, 100.0) == 4.0
-    assert Peak(None, None).ratio((1e9, 4e9), 1e9, 100.0) is None
 
 
 def seconds_of(text: str, dtype: Any) -> float:

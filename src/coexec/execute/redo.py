@@ -61,14 +61,15 @@ class Redo:
                 f"on the host: {error}"
             )
         failed.model, failed.redone = None, True  # nothing is learnt from what was redone
-        device = self._host_device()
+        device = self._host_device(kernel.op or kernel.name)
         share = Share(kernel.variants[0], None, failed.work, None)
         self._loads.add(device, None) if device != "host" else None
         return self._lowering.stand_in(failed, device, share)
 
-    def _host_device(self) -> str:
-        """Return the CPU device that is free first, or the host itself."""
-        able = [d.name for d in self._platform.devices if d.kind == "cpu" and not d.wide and d.memory == HOST]
+    def _host_device(self, op: str) -> str:
+        """Return the CPU device that is free first and can do an operation, or the host itself."""
+        cores = [d for d in self._platform.devices if d.kind == "cpu" and not d.wide and d.memory == HOST]
+        able = [d.name for d in cores if d.does(op)]
         return min(able, key=lambda name: self._loads.seconds[name], default="host")
 
     def _say(self, text: str) -> None:

@@ -95,6 +95,7 @@ def conv2d_kernel(dtype: str, window: Window, *, biased: bool) -> Kernel:
     made = kernel(
         split=(0, 1, 2), over="out", name=f"conv2d_{dtype}", flops=flops, features={"gathered": gathered}, **accesses
     )(body)
+    made.op = "conv2d"
     tile = TILES[dtype]
     on_tensors = on_torch.convolve_and_add if biased else on_torch.convolve
     made.variant(on_tensors, kind="torch", name="torch", numerics=NUMERICS)

@@ -17,6 +17,7 @@ from ..graph.mapped import mapped, remembered
 from ..machine.platform import Device, Platform
 from ..predict.learned import Learned
 from ..predict.model import Model
+from ..predict.roofline import computing_type
 from ..predict.work import Work
 from ..program.fuse import Fused
 from ..program.mapper import Same
@@ -116,7 +117,7 @@ class Candidates:
         self._platform = platform
         self._learned = learned
         self.lost: dict[str, str] = {}  # devices that failed, and how: nothing is given to them any more
-        self.everything = any(d.kind == "cpu" for d in platform.devices)  # any Python body, any type
+        self.everything = any(d.kind == "cpu" and not d.ops for d in platform.devices)  # any Python body, any type
         self.mark = object()  # of the answers that still hold
         self.roomy: Roomy = _all  # leaves out devices that cannot hold a task, however it is cut
         self._runs_python = runs_python  # by device
@@ -139,7 +140,7 @@ class Candidates:
         return choice
 
     def _find(self, kernel: Kernel, devices: str | None) -> Choice:
-        named = self._named(devices)
+        named = self._doing(kernel, self._named(devices))
         for device in named:
             self._offer_body(kernel, device)
         found = [
@@ -158,6 +159,13 @@ class Candidates:
                 f"{'; ' if off else ''}{'; '.join(off)}"
             )
         return Choice(found, self._blocked(kernel, found), all(c.device.kind == "cpu" for c in found))
+
+    def unfit(self, kernel: Kernel) -> dict[str, str]:
+        """Return the devices that can do nothing of `kernel`, and why."""
+        op = kernel.op or kernel.name
+        unable = [device for device in self._platform.devices if not device.does(op)]
+        found = {device.name: f"its operations are {', '.join(device.ops)}" for device in unable}
+        return found | {device: f"it failed: {why}" for device, why in self.lost.items()}
 
     def _blocked(self, kernel: Kernel, found: list[Candidate]) -> list[Candidate]:
         """Return those that could compute one cache-sized piece after the other: they loop over NumPy arrays."""
@@ -183,6 +191,19 @@ class Candidates:
             if not matching:
                 raise unknown_name("device", name, [d.name for d in self._platform.devices])
             found += matching
+        return found
+
+    @staticmethod
+    def _doing(kernel: Kernel, named: list[Device]) -> list[Device]:
+        """Return the devices that can do a kernel's operation at all: some are configured for a few."""
+        op = kernel.op or kernel.name
+        found = [device for device in named if device.does(op)]
+        if named and not found:
+            able = ", ".join(f"{device.name} does {', '.join(device.ops)}" for device in named[:4])
+            raise PlanError(
+                f"kernel {kernel.name!r} is operation {op!r}, which none of the devices can do ({able}"
+                f"{', ...' if len(named) > 4 else ''}); allow another device, or add it to `ops` of the platform"
+            )
         return found
 
     def _offer_body(self, kernel: Kernel, device: Device) -> None:
@@ -218,7 +239,8 @@ class Candidates:
         known = remembered(task)
         if known is not None and (answer := known.get("able")) is not None and answer[0] is candidates:
             return self.roomy(task, answer[1])
-        able = self.holding(candidates, [array.dtype for array in task.arrays])
+        holding = self.holding(candidates, [array.dtype for array in task.arrays])
+        able = _computing(holding, task)
         parts = mapped(task, task.visited) if task.visited is not None else ()
         padded = any(part is not None and part.pad is not None for part in parts)
         able = [c for c in able if c.variant.kind != "opencl" or not padded]
@@ -226,11 +248,20 @@ class Candidates:
             known["able"] = (candidates, able)
         if not able:
             raise PlanError(
-                f"kernel {task.name!r}: none of {', '.join(c.name for c in candidates)} can hold "
+                f"kernel {task.name!r}: none of {', '.join(dict.fromkeys(c.name for c in candidates))} can "
+                f"{'compute with' if holding and not padded else 'hold'} "
                 f"{', '.join(sorted({str(array.dtype) for array in task.arrays}))}"
                 f"{' and pad the border' if padded else ''}; allow a CPU device"
             )
         return self.roomy(task, able)
+
+
+def _computing(candidates: list[Candidate], task: Task) -> list[Candidate]:
+    """Leave out devices that state rates, but neither for the type that a task computes with nor for float32."""
+    if all(c.device.flops is not None or not c.device.rates for c in candidates):
+        return candidates
+    dtype = computing_type(" ".join(array.dtype.str for array in task.arrays))
+    return [c for c in candidates if not c.device.rates or c.device.rate(dtype) is not None]
 
 
 def one_per_device(candidates: Sequence[Candidate], work: Work | None = None) -> list[Candidate]:

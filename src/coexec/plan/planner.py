@@ -99,8 +99,8 @@ class Planner:
         candidates = [] if planned.command.chunks[0].device == "host" else self._found(task)
         alone = alone_seconds(candidates, work_of(task), self.loads, lambda: self._where(task))
         policy = options.policy or self._policy
-        lost = self._candidates.lost
-        return preview(task, planned, self.last, candidates, lost, alone, objective=self._objective, policy=policy)
+        unfit = self._candidates.unfit(kernel)
+        return preview(task, planned, self.last, candidates, unfit, alone, objective=self._objective, policy=policy)
 
     def check(self, task: Task) -> None:
         """Raise what planning `task` would raise: no device that can run it, or features that are none."""

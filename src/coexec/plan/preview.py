@@ -23,7 +23,7 @@ def preview(
     planned: Planned,
     divided: Divided | None,
     candidates: Sequence[Candidate],
-    lost: dict[str, str],
+    unfit: dict[str, str],
     alone: dict[str, float],
     *,
     objective: str,
@@ -40,7 +40,7 @@ def preview(
     )
     finishes = [part.finish_s for part in parts]
     seconds = max((f for f in finishes if f is not None), default=None) if None not in finishes else None
-    left_out = {device: f"it failed: {why}" for device, why in lost.items()}
+    left_out = dict(unfit)
     if divided is not None:
         left_out |= divided.division.left_out
     used = {chunk.device for chunk in chunks}

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..machine.platform import Device
+from ..machine.platform import Device, Platform
 from ..program.fingerprint import fingerprint
 from .features import feature_names, flops_at
 from .model import Model
 from .regression import settle, solver
-from .roofline import Roofline
+from .roofline import DevicePeaks, Roofline
 from .store import Store
 
 if TYPE_CHECKING:
@@ -34,9 +34,10 @@ def model_key(kernel: Kernel, code: str, variant: Variant, device: Device, how: 
 class Learned:
     """All models, by kernel variant and device."""
 
-    def __init__(self, store: Store | None = None, *, keep: bool = True) -> None:
+    def __init__(self, store: Store | None = None, *, keep: bool = True, described: Platform | None = None) -> None:
         self._keep = keep  # what is learnt; not so in simulations
         self.store = store if store is not None else Store(None)
+        self._memories = described.memories if described is not None else ()
         self._models: dict[str, Model] = {}
         self._codes: dict[tuple[int, str], str] = {}  # fingerprints: a millisecond each
         self._rates: Mapping[tuple[str, str], tuple[float, float]] | None = None  # measured peaks, by device
@@ -54,12 +55,13 @@ class Learned:
             known.load(self.store.load(key))
         return known
 
-    def _roofline(self, device: Device) -> Roofline:
-        """Return the device's peaks: as it says itself, else as they were measured here."""
+    def _roofline(self, device: Device) -> DevicePeaks:
+        """Return the device's peaks: as it or its memory says, else as they were measured here."""
         if self._rates is None:
             self._rates = self.store.rates()
-        flops, bandwidth = self._rates.get((device.speed, device.software), (None, None))
-        return Roofline(device.flops or flops, device.bandwidth or bandwidth)
+        measured = Roofline(*self._rates.get((device.speed, device.software), (None, None)))
+        memory = self._memories[device.memory].bandwidth if device.memory < len(self._memories) else None
+        return DevicePeaks(device, memory, measured)
 
     def take_time(self) -> None:
         """Fetch whatever makes predictions better, and wait for it: nobody is in a hurry."""

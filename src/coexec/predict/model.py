@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .conditions import Conditions
 from .regression import at_hand
-from .roofline import Roofline
+from .roofline import Peaks
 from .sample import Sample
 from .table import SHAPES, size_class
 from .window import SETTLED
@@ -40,7 +40,7 @@ QUIET = 32  # kinds of runs that are known to be settled
 class Model:
     """One kernel variant on one speed class of devices. Any thread may learn or ask."""
 
-    def __init__(self, roofline: Roofline | None = None, flops_at: int | None = None) -> None:
+    def __init__(self, roofline: Peaks | None = None, flops_at: int | None = None) -> None:
         self.version = 0  # grows when some answer has changed noticeably: plans made before are out of date
         self.roofline = roofline
         self.flops_at = flops_at  # which feature counts the operations; None: none does
@@ -106,7 +106,7 @@ class Model:
         if found is not None or self.roofline is None:
             return found
         flops = work.features[self.flops_at] if self.flops_at is not None else None
-        least = self.roofline.seconds(flops, work.size)
+        least = self.roofline.of(work.kind).seconds(flops, work.size)
         return Estimate(least, 1.0, "roofline") if least is not None else None
 
     def _measured_estimate(self, work: Work, together: bool) -> Estimate | None:

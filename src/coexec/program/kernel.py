@@ -45,6 +45,7 @@ class Kernel:
 
     host = False  # host tasks are kernels that only the host runs
     internal = False  # coexec's own: its scalars are made to last and need no check
+    op = ""  # what devices that list their operations call it, if that is not its name
     blind = False  # never looks at an array that it updates: what it does not assign just stays
     order: Any = None  # host tasks with equal `order` run in program order
 

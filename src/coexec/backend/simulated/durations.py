@@ -13,6 +13,7 @@ import numpy as np
 from ...graph.instruction import Copy, Fence, Fill, Instruction, Kernel, Reduce
 from ...machine.platform import HOST, Device, Platform
 from ...predict.features import flops_at
+from ...predict.roofline import DevicePeaks
 from ...predict.work import Work
 from .measured import Measured
 
@@ -80,7 +81,6 @@ class Durations:
         self._devices["host"] = _host(platform)
         self._classes = {name: _speed_class(device, platform) for name, device in self._devices.items()}
         self._known: dict[Any, Timed] = {}
-        self._types: dict[str, str] = {}
         self._bandwidths: dict[int, float] = {}
 
     def seconds(self, instruction: Instruction) -> tuple[float, str]:
@@ -139,8 +139,7 @@ class Durations:
         assert declared is not None
         at = flops_at(declared)
         flops = work.features[at] if at is not None else None
-        dtype = self._dtype(work.kind)
-        peak = Peak(device.rate(dtype), device.bandwidth or self._platform.memories[device.memory].bandwidth)
+        peak = DevicePeaks(device, self._platform.memories[device.memory].bandwidth).of(work.kind)
         if self._measured is not None:
             found = self._measured.seconds(kernel, work, device, lambda other: peak.ratio(other, flops, work.size))
             if found is not None:
@@ -152,37 +151,6 @@ class Durations:
         if not least:
             return Timed(KERNEL, "default")
         return Timed(least, "roofline", work.size / least if moving else 0.0, computing / least)
-
-    def _dtype(self, kind: str) -> str:
-        """Return the widest type that a kernel computes with: it sets the pace."""
-        known = self._types.get(kind)
-        if known is None:
-            types = [np.dtype(name) for name in kind.split() if name] or [np.dtype(np.float32)]
-            numbers = [t for t in types if t.kind in "fc"] or types
-            known = self._types[kind] = max(numbers, key=lambda t: t.itemsize).name
-        return known
-
-
-class Peak(NamedTuple):
-    """Peak rates: operations and bytes per second."""
-
-    flops: float | None
-    bandwidth: float | None
-
-    def terms(self, flops: float | None, nbytes: float) -> tuple[float, float]:
-        """Return the least seconds of computing and of moving, 0 where nothing is known."""
-        computing = flops / self.flops if flops and self.flops else 0.0
-        return computing, nbytes / self.bandwidth if self.bandwidth else 0.0
-
-    def ratio(self, other: tuple[float | None, float | None], flops: float | None, nbytes: float) -> float | None:
-        """Return how many times as long as on a device with other peaks some work takes here, or None."""
-        if not (self.flops and other[0]):
-            flops = None  # compare what both state
-        mine, theirs = self, Peak(*other)
-        if not (self.bandwidth and other[1]):
-            mine, theirs = mine._replace(bandwidth=None), theirs._replace(bandwidth=None)
-        here, there = max(mine.terms(flops, nbytes)), max(theirs.terms(flops, nbytes))
-        return here / there if here and there else None
 
 
 def _speed_class(device: Device, platform: Platform) -> tuple[Any, ...]:

@@ -1,0 +1,168 @@
+"""Devices that say what they can do get nothing else: operations, types and granules of a platform reach the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+import coexec as cx
+from coexec.backend.simulated import Happening, Scenario
+from coexec.errors import PlanError
+from tests.backend.simulated_parts import DIRECT, MB, arrays, opened
+
+FPGA = DIRECT.replace('count = 2\nmemory = "gpu"', 'count = 2\nmemory = "gpu"\nops = ["matmul", "gemm"]').replace(
+    'name = "gpu"\nkind = "gpu"', 'name = "fpga"\nkind = "fpga"'
+) + (
+    """
+[[device]]
+name = "cpu"
+kind = "cpu"
+memory = "host"
+flops = 1e8
+"""
+)
+"""Two devices that do products only, and a slow processor."""
+
+
+@cx.kernel(split=0, x=cx.read, y=cx.write, flops=1000)
+def heat(x, y):
+    y[...] = x
+
+
+@cx.kernel(split=0, name="gemm", x=cx.read, y=cx.write, flops=1000)
+def product(x, y):
+    y[...] = x
+
+
+def used(plan: cx.Plan) -> set[str]:
+    """Return the devices that a plan gives something to."""
+    return {part.device for part in plan.parts}
+
+
+@pytest.mark.parametrize("policy", ["static", "even", "dynamic", "auto"])
+def test_a_kernel_that_is_none_of_its_operations_never_gets_to_a_device(policy: str, tmp_path) -> None:
+    file = tmp_path / "run.json"
+    with cx.Runtime(platform=cx.Platform.load("dype-pcie4"), policy=policy, store="off", trace=file):
+        x, y = cx.zeros(4 * MB, np.float32), cx.zeros(4 * MB, np.float32)
+        for _ in range(6):
+            heat(x, y)
+            x, y = y, x
+            z = np.sqrt(x) + 1  # nor one of coexec's own
+        cx.wait()
+        del z
+    on = {row["device"] for row in cx.Trace.load(file).ran if row["kind"] == "kernel"}
+    assert on and not any(name.startswith("fpga") for name in on)
+
+
+def test_a_kernel_that_is_one_of_its_operations_is_divided_over_such_devices() -> None:
+    with opened(FPGA):
+        x, y = cx.zeros(MB), cx.zeros(MB)
+        assert {"fpga:0", "fpga:1"} <= used(product.plan(x, y))
+        plan = heat.plan(x, y)
+        assert used(plan) == {"cpu"} and plan.left_out["fpga:1"] == "its operations are matmul, gemm"
+
+
+def test_ready_made_products_are_known_by_the_name_of_their_operation() -> None:
+    from coexec.ops.conv2d import conv2d
+    from coexec.ops.matmul import matmul
+
+    with opened(FPGA):
+        a = cx.zeros((2000, 2000), np.float32)
+        assert used(matmul.plan(a, a)) & {"fpga:0", "fpga:1"}
+    with cx.Runtime("fpga", platform="f1.16xlarge", store="off"):
+        image, filters = cx.zeros((8, 16, 64, 64), np.float32), cx.zeros((16, 16, 3, 3), np.float32)
+        assert all(name.startswith("fpga") for name in used(conv2d.plan(image, filters)))
+
+
+def test_whoever_names_a_device_that_cannot_do_it_is_told_what_it_can() -> None:
+    with opened(FPGA):
+        x, y = cx.zeros(MB), cx.zeros(MB)
+        with pytest.raises(PlanError, match=r"'heat' is operation 'heat', .*fpga:0 does matmul, gemm.*`ops`"):
+            heat.using(devices="fpga:0")(x, y)
+        product.using(devices="fpga:0")(x, y)
+    with (
+        cx.Runtime("fpga", platform="f1.16xlarge", store="off"),
+        pytest.raises(PlanError, match=r"none of the devices can do \(fpga:0 does conv2d.*, \.\.\.\)"),
+    ):
+        heat(cx.zeros(MB), cx.zeros(MB))
+
+
+def test_what_only_coexec_itself_needs_runs_on_the_host_if_no_device_does_it() -> None:
+    with cx.Runtime("fpga", platform="f1.16xlarge", store="off", execute=True):
+        x = cx.zeros(1000)
+        x[10:20] = 3.0
+        assert np.asarray(x + 1).sum() == 1000 + 30
+
+
+def test_a_part_that_is_redone_goes_to_a_processor_that_can_do_it() -> None:
+    text = FPGA.replace('name = "cpu"\nkind = "cpu"', 'name = "cpu"\nkind = "cpu"\nops = ["other"]')
+    with opened(text, execute=True, scenario=Scenario((Happening.lost("fpga:0"), Happening.lost("fpga:1")))):
+        x, y = cx.array(np.arange(10.0)), cx.zeros(10)
+        with pytest.warns(cx.CoexecWarning, match="is not used any more"):
+            product(x, y).wait()
+        assert np.array_equal(np.asarray(y), np.arange(10.0))
+
+
+def test_a_device_without_a_rate_for_a_type_does_not_compute_with_it() -> None:
+    small = cx.Platform.load("edge-soc")
+    with cx.Runtime("npu,cpu:0", platform=small, store="off"):
+        from coexec.ops.matmul import matmul
+
+        single, half = (cx.zeros((2000, 2000), dtype) for dtype in (np.float32, np.float16))
+        assert used(matmul.plan(single, single)) == {"cpu:0"}
+        assert used(matmul.plan(half, half)) & {"npu:0", "npu:1"}
+        with pytest.raises(PlanError, match=r"none of npu:0, npu:1 can compute with float32"):
+            matmul.using(devices="npu")(single, single)
+
+
+def cuts(plan: cx.Plan) -> Iterable[tuple[str, int]]:
+    return [(part.device, part.hi[0] - part.lo[0]) for part in plan.parts]
+
+
+def test_granules_of_a_platform_reach_the_planner() -> None:
+    text = DIRECT.replace("flops = 1e9", "flops = 1e9\ngranule = 96")
+    with opened(text):
+        x, y = cx.zeros((1000, 100)), cx.zeros((1000, 100))
+        shares = list(cuts(heat.plan(x, y)))
+        assert {name for name, _ in shares} == {"gpu:0", "gpu:1"} and sum(rows for _, rows in shares) == 1000
+        assert sum(rows % 96 != 0 for _, rows in shares) <= 1
+
+
+@pytest.mark.parametrize("name", ["dype-pcie4", "mi210x8", "a100x4"])
+def test_presets_with_matrix_units_are_given_whole_granules(name: str) -> None:
+    with cx.Runtime("gpu", platform=name, store="off") as runtime:
+        granule = runtime.platform.devices[0].granule
+        x, y = cx.zeros((100_000, 100)), cx.zeros((100_000, 100))
+        rows = [rows for _, rows in cuts(product.plan(x, y))]
+        assert granule > 1 and len(rows) > 1 and sum(r % granule != 0 for r in rows) <= 1
+
+
+def test_the_planner_counts_with_the_rates_of_the_type() -> None:
+    text = DIRECT.replace("flops = 1e9", "flops = { float64 = 0.5e9, float32 = 1e9 }")
+    with opened(text) as runtime:
+        for dtype, seconds in ((np.float64, 2.0), (np.float32, 1.0)):
+            y = cx.empty(8, dtype)
+            predicted = compute.using(devices="gpu:0").plan(y).predicted.seconds
+            before = runtime.machine.lanes["host"].now
+            compute.using(devices="gpu:0")(y)
+            cx.wait()
+            assert predicted == pytest.approx(seconds, rel=1e-12)
+            assert runtime.machine.lanes["host"].now - before == pytest.approx(seconds, rel=1e-12)
+
+
+@cx.kernel(y=cx.write, flops=lambda y: 1e9)
+def compute(y):
+    y[...] = 1
+
+
+def test_a_memory_states_the_bandwidth_of_a_device_that_states_none() -> None:
+    with opened(DIRECT):
+        (y,) = arrays(1, 8 * MB)
+        assert move.using(devices="gpu:0").plan(y).predicted.seconds == pytest.approx(2.0, rel=1e-12)
+
+
+@cx.kernel(y=cx.write)
+def move(y):
+    y[...] = 1
