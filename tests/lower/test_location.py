@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import coexec as cx
+from coexec.errors import ConfigError
 from coexec.geometry import Box, Region
+from coexec.lower.lowering import Lowering
 from coexec.lower.state import FILL, ArrayState
-from coexec.machine.platform import HOST, USER
+from coexec.machine.platform import HOST, USER, Memory, Platform
 from coexec.program.array import Array
 from coexec.testing import GraphBuilder
 
@@ -110,6 +113,23 @@ def test_inputs_move_before_their_kernel_is_next() -> None:
     g.call("use", reads=x, updates=busy)
     copy = g.instructions.of("copy", array=x).only()
     assert g.emitted_graph.concurrent(long, copy) and copy.priority > long.priority
+
+
+def test_what_any_of_many_memories_holds_is_copied_and_not_made_anew() -> None:
+    """One bit stands for the initial value; no memory may have the same, however many there are."""
+    g = GraphBuilder(200)
+    memories = range(HOST + 1, HOST + 201)
+    for memory, device in zip(memories, g.devices, strict=True):
+        x = g.array(10)
+        g.call("make", writes=x, on=device)
+        assert x._storage.state.missing(HOST, x._box) == [x._box]
+        g.read(x)
+        assert g.instructions.of("copy", array=x, to=HOST).only().source.memory == memory
+
+
+def test_more_memories_than_there_are_bits_for_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"1,034 memories, and one program can use 1,023; take fewer nodes"):
+        Lowering(Platform((), (Memory("user"), *[Memory(f"memory {i}") for i in range(1033)])))
 
 
 def test_a_divided_read_moves_to_each_device_only_its_part() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ..errors import DoesNotFit
+from ..errors import ConfigError, DoesNotFit
 from ..graph.command import Chunk, Command
 from ..graph.instruction import Allocation, Binding, Fence, Instruction, Kernel
 from ..graph.mapped import Mapped, mapped
@@ -26,7 +26,7 @@ from .launching import Launching, whole_binding
 from .reduction import Reductions
 from .rounds import Part
 from .stand_in import stand_in
-from .state import ArrayState, Backing
+from .state import MEMORIES, ArrayState, Backing
 from .touch import Draft, Touch, slots_of
 from .watch import Watch, look, look_at
 
@@ -37,6 +37,10 @@ class Lowering:
     """Turns commands into instructions, one after another, and remembers what later ones need."""
 
     def __init__(self, platform: Platform, watch: Watch | None = None) -> None:
+        if len(platform.memories) > MEMORIES:
+            raise ConfigError(
+                f"the platform has {len(platform.memories):,} memories, and one program can use {MEMORIES:,}; take fewer nodes"
+            )
         self.platform = platform
         self.emitter = Emitter()
         self.coherence = Coherence(platform, self.emitter, watch)

@@ -15,7 +15,9 @@ from ..graph.instruction import Allocation, Binding
 from ..graph.tracker import Tracker
 from ..machine.platform import HOST, USER
 
-FILL = 1 << 62
+MEMORIES = 1023
+"""How many memories a machine may have."""
+FILL = 1 << MEMORIES
 """The bit of a memory that nobody has: there every array holds its initial value."""
 REMEMBERED = 512  # boxes whose backings are remembered
 WASTE = 1.25
