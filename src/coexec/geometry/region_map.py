@@ -2,7 +2,7 @@
 
 Before: geometry/box.py and region.py.  After: graph/ and lower/.  Knows nothing of what the values mean.
 Most maps hold one value, or bands along one axis (a split array): those are one entry, or a sorted list with bisect.
-Any other pattern is a plain list that is scanned; no two entries of it could be joined to one.
+Any other pattern is a plain list that is scanned, or a pile if it is long; no two entries of it could be joined to one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar, cast
 
 from .box import Box, overlap, overlaps, subtract
+from .pile import Pile
 from .region import Region
 
 V = TypeVar("V")
 LIMIT = 64
 """How many entries a pattern may have before it is rebuilt from the sets of points of equal value."""
+FEW = 32  # entries without an order that are quicker looked at one by one
 
 
 class Pattern(Generic[V]):
@@ -25,7 +27,7 @@ class Pattern(Generic[V]):
     __slots__ = ("axis", "complete", "entries", "limit", "starts", "uniform")
 
     def __init__(self, map: RegionMap[V]) -> None:
-        self.entries = tuple(map._entries)
+        self.entries = tuple(map._all())
         self.starts = None if map._starts is None else tuple(map._starts)
         self.axis, self.limit, self.uniform = map._axis, map._limit, map.uniform
         self.complete = all(value for _, value in self.entries)  # no point has a value that is 0 or None
@@ -34,7 +36,7 @@ class Pattern(Generic[V]):
 class RegionMap(Generic[V]):
     """Maps every point of `extent` to a value. Values are compared with ==, and must not change once they are in."""
 
-    __slots__ = ("_axis", "_entries", "_limit", "_starts", "extent", "pattern", "uniform")
+    __slots__ = ("_axis", "_entries", "_limit", "_pile", "_starts", "extent", "pattern", "uniform")
     extent: Box
     """The points the map is defined at."""
     pattern: Pattern[V] | None
@@ -47,6 +49,7 @@ class RegionMap(Generic[V]):
         self.uniform = value
         self._entries: list[tuple[Box, V]] = [] if extent.empty else [(extent, value)]
         self._starts: list[int] | None = None  # lower edges of the bands; None: one entry, or no bands
+        self._pile: Pile[V] | None = None  # many entries that are no bands; then the list is empty
         self._axis = 0  # the axis the bands follow each other on
         self._limit = LIMIT
         self.pattern = None
@@ -54,11 +57,11 @@ class RegionMap(Generic[V]):
     def signature(self) -> Hashable:
         """Return what two maps have in common that hold the same and will go on in the same way."""
         bands = -1 if self._starts is None else self._axis
-        return (self.extent, bands, self._limit, tuple(self._entries))
+        return (self.extent, bands, self._limit, tuple(self._all()))
 
     def become(self, pattern: Pattern[V]) -> None:
         """Hold what a map of the same extent held at some moment."""
-        self._entries = list(pattern.entries)
+        self._entries, self._pile = list(pattern.entries), None
         self._starts = None if pattern.starts is None else list(pattern.starts)
         self._axis, self._limit, self.uniform = pattern.axis, pattern.limit, pattern.uniform
         self.pattern = pattern
@@ -68,14 +71,14 @@ class RegionMap(Generic[V]):
         entries = self._entries
         extent = self.extent
         if box is extent or box == extent:
-            return entries[:]
+            return self.entries()
         part = overlap(box, extent)
         if part is None:
             return []
         if len(entries) == 1:
             return [(part, entries[0][1])]
         if self._starts is None:
-            return self._scan(part)
+            return _scan(entries if self._pile is None else self._pile.meeting(part), part)
         axis = self._axis
         first = bisect_right(self._starts, part[0][axis]) - 1
         stop = part[1][axis]
@@ -99,7 +102,7 @@ class RegionMap(Generic[V]):
             return
         part = overlap(box, extent)
         if part is None:
-            if not entries:
+            if extent.empty:
                 self.uniform = value
             return
         if part == extent:
@@ -120,7 +123,8 @@ class RegionMap(Generic[V]):
     def apply(self, f: Callable[[V], V]) -> None:
         """Replace every value by `f(value)`."""
         self.pattern = None
-        mapped = [(box, f(value)) for box, value in self._entries]
+        mapped = [(box, f(value)) for box, value in self._all()]
+        self._pile = None
         if len(mapped) < 2:
             self._entries = mapped
             self.uniform = mapped[0][1] if mapped else f(cast("V", self.uniform))
@@ -140,29 +144,22 @@ class RegionMap(Generic[V]):
 
     def entries(self) -> list[tuple[Box, V]]:
         """Return all boxes and their values."""
-        return self._entries[:]
+        return self._entries[:] if self._pile is None else self._pile.entries()
+
+    def _all(self) -> list[tuple[Box, V]]:
+        return self._entries if self._pile is None else self._pile.entries()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._entries if self._pile is None else self._pile)
 
     def __repr__(self) -> str:
-        return "{" + ", ".join([f"{box}: {value!r}" for box, value in self._entries]) + "}"
+        return "{" + ", ".join([f"{box}: {value!r}" for box, value in self._all()]) + "}"
 
     def _set_whole(self, value: V) -> None:
-        self._entries = [(self.extent, value)]
+        self._entries, self._pile = [(self.extent, value)], None
         self._starts = None
         self._limit = LIMIT
         self.uniform = value
-
-    def _scan(self, part: Box) -> list[tuple[Box, V]]:
-        found: list[tuple[Box, V]] = []
-        for box, value in self._entries:
-            inner = overlap(part, box)
-            if inner is part:
-                return [(part, value)]
-            if inner is not None:
-                _absorb(found, inner, value)
-        return found
 
     def _set_band(self, part: Box, value: V) -> None:
         """Put a band into the sorted list: cut what it overlaps, join neighbours of equal value."""
@@ -200,28 +197,28 @@ class RegionMap(Generic[V]):
         self._settle()
 
     def _set_any(self, part: Box, value: V, axis: int) -> None:
-        """Put a box into the unsorted list: cut what it overlaps, join whatever can be joined."""
+        """Put a box into the unsorted entries: cut what it overlaps, join whatever can be joined."""
         self._starts = None
-        kept: list[tuple[Box, V]] = []
-        pieces: list[tuple[Box, V]] = []
-        for entry in self._entries:
-            if overlaps(entry[0], part):
-                pieces += [(piece, entry[1]) for piece in subtract(entry[0], part)]
-            else:
-                kept.append(entry)
-        for piece, old in pieces:
-            _absorb(kept, piece, old)
-        _absorb(kept, part, value)
-        self._entries = kept
-        if len(kept) > self._limit:
+        if self._pile is None and len(self._entries) > FEW:
+            self._pile, self._entries = Pile(self._entries), []
+        if self._pile is not None:
+            self._pile.set(part, value)
+        else:
+            self._entries = _with(self._entries, part, value)
+        if len(self) > self._limit:
             self._rebuild()
+        if self._pile is not None and len(self._pile) <= FEW // 2:
+            self._entries, self._pile = self._pile.entries(), None
         if axis >= 0:
             self._find_bands(axis)
         self._settle()
 
     def _settle(self) -> None:
         """Notice that all values are equal."""
-        entries = self._entries
+        if self._pile is not None and not self._pile.one_value():
+            self.uniform = None
+            return
+        entries = self._all()
         value = entries[0][1]
         if len(entries) > 1 and (self._starts is not None or any(other != value for _, other in entries)):
             self.uniform = None
@@ -230,9 +227,11 @@ class RegionMap(Generic[V]):
 
     def _find_bands(self, axis: int) -> None:
         """Go back to the sorted list if all entries are bands along `axis` again."""
-        for box, _ in self._entries:
+        entries = self._all()
+        for box, _ in entries:
             if _band_axis(self.extent, box) != axis:
                 return
+        self._entries, self._pile = entries, None
         self._entries.sort(key=lambda entry: entry[0].lo[axis])
         self._axis = axis
         self._starts = [box.lo[axis] for box, _ in self._entries]
@@ -240,7 +239,7 @@ class RegionMap(Generic[V]):
     def _rebuild(self) -> None:
         """Build the entries anew from the set of points of each value, if that takes fewer boxes."""
         groups: list[tuple[V, list[Box]]] = []
-        for box, value in self._entries:
+        for box, value in self._all():
             for known, boxes in groups:
                 if known == value:
                     boxes.append(box)
@@ -251,9 +250,9 @@ class RegionMap(Generic[V]):
         for value, boxes in groups:
             for box in Region(boxes).boxes:
                 _absorb(rebuilt, box, value)
-        if len(rebuilt) < len(self._entries):
-            self._entries = rebuilt
-        self._limit = max(LIMIT, 2 * len(self._entries))  # so that rebuilding stays rare where it does not help
+        if len(rebuilt) < len(self):
+            self._entries, self._pile = rebuilt, None
+        self._limit = max(LIMIT, 2 * len(self))  # so that rebuilding stays rare where it does not help
 
 
 def _band_axis(extent: Box, box: Box) -> int:
@@ -273,6 +272,33 @@ def _band_axis(extent: Box, box: Box) -> int:
 
 def _moved(corner: tuple[int, ...], axis: int, edge: int) -> tuple[int, ...]:
     return (*corner[:axis], edge, *corner[axis + 1 :])
+
+
+def _scan(entries: list[tuple[Box, V]], part: Box) -> list[tuple[Box, V]]:
+    """Return the values inside `part` among unsorted entries."""
+    found: list[tuple[Box, V]] = []
+    for box, value in entries:
+        inner = overlap(part, box)
+        if inner is part:
+            return [(part, value)]
+        if inner is not None:
+            _absorb(found, inner, value)
+    return found
+
+
+def _with(entries: list[tuple[Box, V]], part: Box, value: V) -> list[tuple[Box, V]]:
+    """Return unsorted entries with a value for `part`: what it overlaps is cut, whatever can be joined is."""
+    kept: list[tuple[Box, V]] = []
+    pieces: list[tuple[Box, V]] = []
+    for entry in entries:
+        if overlaps(entry[0], part):
+            pieces += [(piece, entry[1]) for piece in subtract(entry[0], part)]
+        else:
+            kept.append(entry)
+    for piece, old in pieces:
+        _absorb(kept, piece, old)
+    _absorb(kept, part, value)
+    return kept
 
 
 def _absorb(entries: list[tuple[Box, V]], box: Box, value: V) -> None:
