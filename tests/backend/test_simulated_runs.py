@@ -147,16 +147,6 @@ def test_cores_that_share_a_memory_slow_each_other_down() -> None:
         assert backend_of(runtime).now == pytest.approx(4.0 / 3.0)
 
 
-def test_more_threads_than_cores_run_at_a_fraction() -> None:
-    with opened(CORES) as runtime:
-        a, b = arrays(2)
-        make.using(devices="cpu:0")(a, 1.0)  # one core of two
-        make.using(devices="wide")(b, 2.0)
-        cx.wait()
-        # Three threads on two cores: both at two thirds until 1.5, when each has 1 s done; the wide one takes 1 s.
-        assert backend_of(runtime).now == pytest.approx(1.5)
-
-
 def test_launching_takes_its_time_once_for_what_is_handed_over_together() -> None:
     text = DIRECT.replace("flops = 1e9", "flops = 1e9\nlaunch = 0.5")
     with opened(text) as runtime:

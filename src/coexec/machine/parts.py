@@ -62,6 +62,7 @@ class Device:
     rates: tuple[tuple[str, float], ...] = ()  # peak operations per second of types other than float32
     launch: float | None = None  # seconds from handing over a kernel until it runs
     concurrent: int = 1  # kernels that it runs at once
+    copies: int | None = None  # copies that it makes at once in each direction; None = as many as it is asked for
     clock: float | None = None  # hertz; designs count cycles
     ops: tuple[str, ...] = ()  # operations it can do; empty = all
     designs: tuple[str, ...] = ()  # designs that it can be configured with

@@ -173,6 +173,7 @@ TABLES: dict[str, dict[str, Read]] = {
         "launch": not_negative,
         "granule": whole,
         "concurrent": whole,
+        "copies": whole,
         "watts": not_negative,
         "idle_watts": not_negative,
         "clock": positive,

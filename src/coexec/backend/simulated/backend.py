@@ -18,6 +18,7 @@ from ...graph.instruction import Allocation, Instruction
 from ...graph.task import Task
 from ...machine.platform import HOST, USER, Device, Memory, Platform, host_links
 from ..base import CallHelper, Finished, Ran
+from . import turns
 from .costs import NOTHING, Costs
 from .crowds import node_of
 from .durations import Given, Law, Seconds, fixed_durations
@@ -130,9 +131,9 @@ class SimulatedBackend:
                 return False
             queue, first = entry.lane.queue, entry.lane.queue[0] is entry
             queue.remove(entry)
-            if entry in entry.place.waiting:
-                entry.place.waiting.remove(entry)
+            turns.withdrawn(entry)
             entry.start = self._time.now  # whatever was to begin it finds it begun
+            self.world.admit(entry)  # it may have claimed the cores
             self.unblock(instruction)
             if first:
                 self.world.next_of(entry)

@@ -70,6 +70,9 @@ class Place:
         self.lanes: dict[int, Lane] = {}
         self.running: dict[Entry, None] = {}  # kernels
         self.waiting: deque[Entry] = deque()  # kernels that could begin but for the device
+        self.rivals: tuple[Place, ...] = ()  # that may not compute at the same time
+        self.copying = [0, 0]  # copies under way, out of its memory and into it
+        self.queued: tuple[deque[Entry], deque[Entry]] = (deque(), deque())  # copies that wait for an engine
         self.factor = 1.0  # of full speed
         self.lost: float | None = None  # when it was lost
         self.active = 0.0  # seconds that it computed

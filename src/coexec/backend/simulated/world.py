@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DeviceLost
 from ...machine.platform import Platform
+from . import turns
 from .crowds import crowds_of
 from .durations import Timed
 from .energy import Energy, energy
@@ -38,6 +39,7 @@ class World:
         self.places = {
             d.name: Place(d, concurrent or d.concurrent, self.scenario.spread(d), seed) for d in platform.devices
         }
+        turns.exclude(self.places.values())
         self.crowds, self.cores = crowds_of(platform)
         self.processes: list[SimulatedBackend] = []
         self.sources: dict[tuple[str, str], tuple[int, float]] = {}
@@ -96,14 +98,17 @@ class World:
     def _go_on(self, entry: Entry) -> None:
         """Begin what waited for an instruction that is over: on its lane, on its device, on other lanes."""
         entry.lane.queue.popleft()
-        if entry.computes:
-            place = entry.place
-            if entry in place.running:
-                place.ended(entry, self.time.now)
-            if place.waiting and len(place.running) < place.concurrent:
-                self._begin(place.waiting.popleft())
+        if entry in entry.place.running:
+            entry.place.ended(entry, self.time.now)
+        turns.ended(entry)
+        self.admit(entry)
         entry.process.unblock(entry.instruction)
         self.next_of(entry)
+
+    def admit(self, entry: Entry) -> None:
+        """Begin what waited for an instruction that does not run, or not any more."""
+        for other in turns.following(entry):
+            self._begin(other)
 
     def next_of(self, entry: Entry) -> None:
         """Let the next one on the lane of an instruction begin."""
@@ -123,14 +128,14 @@ class World:
     def _may_begin(self, entry: Entry) -> None:
         if entry.start >= 0.0:
             return  # it was taken back
-        place = entry.place
-        if entry.computes and len(place.running) >= place.concurrent:
-            place.waiting.append(entry)
-        else:
+        if turns.may_begin(entry):
             self._begin(entry)
+        else:
+            turns.wait(entry)
 
     def _begin(self, entry: Entry) -> None:
         entry.start = now = self.time.now
+        turns.began(entry)
         instruction, place, law = entry.instruction, entry.place, entry.process.law
         if instruction.failure is not None:
             self.time.at(now, self._end, entry)
