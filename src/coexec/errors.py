@@ -143,10 +143,17 @@ class PerformanceWarning(CoexecWarning):
     """The results are right, but the program could be faster."""
 
 
+MOST_LISTED = 48
+"""Names that an error lists."""
+
+
 def unknown_name(kind: str, name: str, known: Sequence[str]) -> UnknownName:
     """Return the error for an unregistered `name`, with the nearest known one."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return UnknownName(f"unknown {kind} {name!r}{hint} (known: {', '.join(sorted(known)) or 'none'})")
+    listed = sorted(known)
+    if len(listed) > MOST_LISTED:  # a cluster has hundreds of devices
+        listed[MOST_LISTED // 2 : -2] = ["..."]
+    return UnknownName(f"unknown {kind} {name!r}{hint} (known: {', '.join(listed) or 'none'})")

@@ -49,11 +49,16 @@ if TYPE_CHECKING:
     from .backend.simulated import Scenario, SimulatedBackend
 
 
-def named(given: object) -> str | None:
+def named(option: str, given: object) -> str | None:
     """Return what to call a platform or a scenario in the options: its path, or its name."""
-    if isinstance(given, str | os.PathLike):
-        return os.fspath(given)
-    return None if given is None else getattr(given, "name", "") or type(given).__name__.lower()
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, os.PathLike):
+        return str(os.fspath(given))
+    if type(given).__name__.lower() != option:
+        ours = "the name of a preset or a cx.Platform" if option == "platform" else "a Scenario"
+        raise ConfigError(f"Runtime({option}={given!r}): expected the path of a file, {ours}")
+    return getattr(given, "name", "") or option
 
 
 def configured(
@@ -65,7 +70,7 @@ def configured(
 ) -> Config:
     """Return the options of a runtime: as given, else as the environment says."""
     file = None if trace is None else os.fspath(trace)
-    given = {**options, "platform": named(platform), "scenario": named(scenario)}
+    given = {**options, "platform": named("platform", platform), "scenario": named("scenario", scenario)}
     config = merged(parse(os.environ), devices=devices, trace=file, **given)
     if config.trace and trace is None:
         config = merged(config, trace=process.free_trace_name(config.trace))

@@ -7,7 +7,7 @@ import pytest
 
 import coexec as cx
 from coexec.backend.simulated import Happening, Scenario
-from coexec.errors import ConfigError, DeviceLost, UnknownName
+from coexec.errors import DeviceLost
 from tests.backend.simulated_parts import DIRECT, MB, SWITCHED, arrays, backend_of, make, opened, platform, use
 
 lost, slow, degraded = Happening.lost, Happening.slow, Happening.degraded
@@ -122,37 +122,3 @@ factor = 0.5
     assert Scenario.load(file) == Scenario((lost("gpu:1", 2.5), degraded("pcie", 0.5)), {"*": 0.05}, 7)
     with cx.Runtime(platform=platform(DIRECT), scenario=file, store="off") as runtime:
         assert runtime.config.scenario == str(file)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("sed = 1", "did you mean 'seed'"),
-        ("[[happening]]\nwhat = 'lots'\nname = 'x'", "did you mean 'lost'"),
-        ("[[happening]]\nwhat = 'lost'", "name"),
-        ("[[happening]]\nwhat = 'lost'\nname = 'x'\nwhen = 3", "unknown field 'when'"),
-        ("[[happening]]\nwhat = 'slow'\nname = 'x'\nfactor = 0", "factor is 0"),
-        ("[[happening]]\nwhat = 'slow'\nname = 'x'\nat = 'now'", "at is 'now'"),
-        ("noise = { gpu = -1 }", "noise of gpu is -1"),
-        ("= 3", "bad.toml"),
-    ],
-)
-def test_malformed_scenarios_are_refused_with_their_file(text: str, words: str, tmp_path) -> None:
-    file = tmp_path / "bad.toml"
-    file.write_text(text)
-    with pytest.raises(ConfigError, match=words) as caught:
-        Scenario.load(file)
-    assert "bad.toml" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("scenario", "words"),
-    [
-        (Scenario((lost("gpu:2"),)), "did you mean 'gpu:"),
-        (Scenario((degraded("pci", 0.5),)), "did you mean 'pcie'"),
-        (Scenario(noise={"gpus": 0.1}), "did you mean 'gpu'"),
-    ],
-)
-def test_names_that_the_platform_does_not_have_are_refused(scenario: Scenario, words: str) -> None:
-    with pytest.raises(UnknownName, match=words):
-        opened(DIRECT, scenario=scenario)

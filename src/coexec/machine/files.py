@@ -25,13 +25,16 @@ def presets() -> dict[str, Path]:
 
 def load(source: str | os.PathLike[str]) -> Parts:
     """Return the parts of a platform: `source` is the name of a preset, or a path."""
-    text = os.fspath(source)
+    if not isinstance(source, str | os.PathLike) or not isinstance(text := os.fspath(source), str):
+        raise PlatformError(f"{source!r} is neither the name of a platform nor the path of a file")
     known = presets()
     if isinstance(source, str) and source in known:
         return read_file(known[source])
     if Path(text).suffix != ENDING and not Path(text).exists():
         error = unknown_name("platform", text, list(known))
         raise PlatformError(f"{error}; a file of your own must end in {ENDING}")
+    if not Path(text).exists() and (name := Path(text).name.removesuffix(ENDING)) in known:
+        raise PlatformError(f"cannot be read: there is no such file; the preset is called {name!r}", text)
     return read_file(Path(text))
 
 

@@ -16,7 +16,8 @@ WRITTEN = ("TiB", "TB", "GiB", "GB", "MiB", "MB")
 
 def parse_bytes(text: str) -> int:
     """Read "6GB" or "512 MiB" as bytes."""
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zA-Z]*)\s*", text)
+    said = text if isinstance(text, str) else ""  # it may come from a dictionary of the user's
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zA-Z]*)\s*", said)
     if match is None or match[2].lower() not in UNITS or len(match[1]) > 30:
         raise ConfigError(f"{text!r} is not a size; write for example 6GB or 512MiB")
     return int(float(match[1]) * UNITS[match[2].lower()])

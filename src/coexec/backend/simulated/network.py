@@ -117,4 +117,4 @@ class Network:
         source, arrow, target = name.partition(">")
         pair = bool(arrow) and source in memories and target in memories
         if not pair and name not in known and local(name) not in known:
-            raise unknown_name("link", name, sorted(known))
+            raise unknown_name("link in a scenario", name, sorted(known))

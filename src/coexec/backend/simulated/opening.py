@@ -53,9 +53,10 @@ def simulate(
 def _chosen(platform: Platform, devices: str) -> tuple[Device, ...]:
     """Return the devices that are named, by name or kind."""
     names = [part.strip() for part in devices.split(",") if part.strip()]
+    known = dict.fromkeys([*(d.kind for d in platform.devices), *(d.name for d in platform.devices)])
     for name in names:
-        if all(name not in (device.name, device.kind) for device in platform.devices):
-            raise unknown_name(f"device of platform {platform.name}", name, [d.name for d in platform.devices])
+        if name not in known:
+            raise unknown_name(f"device of platform {platform.name}", name, list(known))
     return tuple(d for d in platform.devices if not names or d.name in names or d.kind in names)
 
 

@@ -15,6 +15,9 @@ from typing import Any, Literal
 from ...errors import ConfigError, unknown_name
 from ...machine.platform import Device, Platform
 
+MOST_NOISE = 5.0
+"""Spreads of log seconds: at 5, single kernels take thousands of times as long as others."""
+
 What = Literal["lost", "slow", "link"]
 
 
@@ -29,10 +32,15 @@ class Happening:
 
     def __post_init__(self) -> None:
         if self.what not in ("lost", "slow", "link"):
-            raise ConfigError(str(unknown_name("happening", self.what, ["lost", "slow", "link"])))
-        for name, value, positive in (("at", self.at, False), ("factor", self.factor, True)):
-            if not (0.0 < _number(value) < inf or (value == 0.0 and not positive)):
-                raise ConfigError(f"{self.what} {self.name}: {name} is {value!r}; it must be a finite number above 0")
+            raise ConfigError(str(unknown_name("happening", str(self.what), ["lost", "slow", "link"])))
+        if not isinstance(self.name, str):
+            raise ConfigError(f"{self.what}: name is {self.name!r}; it must be a text, such as 'gpu:0'")
+        if not 0.0 <= _number(self.at) < inf:
+            raise ConfigError(
+                f"{self.what} {self.name}: at is {self.at!r}; it must be a finite number of seconds from 0"
+            )
+        if not 0.0 < _number(self.factor) < inf:
+            raise ConfigError(f"{self.what} {self.name}: factor is {self.factor!r}; it must be a finite number above 0")
 
     @classmethod
     def lost(cls, device: str, at: float = 0.0) -> Happening:
@@ -59,29 +67,45 @@ class Scenario:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if not all(isinstance(happening, Happening) for happening in self.happenings):
+            raise ConfigError(f"a scenario takes happenings, such as Happening.lost('gpu:0'), not {self.happenings!r}")
+        if not isinstance(self.noise, Mapping):
+            raise ConfigError(f"noise is {self.noise!r}; it must be a table, such as {{ gpu = 0.1 }}")
         for name, spread in self.noise.items():
-            if not 0.0 <= _number(spread) < 10.0:
-                raise ConfigError(f"noise of {name} is {spread!r}; it must be a number from 0, such as 0.1 for 10 %")
+            if not 0.0 <= _number(spread) < MOST_NOISE:
+                raise ConfigError(
+                    f"noise of {name} is {spread!r}; it must be a number from 0 to {MOST_NOISE:g}, such as 0.1 for 10 %"
+                )
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
+            raise ConfigError(f"seed is {self.seed!r}; it must be a whole number")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Scenario:
         """Read a TOML file: `seed`, a table `[noise]`, and entries `[[happening]]` with what, name, at and factor."""
         import tomllib
 
+        file = os.fspath(path)
         try:
-            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-            return cls.of(data)
-        except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"scenario {os.fspath(path)}: {error}") from error
+            return cls.of(tomllib.loads(Path(file).read_text(encoding="utf-8-sig")))
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"scenario {file}: is not text in UTF-8: {error.reason} at byte {error.start}") from None
+        except OSError as error:
+            raise ConfigError(f"scenario {file}: cannot be read: {error.strerror or error}") from error
+        except ConfigError as error:
+            raise ConfigError(f"scenario {file}: {error}") from None
+        except ValueError as error:  # TOMLDecodeError is one, and so are integers of too many digits
+            raise ConfigError(f"scenario {file}: not valid TOML: {error}") from None
+        except RecursionError:
+            raise ConfigError(f"scenario {file}: not valid TOML: nested too deeply") from None
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Scenario:
         """Return the scenario that the tables of a file describe."""
         _known(data, ["seed", "noise", "happening"])
         entries = data.get("happening", [])
-        for entry in entries:
-            _known(entry, [f.name for f in fields(Happening)])
-        return cls(tuple(Happening(**entry) for entry in entries), data.get("noise", {}), data.get("seed", 0))
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ConfigError("happening: must be written [[happening]]")
+        return cls(tuple(_happening(entry) for entry in entries), data.get("noise", {}), data.get("seed", 0))
 
     def check(self, platform: Platform) -> None:
         """Raise if something is named that the platform does not have."""
@@ -89,10 +113,10 @@ class Scenario:
         kinds = dict.fromkeys(device.kind for device in platform.devices)
         for name in self.noise:
             if name != "*" and name not in kinds and name not in devices:
-                raise unknown_name("device in noise", name, ["*", *kinds, *devices])
+                raise unknown_name("device in the noise of a scenario", name, ["*", *kinds, *devices])
         for happening in self.happenings:
             if happening.what != "link" and happening.name not in devices:
-                raise unknown_name("device", happening.name, devices)
+                raise unknown_name("device in a scenario", happening.name, devices)
 
     def in_order(self) -> list[Happening]:
         """Return what happens, the first first."""
@@ -106,9 +130,27 @@ class Scenario:
         return 0.0
 
 
+def _happening(entry: Mapping[str, Any]) -> Happening:
+    """Return what one entry of a file says."""
+    _known(entry, [f.name for f in fields(Happening)])
+    for name in ("what", "name"):
+        if name not in entry:
+            raise ConfigError(f"happening.{name}: is missing: each [[happening]] needs it")
+    if entry["what"] == "lost" and "factor" in entry:
+        raise ConfigError("happening.factor: what is lost takes no factor")
+    if entry["what"] in ("slow", "link") and "factor" not in entry:
+        raise ConfigError(f"happening.factor: is missing: {entry['what']!r} needs it, such as factor = 0.5")
+    return Happening(**entry)
+
+
 def _number(value: object) -> float:
     """Return a number as one, and anything else as none: files hold what they want."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else nan
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return nan
+    try:
+        return float(value)
+    except OverflowError:
+        return inf
 
 
 def _known(table: Mapping[str, Any], names: Iterable[str]) -> None:
