@@ -25,7 +25,9 @@ def presets() -> dict[str, Path]:
 
 def load(source: str | os.PathLike[str]) -> Parts:
     """Return the parts of a platform: `source` is the name of a preset, or a path."""
-    if not isinstance(source, str | os.PathLike) or not isinstance(text := os.fspath(source), str):
+    given: object = source  # programs say what they want
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(text, str):
         raise PlatformError(f"{source!r} is neither the name of a platform nor the path of a file")
     known = presets()
     if isinstance(source, str) and source in known:

@@ -14,9 +14,9 @@ UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 WRITTEN = ("TiB", "TB", "GiB", "GB", "MiB", "MB")
 
 
-def parse_bytes(text: str) -> int:
-    """Read "6GB" or "512 MiB" as bytes."""
-    said = text if isinstance(text, str) else ""  # it may come from a dictionary of the user's
+def parse_bytes(text: object) -> int:
+    """Read "6GB" or "512 MiB" as bytes; whatever is no size is refused."""
+    said = text if isinstance(text, str) else ""
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zA-Z]*)\s*", said)
     if match is None or match[2].lower() not in UNITS or len(match[1]) > 30:
         raise ConfigError(f"{text!r} is not a size; write for example 6GB or 512MiB")

@@ -76,7 +76,8 @@ class Scenario:
                 raise ConfigError(
                     f"noise of {name} is {spread!r}; it must be a number from 0 to {MOST_NOISE:g}, such as 0.1 for 10 %"
                 )
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
+        seed: object = self.seed
+        if not isinstance(seed, int) or isinstance(seed, bool):
             raise ConfigError(f"seed is {self.seed!r}; it must be a whole number")
 
     @classmethod
