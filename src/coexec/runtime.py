@@ -230,7 +230,7 @@ class Runtime(Stages):
         session.check_outside()
         with self._lock:
             self._catch_up()
-            task = describe_read(array, self)
+            task = describe_read(array, self, located=self._recorder.tracing)
             self._upkeep.read(task, array, box.append)
         self._wait_for(task, "read")
         if task.failure is not None:
@@ -273,7 +273,7 @@ class Runtime(Stages):
     # Horizons and waits -------------------------------------------------------------------------------------------
 
     def _wait_for(self, task: Task, what: str, timeout: float | None = None) -> bool:
-        start = time.perf_counter()
+        start = self._recorder.clock()
         self._holding.release(task)
         try:
             return self._executor.wait_for(task, timeout)
@@ -281,8 +281,8 @@ class Runtime(Stages):
             self.cancel_pending("the program was interrupted")
             raise
         finally:
-            stop = time.perf_counter()
-            self._recorder.wait(start, stop, what)
+            stop = self._recorder.clock()
+            self._recorder.wait(start, stop, what, task.id)
             if self._executor.records and not task.failure:
                 self._drain()
             if what != "run-ahead":

@@ -12,9 +12,11 @@ from collections import deque
 from collections.abc import Mapping
 from contextvars import Context
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import process
+from .backend.answers import answers
 from .backend.base import Ran
 from .backend.machine import Machine, open_machine
 from .config import Config, merged, parse, parse_memory
@@ -123,7 +125,8 @@ class Stages(ABC):
         self.learned = Learned(Store(default_path(config.store)), keep=real, described=platform)
         self._links = Links(platform, self.learned.store.links() if real else {})
         clock = host.clock
-        self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn)
+        closing = partial(answers, self._virtual, platform) if self._virtual is not None else None
+        self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn, closing)
         self._timed = timed = machine.lanes["host"].kind == "cpu" and not config.sync
         watch = self._diagnostics = Diagnostics(config.diagnostics, platform, self._recorder.note, timed=timed)
         self.loads = Loads(platform)

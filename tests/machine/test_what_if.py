@@ -69,11 +69,11 @@ def test_memory_and_network_change() -> None:
     more = what_if(CLUSTER, "memory gpu capacity 80 GB")
     assert {m.capacity for m in more.memories if "gpu" in m.name} == {80 * 10**9}
     assert more.memories[HOST] == CLUSTER.memories[HOST]
-    network = CLUSTER.topology and CLUSTER.topology.network
-    slower = what_if(CLUSTER, "network latency x2").topology
-    assert network is not None
-    assert slower is not None
-    assert slower.network == network._replace(latency=2 * network.latency)
+    before, after = CLUSTER.topology, what_if(CLUSTER, "network latency x2").topology
+    assert before is not None
+    assert before.network is not None
+    assert after is not None
+    assert after.network == before.network._replace(latency=2 * before.network.latency)
 
 
 def test_a_bus_changes() -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from coexec.observe.idle import COPY, DEPENDENCY, END, NOTHING, SCHEDULING, SHARED, Idle, idle, idle_by_cause
+from coexec.observe.idle import COPY, DEPENDENCY, END, LAUNCHING, NOTHING, SCHEDULING, SHARED, Idle, idle, idle_by_cause
 from coexec.observe.trace import Trace
 from tests.observe.stories import Story, heat
 
@@ -120,3 +120,10 @@ def test_records_without_task_or_ready_time_are_no_obstacle() -> None:
         {"row": "ran", "id": 2, "kind": "kernel", "device": "cpu:0", "start": 3.0, "stop": 4.0},
     ]
     assert idle(Trace(rows))["cpu:0"] == [Idle(2.0, 3.0, NOTHING, "")]
+
+
+def test_a_launch_takes_its_time_before_the_kernel_and_is_no_scheduling() -> None:
+    story = Story((("gpu:0", []),))
+    story.rows[0]["devices"][0]["launch_s"] = 0.25
+    story.run("kernel", "a", "gpu:0", 1.0, task=story.task("a"), late=1.0)
+    assert idle(story.trace())["gpu:0"] == [Idle(0.0, 0.75, SCHEDULING, ""), Idle(0.75, 1.0, LAUNCHING, "")]

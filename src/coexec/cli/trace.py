@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ConfigError, unknown_name
-from ..observe.svg import bytes_text, count_text, seconds_text
+from ..observe.svg import bytes_text, count_text, joules_text, seconds_text
+from . import answers
 from .output import console, emit, spoken_warnings, table
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def show(file: Path, exports: Exports, *, json: bool) -> None:
         screen.print(line, soft_wrap=True)
     for part in tables(report):
         screen.print(part)
+    if report["bottleneck"]["sentence"]:
+        screen.print(report["bottleneck"]["sentence"], soft_wrap=True)
     for path in written:
         screen.print(f"wrote {path}", soft_wrap=True)
 
@@ -108,6 +111,7 @@ def _write(path: Path, text: str) -> None:
 
 def headline(report: Data) -> Iterator[str]:
     """Yield the figures that matter most, a line each."""
+    yield from answers.headline(report)
     kernels = sum(report["counts"]["ran"].get(kind, 0) for kind in ("kernel", "host task", "reduce"))
     yield (
         f"{count_text(report['counts']['tasks'], 'task')}, {count_text(kernels, 'kernel')} "
@@ -124,13 +128,14 @@ def headline(report: Data) -> Iterator[str]:
 def tables(report: Data) -> Iterator[Table]:
     """Yield every table of a report that has something to say."""
     yield _kernels(report)
-    yield _devices(report)
+    yield devices(report)
     yield _lanes(report)
     if report["copies"]["count"]:
-        yield _copies(report)
+        yield copies(report)
     yield _program(report)
     if report["critical_path"]["length"]:
         yield _critical(report)
+    yield from answers.tables(report)
     for name in ("failures", "cancelled"):
         if report[name]["count"]:
             yield _ended(name, report[name])
@@ -165,15 +170,19 @@ def _time(seconds: float | None) -> str:
     return "-" if seconds is None else seconds_text(seconds)
 
 
-def _devices(report: Data) -> Table:
+def devices(report: Data) -> Table:
+    """Return how busy each device was, why it was idle, and what it drew."""
+    energy = ((report["simulation"] or {}).get("energy") or {}).get("devices", {})
     rows = []
-    for name, device in report["devices"].items():
+    for name, device in list(report["devices"].items())[:LONGEST]:
         causes = sorted(device["idle_by_cause"].items(), key=lambda item: -item[1])
         why = ", ".join(f"{cause} {seconds_text(seconds)}" for cause, seconds in causes if seconds > 0)
-        rows.append(
-            (name, f"{device['utilisation']:.0%}", seconds_text(device["busy"]), seconds_text(device["idle"]), why)
-        )
-    return table("Devices", ["device", "busy", "", "idle", "idle because"], rows, numbers="lrrrw")
+        drew = [joules_text(energy[name]) if name in energy else "-"] if energy else []
+        busy = seconds_text(device["busy"])
+        rows.append((name, f"{device['utilisation']:.0%}", busy, *drew, seconds_text(device["idle"]), why))
+    columns = ["device", "busy", "", *(["energy"] if energy else []), "idle", "idle because"]
+    numbers = "lrrrrw" if energy else "lrrrw"
+    return table(_more("Devices", len(report["devices"])), columns, rows, numbers=numbers)
 
 
 def _lanes(report: Data) -> Table:
@@ -189,20 +198,23 @@ def _lanes(report: Data) -> Table:
     return table(_more("Lanes", len(report["lanes"])), ["lane", "busy", "", "ran"], rows, numbers="lrrw")
 
 
-def _copies(report: Data) -> Table:
+def copies(report: Data) -> Table:
+    """Return what was copied, by link."""
     rows = [
         (
             link,
+            copies["over"] or "-",
             f"{copies['count']:,}",
             bytes_text(copies["bytes"]),
             seconds_text(copies["seconds"]),
             f"{bytes_text(copies['bytes_per_second'])}/s",
             ", ".join(f"{reason} {count:,}" for reason, count in copies["reasons"].items()),
         )
-        for link, copies in report["copies"]["links"].items()
+        for link, copies in list(report["copies"]["links"].items())[:LONGEST]
     ]
-    title = f"Bytes moved: {bytes_text(report['copies']['bytes'])}"
-    return table(title, ["from -> to", "copies", "bytes", "time", "rate", "because"], rows, numbers="lrrrrw")
+    title = _more(f"Bytes moved: {bytes_text(report['copies']['bytes'])}", len(report["copies"]["links"]))
+    columns = ["from -> to", "over", "copies", "bytes", "time", "rate", "because"]
+    return table(title, columns, rows, numbers="llrrrrw")
 
 
 def _program(report: Data) -> Table:
@@ -224,6 +236,8 @@ def _program(report: Data) -> Table:
         ("waiting for results", seconds_text(waits["total"]), longest),
         ("kernels waiting for the GIL", seconds_text(report["gil_wait"]["total"]), gil),
     ]
+    if report["virtual"]:  # the rest is real time, which a simulation takes for something else
+        rows = rows[2:3]
     return table("The program's own thread", ["", "time", ""], rows, numbers="lrw")
 
 

@@ -75,10 +75,13 @@ def _check_mappers(task: Task) -> None:
             raise ArgumentError(f"kernel {task.name!r}: range mapper {mapper!r} of {param.name!r} is wrong: {wrong}")
 
 
-def describe_read(array: Array, owner: Owner) -> Task:
-    """Return the task of a host read."""
+def describe_read(array: Array, owner: Owner, *, located: bool = False) -> Task:
+    """Return the task of a host read; if `located`, it knows the program's line that reads."""
     task = Task(0, "read", None, owner)
     task.accesses, task.arrays, task.once = (WHOLE,), (array,), True
+    if located:
+        frame = _program_frame(sys._getframe(1))
+        task.call, task.line = frame.f_code.co_filename, frame.f_lineno
     return task
 
 

@@ -109,7 +109,15 @@ class Platform:
         """Return the platform as JSON-ready data."""
         return {
             "devices": [
-                {"name": d.name, "kind": d.kind, "memory": self.memories[d.memory].name, "cores": list(d.cores)}
+                {
+                    "name": d.name,
+                    "kind": d.kind,
+                    "memory": self.memories[d.memory].name,
+                    "cores": list(d.cores),
+                    **({"wide": True} if d.wide else {}),
+                    **({"concurrent": d.concurrent} if d.concurrent > 1 else {}),
+                    **({"launch_s": d.launch} if d.launch else {}),
+                }
                 for d in self.devices
             ],
             "memories": [{"name": m.name, "capacity": m.capacity} for m in self.memories],

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..errors import ConfigError
 from .bars import Bar, bar_svg, blocks
-from .idle import COPY, DEPENDENCY, END, NOTHING, SCHEDULING, SHARED, Idle, idle, task_label
+from .idle import COPY, DEPENDENCY, END, LAUNCHING, NOTHING, SCHEDULING, SHARED, Idle, idle, task_label
 from .intervals import length, merge
 from .report import trace_overlap
 from .scheduling import scheduling
@@ -22,7 +22,8 @@ from .svg import bytes_text, colours, count_text, document, esc, fit, seconds_te
 from .trace import COMPUTE, KERNELS, Row, Trace
 
 IDLE_COLOURS = {
-    NOTHING: "#b8c0ca", SCHEDULING: "#d1242f", DEPENDENCY: "#d4a72c", COPY: "#6e8fb3", SHARED: "#9d8fc0", END: "",
+    NOTHING: "#b8c0ca", SCHEDULING: "#d1242f", LAUNCHING: "#e8905f", DEPENDENCY: "#d4a72c", COPY: "#6e8fb3",
+    SHARED: "#9d8fc0", END: "",
 }  # fmt: skip
 """Muted, and never next to the kernels' bars: they colour the thin ribbon below a device."""
 

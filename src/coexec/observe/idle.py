@@ -6,6 +6,7 @@ A device is busy while it computes (kernels, host tasks, reductions, fills). All
 each moment of it has one cause, the first of these that holds:
     its cores are in use     another device computed on them (cpu:all and cpu:0 exclude each other)
     waiting for copy         its own lanes were moving data, or its next work waited for a copy elsewhere
+    launching                a kernel was handed to it, which takes its time (where the platform says so)
     scheduling               work for it was ready but had not started
     waiting for dependency   work for it was submitted but something it depends on was not over
     end of program           nothing more came for it
@@ -25,9 +26,10 @@ NOTHING = "nothing submitted"
 DEPENDENCY = "waiting for dependency"
 COPY = "waiting for copy"
 SCHEDULING = "scheduling"
+LAUNCHING = "launching"
 SHARED = "its cores are in use"
 END = "end of program"
-CAUSES = (NOTHING, DEPENDENCY, COPY, SCHEDULING, SHARED, END)
+CAUSES = (NOTHING, DEPENDENCY, COPY, SCHEDULING, LAUNCHING, SHARED, END)
 
 
 _DEPTH = 16  # how many links of a chain of waits are followed
@@ -91,6 +93,9 @@ def _idle(
 
     computing = (_queued(trace, row) for row in rows if row["kind"] in COMPUTE)
     queue = sorted(computing, key=lambda q: (q.ready, q.submitted, q.start))
+    launching = merge((max(q.ready, q.start - _launch(trace, q.row)), q.start) for q in queue)
+    found += [Idle(*part, LAUNCHING, "") for part in intersect(gaps, launching)]
+    gaps = subtract(gaps, launching)
     ready = merge((q.ready, q.start) for q in queue)
     pending = merge((q.submitted, q.start) for q in queue)
     found += [Idle(*part, SCHEDULING, "") for part in intersect(gaps, ready)]
@@ -111,6 +116,10 @@ def _queued(trace: Trace, row: Row) -> _Queued:
     task = _task(trace, row)
     submitted = ready if task is None else min(task["submitted"], start)
     return _Queued(max(ready, submitted), submitted, start, row)
+
+
+def _launch(trace: Trace, row: Row) -> float:
+    return trace.launches.get(row["device"], 0.0) if row["kind"] == "kernel" else 0.0
 
 
 def _waits(trace: Trace, queue: list[_Queued], parts: list[Interval]) -> list[Idle]:
@@ -135,7 +144,7 @@ def _chain(trace: Trace, row: Row, start: float, stop: float) -> list[Idle]:
         if not before or stop <= start:
             break
         row = max(before, key=lambda r: (r["stop"], r["id"]))
-        cause = (COPY, trace.link(row)) if row["kind"] == "copy" else (DEPENDENCY, task_label(trace, row))
+        cause = (COPY, trace.way(row)) if row["kind"] == "copy" else (DEPENDENCY, task_label(trace, row))
         begin = max(start, min(stop, _queued(trace, row).ready))
         if begin < stop:
             found.append(Idle(begin, stop, *cause))
@@ -163,7 +172,7 @@ def _copy_at(trace: Trace, rows: list[Row], part: Interval) -> str:
     at = bisect_left(rows, part[1], key=lambda r: float(r["start"]))
     for row in reversed(rows[max(0, at - 16) : at]):
         if row["kind"] == "copy" and row["stop"] > part[0]:
-            return trace.link(row)
+            return trace.way(row)
     return ""
 
 

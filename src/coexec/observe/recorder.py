@@ -46,16 +46,20 @@ class Recorder:
         clock: Callable[[], float],
         options: Mapping[str, Any] | None = None,
         learn_link: LearnLink = _forget,
+        closing: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
+        """Begin. `closing` tells what is known at the end only, of a run in a time of its own."""
         self._platform = platform
         self._learn_link = learn_link
         self._options = options or {}
-        self._clock = clock
+        self.clock = clock
+        self._closing = closing
         before, self._start = time.perf_counter(), clock()
         self._virtual = not before <= self._start <= time.perf_counter()  # the devices live in a time of their own
         self._writer = TraceWriter(path) if path else None
         self.tracing = self._writer is not None
         self._over: dict[int, float] = {}
+        self._links: set[tuple[int, int]] = set()  # that were recorded
         if self._writer is not None:
             self._writer.row(self._header())
 
@@ -82,7 +86,7 @@ class Recorder:
         """Record a task. In virtual time it comes when the clock says, however long the program really took."""
         if self._writer is not None:
             if self._virtual:
-                task.submitted = self._clock()
+                task.submitted = self.clock()
             self._writer.row(
                 {
                     "row": "task",
@@ -120,10 +124,22 @@ class Recorder:
             row["bytes"] = instruction.nbytes
             if isinstance(instruction, Copy):
                 memories = self._platform.memories
+                self._link(instruction.source.memory, instruction.target.memory)
                 row["from"] = memories[instruction.source.memory].name
                 row["to"] = memories[instruction.target.memory].name
                 row["reason"] = instruction.reason
             self._writer.row(row)
+
+    def _link(self, source: int, target: int) -> None:
+        """Record a way between two memories when it is first used."""
+        if self._writer is None or (source, target) in self._links:
+            return
+        self._links.add((source, target))
+        link = self._platform.link(source, target) if source != target else None
+        if link is not None:
+            names = [self._platform.memories[memory].name for memory in (source, target)]
+            row = {"row": "link", "from": names[0], "to": names[1], "name": link.name, "shared": link.shared}
+            self._writer.row({**row, "latency_s": link.latency, "bytes_per_s": link.bandwidth})
 
     def _named(self, instruction: Instruction) -> dict[str, Any]:
         task = instruction.task
@@ -175,23 +191,27 @@ class Recorder:
             row["source"] = instruction.source
         row["bytes"] = instruction.nbytes
         row["state"] = _state(record)
+        if row["state"] == "failed":
+            row["error"] = f"{type(record.error).__name__}: {record.error}"
         return row
 
-    def wait(self, start: float, stop: float, what: str) -> None:
-        """Record that the program waited. Times are wall-clock, and so left out of simulated runs."""
-        if self._writer is not None and stop - start > 1e-6 and not self._virtual:
+    def wait(self, start: float, stop: float, what: str, task: int) -> None:
+        """Record that the program waited for a task, by `clock`."""
+        if self._writer is not None and stop - start > 1e-6:
             row = {"row": "wait", "start": self._since(start), "stop": self._since(stop), "what": what}
-            self._writer.row(row)
+            self._writer.row({**row, "task": task})
 
     def note(self, text: str) -> None:
         """Record a warning or a remark."""
         if self._writer is not None:
-            self._writer.row({"row": "note", "t": self._since(self._clock()), "text": text})
+            self._writer.row({"row": "note", "t": self._since(self.clock()), "text": text})
 
     def close(self) -> None:
         """Complete the trace."""
         if self._writer is not None:
-            self._writer.close(self._since(self._clock()))
+            if self._closing is not None and self.tracing:
+                self._writer.row({"row": "simulation", **self._closing()})
+            self._writer.close(self._since(self.clock()))
 
 
 def _state(record: Ran) -> str:

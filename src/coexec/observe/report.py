@@ -11,11 +11,14 @@ from itertools import islice
 from statistics import median
 from typing import Any
 
+from .bottleneck import as_data
 from .critical import critical_path
 from .idle import Idle, idle, idle_by_cause, task_label
 from .intervals import Interval, length, merge
 from .overlap import Overlap, overlap
-from .scheduling import scheduling
+from .path import path_taken
+from .scheduling import scheduling, virtual
+from .simulated import efficiency, simulated
 from .trace import COMPUTE, KERNELS, Row, Trace
 
 Data = dict[str, Any]
@@ -28,16 +31,21 @@ def summary(trace: Trace) -> Data:
     start, stop = trace.window
     makespan = stop - start
     idles = idle(trace)
-    devices = {name: _device(trace, name, idles[name], makespan) for name in trace.devices}
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for row in trace.work:
+        rows[row["device"]].append(row)
+    devices = {name: _device(rows[name], idles[name], makespan) for name in trace.devices}
     busy = sum(device["busy"] for device in devices.values())
     return {
         "path": trace.path,
         "complete": trace.complete,
+        "virtual": virtual(trace),
         "started": trace.header.get("started"),
         "duration": trace.duration,
         "makespan": makespan,
         "busy": busy,
         "parallelism": _ratio(busy, makespan),
+        "efficiency": efficiency(trace, {name: device["busy"] for name, device in devices.items()}),
         "overlap": trace_overlap(trace)._asdict(),
         "counts": _counts(trace),
         "kernels": _kernels(trace),
@@ -51,6 +59,8 @@ def summary(trace: Trace) -> Data:
         "failures": _listed(_failed(trace, row) for row in trace.ran if row.get("state") == "failed"),
         "cancelled": _listed(_failed(trace, row) for row in trace.ran if row.get("state") == "cancelled"),
         "critical_path": _critical(trace, makespan),
+        "bottleneck": as_data(path_taken(trace), LISTED),
+        "simulation": simulated(trace),
         "notes": _listed({"t": note["t"], "text": note["text"]} for note in trace.notes),
     }
 
@@ -118,8 +128,7 @@ def _prediction(rows: list[Row]) -> Data:
     }
 
 
-def _device(trace: Trace, name: str, stretches: list[Idle], makespan: float) -> Data:
-    rows = [row for row in trace.work if row["device"] == name]
+def _device(rows: list[Row], stretches: list[Idle], makespan: float) -> Data:
     busy = length(merge((r["start"], r["stop"]) for r in rows if r["kind"] in COMPUTE))
     details: dict[tuple[str, str], float] = defaultdict(float)
     for stretch in stretches:
@@ -156,7 +165,10 @@ def _copies(trace: Trace) -> Data:
     links: dict[str, Data] = {}
     for row in trace.work:
         if row["kind"] == "copy":
-            link = links.setdefault(trace.link(row), {"count": 0, "bytes": 0, "seconds": 0.0, "reasons": Counter()})
+            link = links.setdefault(
+                trace.link(row),
+                {"over": trace.made_of(row), "count": 0, "bytes": 0, "seconds": 0.0, "reasons": Counter()},
+            )
             link["count"] += 1
             link["bytes"] += trace.nbytes(row)
             link["seconds"] += row["stop"] - row["start"]

@@ -70,6 +70,14 @@ def bytes_text(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def joules_text(joules: float) -> str:
+    """Return an energy with three digits and its unit."""
+    for unit, scale in (("MJ", 1e6), ("kJ", 1e3), ("J", 1.0), ("mJ", 1e-3)):
+        if abs(joules) >= scale * 0.9995:
+            return f"{_digits(joules / scale)} {unit}"
+    return f"{_digits(joules / 1e-6)} µJ" if joules else "0 J"
+
+
 def _digits(value: float) -> str:
     size = abs(value)
     return f"{value:,.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"

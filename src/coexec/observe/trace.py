@@ -35,6 +35,7 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "command": ("id", "task", "chunks"),
     "instruction": ("id", "kind", "device"),
     "ran": ("id", "kind", "device", "start", "stop"),
+    "link": ("from", "to"),
     "wait": ("start", "stop"),
     "note": ("t", "text"),
 }
@@ -214,6 +215,8 @@ class Trace:
         self.instructions = kinds.get("instruction", [])
         self.ran = kinds.get("ran", [])
         self.waits = kinds.get("wait", [])
+        self.links = {(row["from"], row["to"]): row for row in kinds.get("link", [])}
+        self.simulation: Row = kinds.get("simulation", [{}])[-1]  # what a simulated run adds at its end
         self.notes = kinds.get("note", [])
         self._end: Row = kinds.get("end", [{}])[-1]
 
@@ -274,6 +277,12 @@ class Trace:
         names = [str(device["name"]) for device in self.header.get("devices", ())]
         return list(dict.fromkeys([*names, *(r["device"] for r in self.work if r["device"])]))
 
+    @cached_property
+    def launches(self) -> dict[str, float]:
+        """Seconds from handing over a kernel until it runs, of the devices that state them."""
+        devices = self.header.get("devices", ())
+        return {str(device["name"]): float(device["launch_s"]) for device in devices if device.get("launch_s")}
+
     def dependencies(self, id: int) -> tuple[int, ...]:
         """Return the ids that instruction `id` waited for."""
         row = self.instruction_by_id.get(id, {})
@@ -284,6 +293,24 @@ class Trace:
         row = self.instruction_by_id.get(ran["id"], ran)
         source, target = row.get("from", ran.get("from")), row.get("to", ran.get("to"))
         return f"{source or '?'} -> {target or ran.get('device') or '?'}"
+
+    def way(self, ran: Row) -> str:
+        """Return how a copy went, as "host -> gpu:0 over pcie"."""
+        made_of = self.made_of(ran)
+        return f"{self.link(ran)} over {made_of}" if made_of else self.link(ran)
+
+    def made_of(self, ran: Row) -> str:
+        """Return what a copy went over, as "pcie"; empty if nobody gave it a name."""
+        return str(self._link_row(ran).get("name") or "")
+
+    def passes(self, ran: Row) -> tuple[str, ...]:
+        """Return what a copy shares with others: the wires and buses on its way, and the way itself."""
+        way = self.link(ran).replace("user -> ", "host -> ")  # what is the user's is on the host
+        return (way, *self._link_row(ran).get("shared", ()))
+
+    def _link_row(self, ran: Row) -> Row:
+        row = self.instruction_by_id.get(ran["id"], ran)
+        return self.links.get((row.get("from"), row.get("to")), {})
 
     def nbytes(self, ran: Row) -> int:
         """Return how many bytes an instruction moved or allocated."""

@@ -39,7 +39,7 @@ def observed(app: App, devices: str, warm_up: int, runs: int) -> Data:
 def _last_moment(way: Through) -> float:
     """Return the present in the trace's time."""
     recorder = way.runtime._recorder
-    return recorder._since(recorder._clock())
+    return recorder._since(recorder.clock())
 
 
 def figures(trace: Trace) -> Data:
