@@ -175,9 +175,9 @@ def _run_body(instruction: Kernel, values: dict[str, Any], debug: bool, piece: B
 
 
 def _body(instruction: Kernel) -> Callable[..., Any]:
-    """Return the function to call: the Python body with the outside values of the call, or another variant's."""
+    """Return the function to call: the Python body with the outside values of the call, or another variant for NumPy."""
     body: Callable[..., Any] | None = instruction.task.body
-    if instruction.body.kind != "python" and instruction.body.function is not None:
+    if instruction.body.kind == "cpu" and instruction.body.function is not None:
         body = instruction.body.function
     assert body is not None, "a kernel without a function is never placed on the host"
     return body

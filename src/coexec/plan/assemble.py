@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ..config import Config
 from ..machine.platform import Platform
 from ..predict.learned import Learned
-from .candidate import INVENTED, Candidates
+from .candidate import INVENTED, OWN, Candidates
 from .conflicts import Tell
 from .divider import Divider
 from .place import Loads, load_placement
@@ -31,9 +31,10 @@ class Runs(Protocol):
 
 def make_candidates(platform: Platform, learned: Learned, drivers: Mapping[str, Runs]) -> Candidates:
     """Return who could run what, as far as the devices' drivers say."""
-    names = [device.name for device in platform.devices]
+    kinds = {device.name: device.kind for device in platform.devices}
+    names, invented = list(kinds), {name for name in kinds if drivers[name].kind in INVENTED}
     runs_python = {name: drivers[name].runs_python for name in names}
-    invented = {name for name in names if drivers[name].kind in INVENTED}
+    runs_python |= {name: OWN[kinds[name]] for name in invented if kinds[name] in OWN}
     return Candidates(platform, learned, runs_python, {name: drivers[name].supports for name in names}, invented)
 
 

@@ -34,6 +34,8 @@ NUMPY = "cpu"
 """The backend on which a Python body sees NumPy arrays."""
 INVENTED = ("null", "simulated")
 """Backends whose devices only seem to run a body."""
+OWN = {"cpu": True, "opencl": False, "torch": True}
+"""Kinds of devices that have a backend, and whether it runs Python bodies: one that is simulated runs the same."""
 
 
 class Share(NamedTuple):
@@ -123,7 +125,8 @@ class Candidates:
         self._runs_python = runs_python  # by device
         self._supports = supports  # by device
         kinds = {device.name for device in platform.devices if device.kind in INVENTED}
-        self._invented = kinds | set(invented)  # devices that only seem to run a body, so that any will do
+        like_real = {device.name for device in platform.devices if device.kind in OWN}
+        self._invented = (kinds | set(invented)) - like_real  # devices that only seem to run a body, so that any will do
 
     def of(self, kernel: Kernel, devices: str | None) -> Choice:
         """Return the pairs that can run `kernel`, restricted to the named devices.

@@ -52,6 +52,7 @@ class Learned:
         known = self._models.get(key)
         if known is None:
             known = self._models[key] = Model(self._roofline(device), flops_at(kernel))
+            known.how = how
             known.load(self.store.load(key))
         return known
 

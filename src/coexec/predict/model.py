@@ -43,6 +43,7 @@ class Model:
     def __init__(self, roofline: Peaks | None = None, flops_at: int | None = None) -> None:
         self.version = 0  # grows when some answer has changed noticeably: plans made before are out of date
         self.roofline = roofline
+        self.how = ""  # how the variant is run, where there are several ways: "in cache"
         self.flops_at = flops_at  # which feature counts the operations; None: none does
         self._kinds: dict[str, Conditions] = {}
         self._sizes: dict[tuple[str, int], int] = {}  # measurements by size class

@@ -126,7 +126,8 @@ class Durations:
         if work is None or declared is None:
             return Timed(KERNEL, "default")
         speed = self._classes[kernel.device]
-        key = (declared.serial, kernel.body.name, speed, work.features, work.kind, kernel.together)
+        how = kernel.model.how if kernel.model is not None else ""
+        key = (declared.serial, kernel.body.name, how, speed, work.features, work.kind, kernel.together)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= KEPT:

@@ -58,12 +58,13 @@ class Measured:
     def _known(self, kernel: Kernel) -> list[Known]:
         """Return the models of a kernel's variant, those with the most measurements first."""
         declared: Any = kernel.task.kernel
-        asked = (declared.serial, kernel.body.name)
+        how = kernel.model.how if kernel.model is not None else ""
+        asked = (declared.serial, f"{kernel.body.name} {how}".rstrip())
         if asked not in self._of:
             if self._index is None:
                 self._index = self._read()
             code = f"{fingerprint(declared, kernel.body)} ({','.join(feature_names(declared))})"
-            self._of[asked] = self._index.get((declared.name, code, kernel.body.name), [])
+            self._of[asked] = self._index.get((declared.name, code, asked[1]), [])
         return self._of[asked]
 
     def _read(self) -> dict[tuple[str, str, str], list[Known]]:
