@@ -20,14 +20,24 @@ step.opencl("""
 """)
 
 
-def main(side=500, steps=50):
+def start(side):
+    """Return a plate with a hot band, twice: each step reads one and writes the other."""
     plate = np.zeros((side, side))
     plate[side // 4 : side // 2] = 100.0
+    return plate, plate.copy()
 
-    u, v = cx.array(plate), cx.array(plate)
+
+def compute(u, v, steps):
+    """Return the temperatures after so many steps, and before the last; returns at once."""
     for _ in range(steps):
-        step(u, v, 0.2)  # returns at once; each half waits for the other's edge only
+        step(u, v, 0.2)  # each half waits for the other's edge only
         u, v = v, u
+    return u, v
+
+
+def main(side=500, steps=50):
+    plate, other = start(side)
+    u, _ = compute(cx.array(plate), cx.array(other), steps)
     result = np.asarray(u)  # waits
 
     a, b = plate.copy(), plate.copy()  # the same with NumPy: the body gets the rows and columns inside the rim

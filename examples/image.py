@@ -52,19 +52,27 @@ def with_numpy(picture):
     return out
 
 
-def main(side=600):
+def start(side):
+    """Return a picture."""
     y, x = np.mgrid[:side, :side] / side
-    picture = np.sin(40 * x * y) + (x + y > 1)
+    return (np.sin(40 * x * y) + (x + y > 1),)
 
-    given = cx.array(picture)
-    half, soft, edge, out = (cx.empty_like(given) for _ in range(4))
-    blur_down(given, half)
+
+def compute(picture):
+    """Return the sharper picture; returns at once."""
+    half, soft, edge, out = (cx.empty_like(picture) for _ in range(4))
+    blur_down(picture, half)
     blur_across(half, soft)
-    edges(given, edge)  # needs no blur, so it does not wait for one
+    edges(picture, edge)  # needs no blur, so it does not wait for one
     largest = cx.zeros(())
     maximum(edge, largest)
-    combine(given, soft, edge, largest, out)  # `largest` stays where it is: nothing waits for it here
+    combine(picture, soft, edge, largest, out)  # `largest` stays where it is: nothing waits for it here
+    return (out,)
 
+
+def main(side=600):
+    (picture,) = start(side)
+    (out,) = compute(cx.array(picture))
     assert np.array_equal(np.asarray(out), with_numpy(picture))
     print(f"a {side} x {side} picture, sharper where it has edges, the same bits as NumPy")
 

@@ -1,0 +1,132 @@
+"""Every program that is run for real and simulated: all of examples/, and the six of the dag benchmark.
+
+Before: bench/apps/, bench/dag/, examples/.  After: validation.py.  Knows sizes; neither devices nor time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import coexec as cx
+
+from ..apps.app import Array
+from ..apps.harness import APPS
+from ..apps.programs import load
+from ..dag.harness import PROGRAMS
+from ..dag.program import Call
+from ..measure import current
+
+Arrays = tuple[Array, ...]
+
+
+class Case(NamedTuple):
+    """A program: its arrays, and what to call."""
+
+    name: str
+    size: str  # for the reader
+    inputs: Arrays  # first contents of all arrays
+    rewritten: tuple[int, ...]  # those that a run changes and needs again as they were
+    compute: Callable[..., Any]  # (*coexec arrays): returns results, or what the program has read
+    values: bool = False  # its control flow needs values, or it reads some
+
+
+class Turns:
+    """A program on a runtime, again and again on the same arrays: what it changed is restored before each run, not timed."""
+
+    def __init__(self, case: Case, runtime: cx.Runtime) -> None:
+        self._case, self._runtime = case, runtime
+        with current(runtime):
+            self._arrays = tuple(cx.array(given) for given in case.inputs)
+            runtime.wait()
+
+    def seconds(self) -> float:
+        """Run once; return how long that took by the runtime's clock, be it real or virtual."""
+        case, runtime = self._case, self._runtime
+        clock = runtime.machine.lanes["host"].clock
+        with current(runtime):
+            for number in case.rewritten:
+                self._arrays[number][...] = case.inputs[number]
+            runtime.wait()
+            start = clock()
+            results = case.compute(*self._arrays)
+            runtime.wait()
+            took = clock() - start
+            del results
+        return float(took)
+
+    def close(self) -> None:
+        """Drop the arrays."""
+        self._arrays = ()
+
+
+def cases(quick: bool) -> dict[str, Callable[[], Case]]:
+    """Return how to make each program, by name."""
+    found: dict[str, Callable[[], Case]] = {name: lambda name=name: _app(name, quick) for name in APPS}  # type: ignore[misc]
+    found |= {name: lambda make=make: make(quick) for name, make in OTHERS.items()}  # type: ignore[misc]
+    return found | {f"dag {name}": lambda name=name: _dag(name, quick) for name in PROGRAMS}  # type: ignore[misc]
+
+
+def _app(name: str, quick: bool) -> Case:
+    app = import_module(f"coexec.bench.apps.{name}").make(quick)
+    return Case(name, app.size, app.inputs, app.rewritten, app.coexec, values=name == "cg")
+
+
+def _dag(name: str, quick: bool) -> Case:
+    benchmark = PROGRAMS[name]
+    size = benchmark.quick // 10 if quick else benchmark.quick
+    program = benchmark.make(size)
+    names = list(program.arrays)
+
+    def compute(*given: Any) -> list[float]:
+        arrays = dict(zip(names, given, strict=True))
+        for step in program.steps:
+            if isinstance(step, Call):
+                step.kernel(*step.bind(arrays))
+            else:
+                arrays[step.array][...] = step.value
+        return [float(arrays[name][index]) for name, index in program.reads]
+
+    rewritten = tuple(names.index(changed) for changed in program.rewritten)
+    return Case(f"dag {name}", f"{size:,}", tuple(program.arrays.values()), rewritten, compute, values=True)
+
+
+# Examples that are no application of the benchmark `apps` -----------------------------------------------------------------
+
+
+def _heat(quick: bool) -> Case:
+    side, steps = (120, 4) if quick else (1600, 20)
+    example: Any = load("heat")
+    size = f"{side} x {side}, {steps} steps"
+    return Case("heat", size, example.start(side), (0, 1), lambda u, v: example.compute(u, v, steps))
+
+
+def _image(quick: bool) -> Case:
+    side = 150 if quick else 1600
+    example: Any = load("image")
+    return Case("image", f"{side} x {side}", example.start(side), (), example.compute)
+
+
+def _monte_carlo(quick: bool) -> Case:
+    paths, dates = (20_000, 4) if quick else (400_000, 16)
+    example: Any = load("monte_carlo")
+    size = f"{paths:,} paths, {dates} dates"
+    return Case("monte_carlo", size, example.start(paths), (0, 2), lambda *arrays: example.compute(*arrays, dates=dates))
+
+
+def _matmul(quick: bool) -> Case:
+    side = 200 if quick else 1536
+    left, right = np.random.default_rng(1).random((2, side, side), dtype=np.float32)
+    inputs = left, right, np.empty_like(left)
+    return Case("matmul_everywhere", f"{side} x {side}", inputs, (), lambda a, b, out: cx.matmul(a, b, out))
+
+
+OTHERS: dict[str, Callable[[bool], Case]] = {
+    "heat": _heat,
+    "image": _image,
+    "monte_carlo": _monte_carlo,
+    "matmul_everywhere": _matmul,
+}
