@@ -162,6 +162,8 @@ class Recorder:
                 if record.stop == record.start:
                     continue  # nothing was computed, so nothing is learnt
                 instruction.model.learn(instruction.work, seconds, together=instruction.together)
+                if record.waited:
+                    instruction.model.learn_wait(record.waited, seconds, together=instruction.together)
             elif type(instruction) is Copy and record.error is None:
                 source, target = instruction.source.memory, instruction.target.memory
                 self._learn_link(source, target, instruction.nbytes, record.stop - record.start)

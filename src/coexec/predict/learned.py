@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ..program.kernel import Kernel
     from ..program.variant import Variant
 
+CONDITIONS = {False: "alone", True: "together"}
+"""What the store calls the two conditions of a measurement, where names are needed."""
+
 
 def model_key(kernel: Kernel, code: str, variant: Variant, device: Device, how: str = "") -> str:
     """Return the text under which measurements are kept: they hold for this code on this device and software."""
@@ -88,6 +91,8 @@ class Learned:
         changed = {key: samples for key, model in self._models.items() if (samples := model.changed())}
         if changed:
             self.store.save(changed)
+            waits = {(key, CONDITIONS[how]): (w, 1.0) for key in changed for how, w in self._models[key].waits().items()}
+            self.store.save_waits(waits)
         if links:
             self.store.save_links(links)
         if lags:

@@ -34,6 +34,7 @@ class Errors(NamedTuple):
 
 SHORT = 50e-6  # seconds
 SHORT_NOISE = 4.0
+WAITS = 64  # runs over which waits are averaged
 QUIET = 32  # kinds of runs that are known to be settled
 
 
@@ -51,6 +52,7 @@ class Model:
         self._last: tuple[Work | None, bool, float | None] = (None, False, None)  # programs repeat themselves
         self._quiet: dict[int, tuple[Work, bool, float, float]] = {}  # by identity: settled, within these seconds
         self._skipped = 0
+        self._waits: dict[bool, tuple[int, float, float]] = {}  # by condition: number, mean seconds waited and computed
         self._lock = Lock()  # of everything but `_last`, `_quiet` and `_skipped`
 
     def learn(self, work: Work, seconds: float, *, together: bool = False) -> None:
@@ -81,6 +83,25 @@ class Model:
                 self._quiet[id(work)] = (work, together, entry.low / wide, entry.high * wide)
             else:  # the next good run is to be seen: it tells that this one was an outlier
                 self._quiet.pop(id(work), None)
+
+    def learn_wait(self, waited: float, seconds: float, *, together: bool = False) -> None:
+        """Take how long a run waited for the interpreter lock, beside the seconds that it computed."""
+        number, mean, computed = self._waits.get(together, (0, 0.0, 0.0))
+        number = min(number + 1, WAITS)
+        self._waits[together] = (number, mean + (waited - mean) / number, computed + (seconds - computed) / number)
+
+    def waits(self) -> dict[bool, float]:
+        """Return, by condition, how long runs waited per second that they computed: on average, since waits add up."""
+        return {together: waited / computed for together, (_, waited, computed) in self._waits.items() if computed}
+
+    def recent(self, work: Work, *, together: bool = False) -> tuple[float, ...]:
+        """Return the last measurements of exactly such work under this condition; none if there are none."""
+        known = self._kinds.get(work.kind)
+        if known is None:
+            return ()
+        with self._lock:
+            entry = (known.together if together else known.alone).entry(work)
+            return entry.adjusted if entry is not None else ()
 
     def seconds(self, work: Work, *, together: bool = False) -> float | None:
         """Return the predicted seconds, or None (Unknown) if nothing comparable was measured."""

@@ -29,7 +29,7 @@ VARIABLE = "COEXEC_STORE"
 OFF = "off"
 WAIT = 2.0
 """Seconds to wait for another process, in all, before the file counts as locked."""
-LINKS, RATES, LAGS = "link", "rate", "lag"
+LINKS, RATES, LAGS, WAITS = "link", "rate", "lag", "wait"
 
 # Whoever holds this uses a file, so at most one connection is open in a process, and none while it forks: SQLite's locks
 # belong to a process, and a child must inherit neither them nor an open transaction.
@@ -138,6 +138,14 @@ class Store:
     def save_lags(self, lags: Mapping[tuple[str, str], tuple[float, float]]) -> None:
         """Keep how late devices begin, instead of what was known of it."""
         self._save_figures(LAGS, lags)
+
+    def waits(self) -> Figures:
+        """Return (model, condition) -> (seconds without the interpreter lock per second of work, 1) as measured."""
+        return self._load_figures(WAITS)
+
+    def save_waits(self, waits: Mapping[tuple[str, str], tuple[float, float]]) -> None:
+        """Keep how long kernels wait for the interpreter lock, instead of what was known of it."""
+        self._save_figures(WAITS, waits)
 
     def _load_figures(self, what: str) -> Figures:
         with _using:

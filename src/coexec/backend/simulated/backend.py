@@ -62,7 +62,7 @@ class SimulatedBackend:
         self.world.processes.append(self)
         self._time, self._lock = self.world.time, self.world.lock
         self._values = Computed() if execute else Unknown()
-        self._costs = costs
+        self.costs = costs
         self._places = {d.name: self.world.places[d.name] for d in self.devices}
         self._places["host"] = Place(Device("host", "cpu", HOST), 1 << 30, 0.0, self.world.scenario.seed)
         cores = self.world.cores
@@ -70,7 +70,7 @@ class SimulatedBackend:
         self._host_cores = [cores[first]] if first in cores else []
         self._entries: dict[int, Entry] = {}  # by instruction
         self._behind: dict[int, list[Entry]] = {}  # instruction -> what waits for it on other lanes
-        self._interpreter = 0.0  # when it is free
+        self.interpreter = 0.0  # when it is free
         self._stepping = 0  # the thread that reports a completion
         self._finished: Finished | None = None
         self._call_helper: CallHelper | None = None
@@ -112,7 +112,7 @@ class SimulatedBackend:
         with self._lock:
             stepping = self._stepping == threading.get_ident()
             place = self._places[instruction.device].lane(lane)
-            begin = self._interpreter if stepping else max(self.host, self._time.now)
+            begin = self.interpreter if stepping else max(self.host, self._time.now)
             entry = Entry(instruction, place, begin, self)
             self._entries[instruction.id] = entry
             for other in waits:
@@ -169,11 +169,11 @@ class SimulatedBackend:
     def charge(self, instructions: int) -> None:
         """Let the interpreter spend time on a batch of instructions that is submitted."""
         with self._lock:
-            seconds = self._costs.submission + instructions * self._costs.instruction
+            seconds = self.costs.submission + instructions * self.costs.instruction
             if self._stepping == threading.get_ident():
-                self._interpreter += seconds
+                self.interpreter += seconds
             elif seconds:
-                self._interpreter = self.host = max(self.host, self._interpreter, self._time.now) + seconds
+                self.interpreter = self.host = max(self.host, self.interpreter, self._time.now) + seconds
                 self._program_runs(1.0)
 
     def spend(self, seconds: float) -> None:
@@ -219,7 +219,7 @@ class SimulatedBackend:
     def completes(self) -> None:
         """Let the interpreter spend time on a completion, which this thread is about to report. Locked."""
         self._stepping = threading.get_ident()
-        self._interpreter = max(self._interpreter, self._time.now) + self._costs.completion
+        self.interpreter = max(self.interpreter, self._time.now) + self.costs.completion
 
     def report(self, entry: Entry, stop: float) -> None:
         """Do what an instruction does to values, and tell that it is over."""
@@ -231,7 +231,8 @@ class SimulatedBackend:
                 self._values.run(instruction)
             except BaseException as caught:  # noqa: BLE001 - reported, never lost
                 error = caught
-        self._finished(Ran(instruction, instruction.device, entry.lane.number, entry.start, stop, 0.0, error))
+        waited = (stop - entry.start) * entry.waits
+        self._finished(Ran(instruction, entry.place.device.name, entry.lane.number, entry.start, stop, waited, error))
 
     def reported(self) -> None:
         """Note that whoever was told has done what follows. Locked."""

@@ -18,7 +18,8 @@ class Costs(NamedTuple):
     submission: float = 20e-6  # per batch of instructions that is submitted: a task, a read, a mark
     instruction: float = 3e-6  # per instruction, on the thread that submits
     completion: float = 8e-6  # per instruction that is over, before what waits for it is issued
+    wake: float = 30e-6  # until a thread that sleeps goes on: a core's without work, or the program's that waits
 
 
-NOTHING = Costs(0.0, 0.0, 0.0)
+NOTHING = Costs(0.0, 0.0, 0.0, 0.0)
 """Scheduling for free: what remains is the hardware."""

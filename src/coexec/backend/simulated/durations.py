@@ -33,6 +33,8 @@ class Timed(NamedTuple):
     source: str  # measured, scaled from ..., roofline, default, link, memory, given
     bytes_per_s: float = 0.0  # that it asks of its memory meanwhile
     computing: float = 1.0  # part of its device's rate that it asks for
+    waits: float = 0.0  # seconds that it waits for the interpreter lock, per second that it takes
+    recent: tuple[float, ...] = ()  # if it varies: seconds that it took, of which any may come next
 
 
 class Law(Protocol):
@@ -74,7 +76,9 @@ class Durations:
 
     shares = True
 
-    def __init__(self, platform: Platform, measured: Measured | None = None) -> None:
+    def __init__(self, platform: Platform, measured: Measured | None = None, *, vary: bool = False) -> None:
+        """Know durations on `platform` from its rates and from what was `measured`, which may `vary` as it did then."""
+        self._vary = vary
         self._platform = platform
         self._measured = measured
         self._devices = {device.name: device for device in platform.devices}
@@ -142,11 +146,11 @@ class Durations:
         flops = work.features[at] if at is not None else None
         peak = DevicePeaks(device, self._platform.memories[device.memory].bandwidth).of(work.kind)
         if self._measured is not None:
-            found = self._measured.seconds(kernel, work, device, lambda other: peak.ratio(other, flops, work.size))
+            found = self._measured.find(kernel, work, device, lambda other: peak.ratio(other, flops, work.size))
             if found is not None:
-                seconds, source = found
+                seconds, source, waits, recent = found
                 asks = work.size / seconds if seconds and source != "measured" else 0.0  # else it is measured with it
-                return Timed(seconds, source, asks)
+                return Timed(seconds, source, asks, 1.0, waits, recent if self._vary else ())
         computing, moving = peak.terms(flops, work.size)
         least = max(computing, moving)
         if not least:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ...graph.instruction import Kernel
 from ...machine.platform import Device
 from ...predict.features import feature_names, flops_at
+from ...predict.learned import CONDITIONS
 from ...predict.model import Model
 from ...predict.store import Store
 from ...predict.work import Work
@@ -30,6 +31,15 @@ class Known(NamedTuple):
     shapes: int
 
 
+class Found(NamedTuple):
+    """What was measured of a kernel."""
+
+    seconds: float  # that it computes
+    source: str  # measured, or scaled from ...
+    waits: float = 0.0  # seconds without the interpreter lock, per second that it computes
+    recent: tuple[float, ...] = ()  # the last times of exactly such work
+
+
 class Measured:
     """The models of a store, by kernel, whatever device they are of."""
 
@@ -37,22 +47,25 @@ class Measured:
         self._store = store
         self._index: dict[tuple[str, str, str], list[Known]] | None = None  # by kernel, code and variant
         self._rates: dict[tuple[str, str], tuple[float, float]] = {}
+        self._waits: dict[tuple[str, str], tuple[float, float]] = {}
         self._models: dict[str, Model] = {}
         self._of: dict[tuple[int, str], list[Known]] = {}
 
-    def seconds(self, kernel: Kernel, work: Work, device: Device, ratio: Ratio) -> tuple[float, str] | None:
+    def find(self, kernel: Kernel, work: Work, device: Device, ratio: Ratio) -> Found | None:
         """Return the seconds of a kernel on a device and how they are known; None if nothing comparable was measured."""
         for known in self._known(kernel):
             if known.speed == device.speed and (not device.software or known.software == device.software):
                 seconds = self._estimate(known, kernel, work)
                 if seconds is not None:
-                    return seconds, "measured"
+                    waits, _ = self._waits.get((known.key, CONDITIONS[kernel.together]), (0.0, 1.0))
+                    recent = self._models[known.key].recent(work, together=kernel.together)
+                    return Found(seconds, "measured", waits, recent)
         for known in self._known(kernel):
             peaks = self._rates.get((known.speed, known.software))
             factor = ratio(peaks) if peaks is not None else None
             seconds = self._estimate(known, kernel, work) if factor is not None else None
             if seconds is not None and factor is not None:
-                return seconds * factor, f"scaled from {known.speed}"
+                return Found(seconds * factor, f"scaled from {known.speed}")
         return None
 
     def _known(self, kernel: Kernel) -> list[Known]:
@@ -68,7 +81,7 @@ class Measured:
         return self._of[asked]
 
     def _read(self) -> dict[tuple[str, str, str], list[Known]]:
-        self._rates = dict(self._store.rates())
+        self._rates, self._waits = dict(self._store.rates()), dict(self._store.waits())
         index: dict[tuple[str, str, str], list[Known]] = {}
         for key, shapes, _ in self._store.models():
             parts = key.split(" | ")

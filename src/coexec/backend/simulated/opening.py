@@ -30,16 +30,17 @@ def simulate(
     scenario: Scenario | None = None,
     costs: Costs | None = None,
     store: Path | None = None,
+    vary: bool = False,
 ) -> Machine:
     """Return a machine whose devices are those of `platform` (or the named ones), on one virtual clock.
 
-    `store` is the file with what was measured on real devices. What the runtime learns about links changes its own
-    copy of the platform, never the one that is simulated.
+    `store` is the file with what was measured on real devices; durations `vary` as those did, or are their medians.
+    What the runtime learns about links changes its own copy of the platform, never the one that is simulated.
     """
     platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
     backend = SimulatedBackend(
         platform.devices,
-        law=Durations(platform, Measured(Store(store)) if store is not None else None),
+        law=Durations(platform, Measured(Store(store)) if store is not None else None, vary=vary),
         platform=platform,
         execute=execute,
         scenario=scenario,

@@ -32,6 +32,7 @@ class Entry:
         "process",
         "release",
         "start",
+        "waits",
     )
 
     def __init__(self, instruction: Instruction, lane: Lane, release: float, process: SimulatedBackend) -> None:
@@ -45,6 +46,7 @@ class Entry:
         self.release = release + launch  # virtual seconds before which it does not begin
         self.blockers = 0  # instructions on other lanes that it waits for
         self.start = -1.0  # not begun
+        self.waits = 0.0  # the part of its time that it waits for the interpreter lock
         self.job: Job | None = None
         self.error: BaseException | None = None
 
@@ -68,6 +70,8 @@ class Place:
         self.concurrent = concurrent  # kernels at once
         self.launch = device.launch or 0.0
         self.lanes: dict[int, Lane] = {}
+        self.threads = device.kind == "cpu" and not device.eager  # a thread of ours runs what is issued, in any order
+        self.siblings: tuple[Place, ...] = ()  # whose threads take over each other's work
         self.running: dict[Entry, None] = {}  # kernels
         self.waiting: deque[Entry] = deque()  # kernels that could begin but for the device
         self.rivals: tuple[Place, ...] = ()  # that may not compute at the same time
@@ -81,11 +85,17 @@ class Place:
         self._random = Random(f"{seed} {device.name}")
 
     def lane(self, number: int) -> Lane:
-        """Return a lane, opening it if need be."""
+        """Return a lane, opening it if need be. What threads of ours run has no order, so each is on a lane of its own."""
+        if self.threads:
+            return Lane(self, number)
         found = self.lanes.get(number)
         if found is None:
             found = self.lanes[number] = Lane(self, number)
         return found
+
+    def drawn(self, recent: tuple[float, ...]) -> float:
+        """Return one of some durations."""
+        return self._random.choice(recent)
 
     def jitter(self) -> float:
         """Return how many times as long as expected the next kernel takes; 1 on average."""

@@ -28,19 +28,34 @@ def exclude(places: Iterable[Place]) -> None:
         )
 
 
+def join(places: Iterable[Place]) -> None:
+    """Let cores of one memory take over each other's work when they are idle, as their threads do."""
+    groups: dict[int, list[Place]] = {}
+    for place in places:
+        if place.threads and not place.device.wide:
+            groups.setdefault(place.device.memory, []).append(place)
+    for group in groups.values():
+        for place in group:
+            place.siblings = tuple(other for other in group if other is not place)
+
+
 def may_begin(entry: Entry) -> bool:
     """Tell whether an instruction need not wait for others on its device, or on its cores."""
     place = entry.place
     if entry.computes:
-        return len(place.running) < place.concurrent and (not place.rivals or _cores_free(place))
+        return _free(place)
     limit = place.device.copies
     return limit is None or (way := _way(entry)) is None or place.copying[way] < limit
 
 
 def wait(entry: Entry) -> None:
-    """Let an instruction that may not begin wait for its turn."""
+    """Let an instruction that may not begin wait for its turn: threads take what is most urgent first."""
     if entry.computes:
-        entry.place.waiting.append(entry)
+        waiting, priority = entry.place.waiting, entry.instruction.priority
+        if entry.place.threads and waiting and waiting[-1].instruction.priority < priority:
+            waiting.insert(next(i for i, other in enumerate(waiting) if other.instruction.priority < priority), entry)
+        else:
+            waiting.append(entry)
     elif (way := _way(entry)) is not None:
         entry.place.queued[way].append(entry)
 
@@ -68,13 +83,45 @@ def following(entry: Entry) -> Iterator[Entry]:
     """Yield those who may begin now that an instruction is over, one at a time: each is begun before the next is sought."""
     place = entry.place
     if entry.computes:
-        for other in (place, *place.rivals):
+        for other in (place, *place.rivals) if not place.threads else place.rivals:
             while other.waiting and may_begin(other.waiting[0]):
                 yield other.waiting.popleft()
     elif place.device.copies is not None:
         for queue in place.queued:
             while queue and may_begin(queue[0]):
                 yield queue.popleft()
+
+
+def found_by(place: Place) -> Iterator[Entry]:
+    """Yield what the thread of a device finds to do: what waits for it, else for a sibling and may move."""
+    while _free(place):
+        if place.waiting:
+            yield place.waiting.popleft()
+            continue
+        moved = next(((s, e) for s in place.siblings for e in s.waiting if _may_move(e)), None)
+        if moved is None:
+            return
+        sibling, entry = moved
+        sibling.waiting.remove(entry)
+        entry.place = place
+        yield entry
+
+
+def idle_sibling(entry: Entry) -> Place | None:
+    """Return a device whose thread sleeps, and would run a kernel that waits for another; None if there is none."""
+    if not _may_move(entry):
+        return None
+    return next((place for place in entry.place.siblings if not place.running and not place.waiting), None)
+
+
+def _may_move(entry: Entry) -> bool:
+    """Tell whether another core may run a kernel: no user named its device."""
+    options = entry.instruction.task.options if entry.instruction.task is not None else None
+    return options is None or options.devices is None
+
+
+def _free(place: Place) -> bool:
+    return len(place.running) < place.concurrent and (not place.rivals or _cores_free(place))
 
 
 def _cores_free(place: Place) -> bool:

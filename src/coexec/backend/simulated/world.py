@@ -40,6 +40,7 @@ class World:
             d.name: Place(d, concurrent or d.concurrent, self.scenario.spread(d), seed) for d in platform.devices
         }
         turns.exclude(self.places.values())
+        turns.join(self.places.values())
         self.crowds, self.cores = crowds_of(platform)
         self.processes: list[SimulatedBackend] = []
         self.sources: dict[tuple[str, str], tuple[int, float]] = {}
@@ -101,6 +102,8 @@ class World:
         if entry in entry.place.running:
             entry.place.ended(entry, self.time.now)
         turns.ended(entry)
+        if entry.place.threads:  # which reports a completion before it looks for more
+            self.time.at(entry.process.interpreter, self._look, entry.place)
         self.admit(entry)
         entry.process.unblock(entry.instruction)
         self.next_of(entry)
@@ -128,10 +131,20 @@ class World:
     def _may_begin(self, entry: Entry) -> None:
         if entry.start >= 0.0:
             return  # it was taken back
-        if turns.may_begin(entry):
+        if entry.computes and entry.place.threads:
+            turns.wait(entry)
+            self._look(entry.place)
+            if entry.start < 0.0 and (other := turns.idle_sibling(entry)) is not None:
+                self.time.at(self.time.now + entry.process.costs.wake, self._look, other)
+        elif turns.may_begin(entry):
             self._begin(entry)
         else:
             turns.wait(entry)
+
+    def _look(self, place: Place) -> None:
+        """Let the thread of a device look for work."""
+        for entry in turns.found_by(place):
+            self._begin(entry)
 
     def _begin(self, entry: Entry) -> None:
         entry.start = now = self.time.now
@@ -154,8 +167,11 @@ class World:
 
     def _compute(self, entry: Entry, place: Place, timed: Timed) -> None:
         place.began(entry, self.time.now)
-        seconds = timed.seconds * place.jitter()
+        seconds = place.drawn(timed.recent) if timed.recent else timed.seconds
+        seconds *= place.jitter()
         self._note_source(entry.instruction, timed.source, seconds)
+        seconds *= 1.0 + timed.waits
+        entry.waits = timed.waits / (1.0 + timed.waits)
         crowds, asks = self.crowds[place.device.name].of(timed) if entry.process.law.shares else ((), ())
         entry.job = Job(entry, seconds, self._computed, crowds)
         self.kernels.join(entry.job, asks)
