@@ -50,7 +50,9 @@ def test_what_was_measured_is_taken_as_it_is_or_scaled_by_peak_rates(tmp_path) -
     assert list(sources) == ["measured"]
     other, sources = simulated_work(here, store)
     assert list(sources) == [f"scaled from {speed}"]
-    assert other == pytest.approx(2.0 * seconds)  # it moves data, and has 2 MB/s instead of 4
+    waits = [share for (_, how), (share, _) in Store(store).waits().items() if how == "alone"]
+    waited = max(waits, default=0.0)  # for the interpreter lock, which goes with what was measured here only
+    assert other == pytest.approx(2.0 * seconds / (1.0 + waited))  # it moves data, and has 2 MB/s instead of 4
     _, sources = simulated_work(here, tmp_path / "empty.sqlite")
     assert list(sources) == ["roofline"]
 

@@ -11,5 +11,6 @@ BENCHMARKS: dict[str, str] = {
     "split": "coexec.bench.split.harness:run",
     "schedule": "coexec.bench.schedule:run",
     "apps": "coexec.bench.apps.harness:run",
+    "simulate": "coexec.bench.simulate.harness:run",
 }
 """Name -> "module:function". Each function takes (quick, progress) and returns JSON-ready data."""

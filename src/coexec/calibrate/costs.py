@@ -5,12 +5,14 @@ Before: runtime.py, backend/simulated/.  After: bench/, cli/.  Runs a small prog
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
 from ..backend.simulated.costs import Costs
+from ..machine.cores import available_cores, pin_thread
 from ..program.access import read, update
 from ..program.array import zeros
 from ..program.kernel import kernel
@@ -18,6 +20,7 @@ from ..runtime import Runtime
 
 CALLS = 200  # per round
 ROUNDS = 5
+WAKES = 300
 
 
 @kernel(x=read, y=update)
@@ -40,7 +43,31 @@ def measured_costs(calls: int = CALLS, rounds: int = ROUNDS) -> Costs:
     more = move.instructions - stay.instructions
     instruction = max(0.0, (move.submitting - stay.submitting) / more) if more > 0.0 else 0.0
     submission = max(0.0, stay.submitting - instruction * stay.instructions)
-    return Costs(submission, instruction, max(0.0, move.finishing / move.instructions))
+    return Costs(submission, instruction, max(0.0, move.finishing / move.instructions), measured_wake())
+
+
+def measured_wake(turns: int = WAKES) -> float:
+    """Return the seconds from when a thread wakes another until that goes on: two of them wake each other in turns."""
+    mine, other = threading.Lock(), threading.Lock()
+    mine.acquire()
+    other.acquire()
+
+    def answer() -> None:
+        pin_thread(*available_cores()[-1:])  # as a device's thread is
+        for _ in range(turns):
+            other.acquire()
+            mine.release()
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    took = []
+    for _ in range(turns):
+        begin = time.perf_counter()
+        other.release()
+        mine.acquire()
+        took.append((time.perf_counter() - begin) / 2)
+    thread.join()
+    return median(took)
 
 
 def _spent(devices: Sequence[str], calls: int, rounds: int) -> Spent:

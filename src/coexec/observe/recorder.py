@@ -25,6 +25,7 @@ from ..graph.task import Task
 from ..machine.platform import Platform
 from .trace import TraceWriter
 
+LONG = 50e-6  # seconds: of shorter kernels backends do not measure how long they wait
 KEPT = 4096  # completion times remembered, to tell when an instruction became ready
 
 
@@ -162,7 +163,7 @@ class Recorder:
                 if record.stop == record.start:
                     continue  # nothing was computed, so nothing is learnt
                 instruction.model.learn(instruction.work, seconds, together=instruction.together)
-                if record.waited:
+                if seconds > LONG:
                     instruction.model.learn_wait(record.waited, seconds, together=instruction.together)
             elif type(instruction) is Copy and record.error is None:
                 source, target = instruction.source.memory, instruction.target.memory

@@ -126,7 +126,9 @@ class Candidates:
         self._supports = supports  # by device
         kinds = {device.name for device in platform.devices if device.kind in INVENTED}
         like_real = {device.name for device in platform.devices if device.kind in OWN}
-        self._invented = (kinds | set(invented)) - like_real  # devices that only seem to run a body, so that any will do
+        self._invented = (
+            kinds | set(invented)
+        ) - like_real  # devices that only seem to run a body, so that any will do
 
     def of(self, kernel: Kernel, devices: str | None) -> Choice:
         """Return the pairs that can run `kernel`, restricted to the named devices.

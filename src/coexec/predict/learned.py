@@ -91,7 +91,9 @@ class Learned:
         changed = {key: samples for key, model in self._models.items() if (samples := model.changed())}
         if changed:
             self.store.save(changed)
-            waits = {(key, CONDITIONS[how]): (w, 1.0) for key in changed for how, w in self._models[key].waits().items()}
+            waits = {
+                (key, CONDITIONS[how]): (w, 1.0) for key in changed for how, w in self._models[key].waits().items()
+            }
             self.store.save_waits(waits)
         if links:
             self.store.save_links(links)

@@ -94,15 +94,6 @@ class Model:
         """Return, by condition, how long runs waited per second that they computed: on average, since waits add up."""
         return {together: waited / computed for together, (_, waited, computed) in self._waits.items() if computed}
 
-    def recent(self, work: Work, *, together: bool = False) -> tuple[float, ...]:
-        """Return the last measurements of exactly such work under this condition; none if there are none."""
-        known = self._kinds.get(work.kind)
-        if known is None:
-            return ()
-        with self._lock:
-            entry = (known.together if together else known.alone).entry(work)
-            return entry.adjusted if entry is not None else ()
-
     def seconds(self, work: Work, *, together: bool = False) -> float | None:
         """Return the predicted seconds, or None (Unknown) if nothing comparable was measured."""
         last = self._last

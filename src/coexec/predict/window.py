@@ -40,11 +40,6 @@ class Window:
         self._held: tuple[float, ...] = ()  # surprises that a settled window has not taken
         self._steady = 0
 
-    @property
-    def adjusted(self) -> tuple[float, ...]:
-        """The last measurements, as they would be at the present speed of the device."""
-        return self._adjusted
-
     def learn(self, seconds: float) -> bool:
         """Take one measurement; say whether it was looked at."""
         self.count += 1

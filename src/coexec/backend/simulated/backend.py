@@ -72,6 +72,8 @@ class SimulatedBackend:
         self._behind: dict[int, list[Entry]] = {}  # instruction -> what waits for it on other lanes
         self.interpreter = 0.0  # when it is free
         self._stepping = 0  # the thread that reports a completion
+        self._reporting: Place | None = None  # where the last one came from: its thread reports it
+        self._slept = False  # the program's thread waited for something
         self._finished: Finished | None = None
         self._call_helper: CallHelper | None = None
 
@@ -113,6 +115,8 @@ class SimulatedBackend:
             stepping = self._stepping == threading.get_ident()
             place = self._places[instruction.device].lane(lane)
             begin = self.interpreter if stepping else max(self.host, self._time.now)
+            if self.costs.wake and self._sleeps(place.place, stepping=stepping):
+                begin += self.costs.wake
             entry = Entry(instruction, place, begin, self)
             self._entries[instruction.id] = entry
             for other in waits:
@@ -122,6 +126,14 @@ class SimulatedBackend:
             place.queue.append(entry)
             if place.queue[0] is entry and not entry.blockers:
                 self.world.come(entry)
+
+    def _sleeps(self, place: Place, *, stepping: bool) -> bool:
+        """Tell whether the thread that serves a place must be woken: it has nothing to do, and is not the one that asks."""
+        if stepping and place is self._reporting:
+            return False
+        if place is self._places["host"]:  # served by the program's thread, which is here or sleeps
+            return stepping
+        return place.threads and not place.running and not place.waiting
 
     def withdraw(self, instruction: Instruction) -> bool:
         """Take back an instruction that has not begun on the virtual clock."""
@@ -149,13 +161,19 @@ class SimulatedBackend:
                 return True
             with self._lock:
                 last._program_runs(0.0)
-        return self._step(None)
+        moved = self._step(None)
+        self._slept = self._slept or moved
+        return moved
 
     def left(self, *, idle: bool) -> None:
         """Note that the program goes on, at the time it has become."""
         del idle
         with self._lock:
+            if self._slept:
+                woken = self._reporting is not self._places["host"]  # what is the host's it has done itself
+                self.host = max(self.host, self.interpreter + (self.costs.wake if woken else 0.0))
             self.host = max(self.host, self._time.now)
+            self._slept = False
         if self._call_helper is not None and self._time.next_time() is not None:
             self._call_helper()  # another thread waits, and nobody moves time any more
 
@@ -216,9 +234,10 @@ class SimulatedBackend:
     def _step(self, until: float | None) -> bool:
         return self._finished is not None and self.world.step(until)
 
-    def completes(self) -> None:
+    def completes(self, entry: Entry) -> None:
         """Let the interpreter spend time on a completion, which this thread is about to report. Locked."""
         self._stepping = threading.get_ident()
+        self._reporting = entry.place
         self.interpreter = max(self.interpreter, self._time.now) + self.costs.completion
 
     def report(self, entry: Entry, stop: float) -> None:

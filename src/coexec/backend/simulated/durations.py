@@ -34,7 +34,7 @@ class Timed(NamedTuple):
     bytes_per_s: float = 0.0  # that it asks of its memory meanwhile
     computing: float = 1.0  # part of its device's rate that it asks for
     waits: float = 0.0  # seconds that it waits for the interpreter lock, per second that it takes
-    recent: tuple[float, ...] = ()  # if it varies: seconds that it took, of which any may come next
+    spread: float = 0.0  # if it varies: half of its times are within this part of `seconds`
 
 
 class Law(Protocol):
@@ -148,9 +148,9 @@ class Durations:
         if self._measured is not None:
             found = self._measured.find(kernel, work, device, lambda other: peak.ratio(other, flops, work.size))
             if found is not None:
-                seconds, source, waits, recent = found
+                seconds, source, waits, spread = found
                 asks = work.size / seconds if seconds and source != "measured" else 0.0  # else it is measured with it
-                return Timed(seconds, source, asks, 1.0, waits, recent if self._vary else ())
+                return Timed(seconds, source, asks, 1.0, waits, spread if self._vary else 0.0)
         computing, moving = peak.terms(flops, work.size)
         least = max(computing, moving)
         if not least:

@@ -14,7 +14,7 @@ from ...predict.features import feature_names, flops_at
 from ...predict.learned import CONDITIONS
 from ...predict.model import Model
 from ...predict.store import Store
-from ...predict.work import Work
+from ...predict.work import Estimate, Work
 from ...program.fingerprint import fingerprint
 
 Peaks = tuple[float | None, float | None]
@@ -37,7 +37,7 @@ class Found(NamedTuple):
     seconds: float  # that it computes
     source: str  # measured, or scaled from ...
     waits: float = 0.0  # seconds without the interpreter lock, per second that it computes
-    recent: tuple[float, ...] = ()  # the last times of exactly such work
+    spread: float = 0.0  # relative: half of the measurements lay within it; 0 if none was of exactly such work
 
 
 class Measured:
@@ -55,17 +55,16 @@ class Measured:
         """Return the seconds of a kernel on a device and how they are known; None if nothing comparable was measured."""
         for known in self._known(kernel):
             if known.speed == device.speed and (not device.software or known.software == device.software):
-                seconds = self._estimate(known, kernel, work)
-                if seconds is not None:
+                found = self._estimate(known, kernel, work)
+                if found is not None:
                     waits, _ = self._waits.get((known.key, CONDITIONS[kernel.together]), (0.0, 1.0))
-                    recent = self._models[known.key].recent(work, together=kernel.together)
-                    return Found(seconds, "measured", waits, recent)
+                    return Found(found.seconds, "measured", waits, found.spread if found.source == "history" else 0.0)
         for known in self._known(kernel):
             peaks = self._rates.get((known.speed, known.software))
             factor = ratio(peaks) if peaks is not None else None
-            seconds = self._estimate(known, kernel, work) if factor is not None else None
-            if seconds is not None and factor is not None:
-                return Found(seconds * factor, f"scaled from {known.speed}")
+            found = self._estimate(known, kernel, work) if factor is not None else None
+            if found is not None and factor is not None:
+                return Found(found.seconds * factor, f"scaled from {known.speed}")
         return None
 
     def _known(self, kernel: Kernel) -> list[Known]:
@@ -93,10 +92,9 @@ class Measured:
             models.sort(key=lambda known: (-known.shapes, known.key))
         return index
 
-    def _estimate(self, known: Known, kernel: Kernel, work: Work) -> float | None:
+    def _estimate(self, known: Known, kernel: Kernel, work: Work) -> Estimate | None:
         model = self._models.get(known.key)
         if model is None:
             model = self._models[known.key] = Model(None, flops_at(kernel.task.kernel))  # type: ignore[arg-type]
             model.load(self._store.load(known.key))
-        found = model.estimate(work, together=kernel.together)
-        return found.seconds if found is not None else None
+        return model.estimate(work, together=kernel.together)

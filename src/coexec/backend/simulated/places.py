@@ -16,6 +16,11 @@ from .timeline import Job
 if TYPE_CHECKING:
     from .backend import SimulatedBackend
 
+QUARTILE = 0.6745
+"""Half of all normal numbers lie within so many deviations."""
+WIDEST = 0.3
+"""Times that are spread further were of something else, such as a busy machine."""
+
 
 class Entry:
     """An issued instruction that is not over."""
@@ -93,9 +98,9 @@ class Place:
             found = self.lanes[number] = Lane(self, number)
         return found
 
-    def drawn(self, recent: tuple[float, ...]) -> float:
-        """Return one of some durations."""
-        return self._random.choice(recent)
+    def varied(self, spread: float) -> float:
+        """Return how many times as long as its median the next kernel takes, if half of them lie within `spread`."""
+        return self._random.lognormvariate(0.0, min(spread, WIDEST) / QUARTILE)
 
     def jitter(self) -> float:
         """Return how many times as long as expected the next kernel takes; 1 on average."""

@@ -69,7 +69,7 @@ class World:
                 entry = self._next_completion(until)
                 if entry is None:
                     return False
-                entry.process.completes()
+                entry.process.completes(entry)
             try:
                 entry.process.report(entry, self.time.now)
             finally:
@@ -167,8 +167,9 @@ class World:
 
     def _compute(self, entry: Entry, place: Place, timed: Timed) -> None:
         place.began(entry, self.time.now)
-        seconds = place.drawn(timed.recent) if timed.recent else timed.seconds
-        seconds *= place.jitter()
+        seconds = timed.seconds * place.jitter()
+        if timed.spread:
+            seconds *= place.varied(timed.spread)
         self._note_source(entry.instruction, timed.source, seconds)
         seconds *= 1.0 + timed.waits
         entry.waits = timed.waits / (1.0 + timed.waits)
