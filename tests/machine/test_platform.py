@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coexec.errors import UnknownName
+from coexec.machine.files import parse
 from coexec.machine.platform import HOST, USER, Device, Link, Platform, host_links
+from coexec.machine.writing import text_of
 from tests.machine.platform_files import CLUSTER, HOST_ONLY, NODE, ids, platform, way
 
 
@@ -34,6 +36,20 @@ def test_rates_are_known_by_type_and_fall_back_to_single_precision() -> None:
     assert (gpu.flops, gpu.rate("float32"), gpu.rate("float64")) == (2e12, 2e12, 1e12)
     assert (gpu.rate("complex128"), gpu.rate("int32")) == (1e12, 2e12)
     assert Device("x", "x", HOST).rate("float32") is None
+
+
+def test_devices_of_unlike_figures_share_no_measurements_unless_the_file_says_so() -> None:
+    text = "\n".join(
+        [
+            HOST_ONLY,
+            *(f'[[device]]\nname = "gpu:{i}"\nkind = "gpu"\nmemory = "host"\nflops = {i // 2 + 1}e9' for i in range(4)),
+        ]
+    )
+    made = platform(text)
+    assert [device.speed for device in made.devices[1:]] == ["gpu", "gpu", "gpu #2", "gpu #2"]
+    assert Platform(*parse(text_of(made._parts()))) == made
+    same = platform(text.replace("flops", 'speed = "alike"\nflops'))
+    assert {device.speed for device in same.devices[1:]} == {"alike"}
 
 
 def test_a_device_does_everything_unless_it_names_operations() -> None:

@@ -144,7 +144,21 @@ def _devices(entries: Sequence[Entry], places: Places) -> tuple[Device, ...]:
             free = max(free, *(core + 1 for core in cores)) if cores else free
             devices.append(_device(entry, name, places.id[memory], cores, places))
             places.devices[name] = entry, memory
-    return tuple(devices)
+    return _told_apart(devices, places)
+
+
+def _told_apart(devices: Sequence[Device], places: Places) -> tuple[Device, ...]:
+    """Give devices of one name but unlike figures speed classes of their own, where the file says nothing about that."""
+    classes: dict[str, dict[tuple[Any, ...], str]] = {}
+    found = list(devices)
+    for number, device in enumerate(devices):
+        if "speed" not in places.devices[device.name][0].values:
+            memory = places.memories[device.memory].bandwidth
+            known = classes.setdefault(device.speed, {})
+            figures = (device.kind, device.flops, device.rates, device.bandwidth, memory, len(device.cores))
+            speed = known.setdefault(figures, f"{device.speed} #{len(known) + 1}" if known else device.speed)
+            found[number] = replace(device, speed=speed)
+    return tuple(found)
 
 
 def _memories_of(entry: Entry, members: tuple[str, ...], places: Places) -> list[str]:
