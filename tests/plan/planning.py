@@ -75,7 +75,7 @@ class Planning:
         self.unsupported: set[str] = set()
         self.notes: list[str] = []
         self.diagnostics = Diagnostics("warn", self.g.platform, self.notes.append)
-        self.divider = Divider(self.g.platform, lambda a, memory, box: a._storage.state.missing(memory, box))
+        self.divider = Divider(self.g.platform, lambda array: array._storage.state.places(array._box))
         self.planner = Planner(
             self.candidates,
             load_placement(placement, self.loads, 0.1),

@@ -19,6 +19,7 @@ MEMORIES = 1023
 """How many memories a machine may have."""
 FILL = 1 << MEMORIES
 """The bit of a memory that nobody has: there every array holds its initial value."""
+USERS = 1 << USER
 REMEMBERED = 512  # boxes whose backings are remembered
 WASTE = 1.25
 """How much larger one allocation may be than the two boxes that it is for, if they do not overlap."""
@@ -142,13 +143,13 @@ class ArrayState:
                 mask &= bits
         return mask & ~FILL
 
-    def missing(self, memory: int, box: Box) -> list[Box]:
-        """Return the parts of `box` that would have to be copied to `memory`. The host reads the user's in place."""
-        bit = 1 << memory | (1 << USER if memory == HOST else 0)
+    def places(self, box: Box) -> list[tuple[Box, int]]:
+        """Return the parts of `box`, and the memories (as bits) that will hold them; none where nothing need be copied.
+
+        The host reads the user's in place.
+        """
         valid = self.valid if self.expected is None else self.expected
-        if (mask := valid.uniform) is not None:
-            return [] if not mask & ~FILL or mask & bit else [box]
-        return [part for part, bits in valid.get(box) if bits & ~FILL and not bits & bit]
+        return [(part, bits & ~FILL | (bits & USERS) << HOST - USER) for part, bits in valid.get(box)]
 
     def expect(self, memory: int, box: Box, *, writes: bool) -> None:
         """Note what a command that is not lowered yet will do to the validity of `box`."""

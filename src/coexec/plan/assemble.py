@@ -50,7 +50,7 @@ def make_planner(
     """Return a planner. `cache` is how many bytes a piece may touch; remarks go to `note`, conflicts to `tell`."""
     divider = Divider(
         platform,
-        lambda array, memory, box: array._storage.state.missing(memory, box),
+        lambda array: array._storage.state.places(array._box),
         cache,
         objective=config.objective,
         cap=config.energy_cap or None,

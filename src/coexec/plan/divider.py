@@ -23,7 +23,7 @@ from .divide import divide, ordered
 from .energy import least_energy, under_cap
 from .growing import alike, fitted
 from .offer import Division, Offer, joules
-from .offering import Missing, Offering, Site
+from .offering import Held, Offering, Site
 from .pieces import in_pieces, pieces
 
 KEEP = 0.03  # cuts are kept while new ones promise less than this
@@ -78,7 +78,7 @@ class Divider:
     def __init__(
         self,
         platform: Platform,
-        missing: Missing,
+        held: Held,
         cache: int = 1 << 62,
         *,
         objective: str = "time",
@@ -92,8 +92,7 @@ class Divider:
         self._cap = cap if powered else None  # joules that one task may need
         self.for_energy = self._least or self._cap is not None  # then a division that leaves all to one device stays
         self._cache = cache  # bytes of arrays that one piece of a blocked part may touch
-        self._missing = missing
-        self.offering = Offering(platform, missing)
+        self.offering = Offering(platform, held)
         self._memo: dict[tuple[object, ...], Known] = {}
         self._last: dict[tuple[object, ...], Cuts] = {}  # of calls with arrays that have no cuts yet
         self._looking = False  # the divisions of this moment will not be made

@@ -15,19 +15,22 @@ from ..graph.task import Task
 from ..machine.platform import HOST, USER, Device, Link, Platform
 from ..predict.features import Rows, part_of, work_of_part
 from ..predict.work import Work
+from ..program.access import Access
 from ..program.array import Array
 from ..program.mapper import Mapper
 from .candidate import Candidate, Share
 from .curve import Curve, sizes
 from .lags import Lags
 from .offer import Offer
+from .places import Pieces, Places, memories
 from .split import in_cache
 
 HANDING_OVER = 50e-6  # seconds that a part costs after its kernel: it is reported, and somebody woken
 SAMPLES = 8  # sizes at which a model is asked
 
-Missing = Callable[[Array, int, Box], Sequence[Box]]
-"""The parts of a view's box that are not valid in a memory; boxes in the array's coordinates."""
+COMMON = 1 << 20  # bytes for which ways are compared
+Held = Callable[[Array], Pieces]
+"""The parts of a view's box, in the array's coordinates, and which memories hold them."""
 
 
 class Bytes(NamedTuple):
@@ -36,6 +39,22 @@ class Bytes(NamedTuple):
     fixed: float = 0.0
     per_row: float = 0.0
     there: tuple[int, int] = (0, 0)  # rows that move nothing
+
+
+class Argument(NamedTuple):
+    """An array of a task: what a part of the task needs of it, and where it is."""
+
+    array: Array
+    access: Access
+    size: Bytes
+    places: Places
+
+
+class Way(NamedTuple):
+    """How inputs come to a memory."""
+
+    link: Link | None = None
+    bus: str = ""  # what others wait for at the same time
 
 
 class Site(NamedTuple):
@@ -83,9 +102,9 @@ class Site(NamedTuple):
 class Offering:
     """Makes offers, and keeps the curves that repeated tasks need."""
 
-    def __init__(self, platform: Platform, missing: Missing) -> None:
+    def __init__(self, platform: Platform, held: Held) -> None:
         self._platform = platform
-        self._missing = missing
+        self._held = held
         self.lags = Lags()
         self.idle: Callable[[], bool] = _always  # whether nothing is under way: then lags show, else they are hidden
         self._curves: dict[tuple[object, ...], tuple[int, Curve | None]] = {}
@@ -96,13 +115,36 @@ class Offering:
         curves = [self._curve(site, candidate) for candidate in group]
         known = [curve for curve in curves if curve is not None]
         guess = max(known, key=lambda curve: curve.seconds(rows)) if known else Curve.line(1e-6, HANDING_OVER)
-        offers = [
-            self._offer(site, candidate, curve or guess, wait)
-            for candidate, curve, wait in zip(group, curves, waits, strict=True)
-        ]
+        task = site.task
+        arguments = [self._argument(site, p.access, array) for p, array in zip(task.accesses, task.arrays, strict=True)]
+        ends: dict[int, Offer] = {}  # by memory: what copies take
+        idle = self.idle()
+        offers = []
+        for candidate, curve, wait in zip(group, curves, waits, strict=True):
+            device, memory = candidate.device, candidate.memory
+            end = ends.get(memory)
+            if end is None:
+                end = ends[memory] = self._copies(site, arguments, memory, curve or guess)
+            offers.append(
+                end._replace(
+                    device=device.name,
+                    compute=curve or guess,
+                    granule=site.granule(max(1, device.granule)),
+                    wait=wait + (self.lags.of(device.name) if idle else 0.0),
+                    watts=device.watts or 0.0,
+                    idle_watts=device.idle_watts or 0.0,
+                    group=f"{device.speed} {device.kind}" if memory == HOST else device.name,
+                )
+            )
         if sum([offer.room for offer in offers]) < rows:  # then shares are divided further, one part after the other
             offers = [offer._replace(most=None) for offer in offers]
         return offers
+
+    def _argument(self, site: Site, access: Access, array: Array) -> Argument:
+        size = _bytes(site, access.mapper, array) if access.mode != "reduce" else Bytes(array.nbytes)
+        start = array._box.lo[site.axis] + site.box.lo[site.axis] if site.axis < array.ndim else 0
+        rows = site.rows.rows if site.axis < array.ndim else 0
+        return Argument(array, access, size, Places(self._held(array), min(site.axis, array.ndim - 1), start, rows))
 
     def known(self, site: Site, candidate: Candidate) -> bool:
         """Tell whether anything is known of this candidate."""
@@ -130,85 +172,101 @@ class Offering:
             points.append((points[-1][0] + 1, points[-1][1]))
         return Curve.through(points)
 
-    def _offer(self, site: Site, candidate: Candidate, curve: Curve, wait: float) -> Offer:
-        device, memory = candidate.device, candidate.memory
-        moved, kept = self._inputs(site, memory), self._outputs(site, memory)
-        link_in, link_out = self._link_to(memory), self._platform.link(memory, HOST)
+    def _copies(self, site: Site, arguments: Sequence[Argument], memory: int, curve: Curve) -> Offer:
+        """Return what copies to and from a memory take, as an offer without a device."""
+        moved, way = self._inputs(site, arguments, memory)
+        kept = self._outputs(arguments, memory)
+        link_in, link_out = way.link, self._platform.link(memory, HOST)
         capacity = self._platform.memories[memory].capacity if memory != HOST else None
         speed_in = 1.0 / link_in.bandwidth if link_in is not None else 0.0
         speed_out = 1.0 / link_out.bandwidth if link_out is not None and memory != HOST else 0.0
         copies = moved.fixed > 0 or moved.per_row > 0
         return Offer(
-            device.name,
+            "",
             curve,
-            granule=site.granule(max(1, device.granule)),
-            most=None if capacity is None else self._room(site, capacity),
-            wait=wait + (self.lags.of(device.name) if self.idle() else 0.0),
+            most=None if capacity is None else _room(site, arguments, capacity),
             fixed_in=moved.fixed * speed_in + (link_in.latency if link_in is not None and copies else 0.0),
             in_per_row=moved.per_row * speed_in,
             there=moved.there,
             out_per_row=kept.per_row * speed_out,
             fixed_out=kept.fixed * speed_out + (link_out.latency if speed_out and link_out and kept.per_row else 0.0),
-            link=link_in.bus if link_in is not None else "",
-            watts=device.watts or 0.0,
-            idle_watts=device.idle_watts or 0.0,
-            group=f"{device.speed} {device.kind}" if memory == HOST else device.name,
+            link=way.bus,
         )
 
-    def _link_to(self, memory: int) -> Link | None:
-        """Return the link over which inputs come: from the host, or to it from the only other memory there is."""
-        if memory != HOST:
-            return self._platform.link(HOST, memory)
-        others = [link for link in self._platform.links_into(HOST) if link.source != USER]
-        return min(others, key=lambda link: link.bandwidth, default=None)
-
-    def _inputs(self, site: Site, memory: int) -> Bytes:
-        """Return what rows of the task lack in `memory`."""
+    def _inputs(self, site: Site, arguments: Sequence[Argument], memory: int) -> tuple[Bytes, Way]:
+        """Return what rows of the task lack in `memory`, and how it comes there."""
         fixed, per_row, there, largest = 0.0, 0.0, (0, 0), 0.0
-        for param, array in zip(site.task.accesses, site.task.arrays, strict=True):
-            if not param.access.reads or (memory == HOST and not self._platform.links):
+        main: tuple[tuple[float, float], Places] | None = None  # of which most must be copied
+        for array, access, size, places in arguments:
+            if not access.reads or (memory == HOST and not self._platform.links):
                 continue
-            holes = self._missing(array, memory, array._box)
-            if not holes:
+            lacking = places.absent(memory)
+            if not lacking:
                 continue
-            size = _bytes(site, param.access.mapper, array)
-            absent = min(1.0, sum(hole.volume for hole in holes) / max(1, array.size))
+            if main is None or (size.per_row, size.fixed) > main[0]:
+                main = ((size.per_row, size.fixed), places)
+            absent = min(1.0, lacking / max(1, array.size))
             if size.per_row * site.rows.rows < 0.01 * size.fixed:
                 fixed += (size.fixed + size.per_row * site.rows.rows) * absent
                 continue
             fixed += size.fixed * absent
             per_row += size.per_row
             if absent < 1.0 and size.per_row > largest and array._cut is None:
-                largest, there = size.per_row, _present(site, array, holes)
-        return Bytes(fixed, per_row, there)
+                largest, there = size.per_row, places.present(memory)
+        return Bytes(fixed, per_row, there), self._way(memory, main[1] if main is not None else None)
 
-    def _outputs(self, site: Site, memory: int) -> Bytes:
+    def _way(self, memory: int, places: Places | None) -> Way:
+        """Return the way over which inputs come: from the host if it has them, else from whoever is nearest.
+
+        Rows that are spread over memories come from as many sides, and wait for nobody on the way.
+        """
+        if memory == HOST:
+            others = [link for link in self._platform.links_into(HOST) if link.source != USER]
+            slow = min(others, key=lambda link: link.bandwidth, default=None)
+            return Way(slow, slow.bus if slow is not None else "")
+        home = self._platform.link(HOST, memory)
+        sources = places.sources(memory) if places is not None else []
+        spread = places is not None and not sources
+        if places is not None and spread:
+            sources = [places.anybody(memory)]
+        found = [home if mask >> HOST & 1 else self._nearest(mask, memory) for mask in sources]
+        links = [link if link is not None else home for link in found]
+        link = max(links, key=_for_common_size, default=home)
+        return Way(link, link.bus if link is not None and not spread else "")
+
+    def _nearest(self, mask: int, memory: int) -> Link | None:
+        """Return the quickest direct way from one of the memories of a mask."""
+        links = [self._platform.link(source, memory) for source in memories(mask)]
+        return min([link for link in links if link is not None], key=_for_common_size, default=None)
+
+    def _outputs(self, arguments: Sequence[Argument], memory: int) -> Bytes:
         """Return what the task's results move back to the host; results that live on a device stay there."""
         per_row = fixed = 0.0
         if memory == HOST:
             return Bytes()
-        for param, array in zip(site.task.accesses, site.task.arrays, strict=True):
-            if not param.access.writes or param.access.mode == "reduce":
+        for array, access, size, places in arguments:
+            if not access.writes or access.mode == "reduce":
                 continue
-            holes = self._missing(array, memory, array._box)
-            resident = sum(hole.volume for hole in holes) < array.size and param.access.mode == "update"
-            if not resident and not self._stays(array, memory):
-                size = _bytes(site, param.access.mapper, array)
+            resident = places.absent(memory) < array.size and access.mode == "update"
+            if not resident and not _stays(array, places, memory):
                 per_row, fixed = per_row + size.per_row, fixed + size.fixed
         return Bytes(fixed, per_row)
 
-    def _stays(self, array: Array, memory: int) -> bool:
-        """Tell whether the array has lived in `memory` since the last division: its results were not fetched."""
-        cuts = array._storage.cuts
-        return cuts is not None and memory in cuts.memories and bool(self._missing(array, HOST, array._box))
 
-    def _room(self, site: Site, capacity: int) -> int:
-        """Return how many rows fit into `capacity`."""
-        total = Bytes()
-        for param, array in zip(site.task.accesses, site.task.arrays, strict=True):
-            size = _bytes(site, param.access.mapper, array) if param.access.mode != "reduce" else Bytes(array.nbytes)
-            total = Bytes(total.fixed + size.fixed, total.per_row + size.per_row)
-        return max(0, min(site.rows.rows, int((capacity - total.fixed) / total.per_row) if total.per_row else 1 << 62))
+def _for_common_size(link: Link | None) -> float:
+    return link.seconds(COMMON) if link is not None else 0.0
+
+
+def _stays(array: Array, places: Places, memory: int) -> bool:
+    """Tell whether the array has lived in `memory` since the last division: its results were not fetched."""
+    cuts = array._storage.cuts
+    return cuts is not None and memory in cuts.memories and places.absent(HOST) > 0
+
+
+def _room(site: Site, arguments: Sequence[Argument], capacity: int) -> int:
+    """Return how many rows fit into `capacity`."""
+    fixed, per_row = sum([a.size.fixed for a in arguments]), sum([a.size.per_row for a in arguments])
+    return max(0, min(site.rows.rows, int((capacity - fixed) / per_row) if per_row else 1 << 62))
 
 
 def _bytes(site: Site, mapper: Mapper, array: Array) -> Bytes:
@@ -224,21 +282,6 @@ def _bytes(site: Site, mapper: Mapper, array: Array) -> Bytes:
 
 def _volume(mapper: Mapper, part: Box, space: tuple[int, ...], shape: tuple[int, ...]) -> int:
     return sum([box.volume for box in mapper.boxes(part, space, shape)])
-
-
-def _present(site: Site, array: Array, holes: Sequence[Box]) -> tuple[int, int]:
-    """Return the longest run of rows without a hole."""
-    axis, rows = site.axis, site.rows.rows
-    if axis >= array.ndim:
-        return (0, 0)
-    start = array._box.lo[axis] + site.box.lo[axis]
-    edges = sorted((max(0, hole.lo[axis] - start), min(rows, hole.hi[axis] - start)) for hole in holes)
-    best, position = (0, 0), 0
-    for lo, hi in [*edges, (rows, rows)]:
-        if lo - position > best[1] - best[0]:
-            best = (position, lo)
-        position = max(position, hi)
-    return best
 
 
 def _always() -> bool:
