@@ -6,10 +6,16 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 import coexec as cx
 from coexec.machine.platform import Platform
+from coexec.plan.adapt import adapt, good_enough
+from coexec.plan.curve import Curve
+from coexec.plan.divide import divide
+from coexec.plan.offer import Offer
 from coexec.plan.planned import Planned
+from tests.plan.offers import keeps_the_rules
 from tests.plan.planning import Planning
 
 SIDE = 128 * 16 + 2
@@ -87,3 +93,78 @@ def test_rows_are_spread_evenly_over_alike_devices(rows: int) -> None:
     u, v = (made.g.array((rows + 2, SIDE), 0.0) for _ in range(2))
     found = list(shares(run(made, u, v)).values())
     assert sum(found) == rows and max(found) == -(-rows // 128)
+
+
+# Numbers only ---------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def many(draw: st.DrawFn) -> tuple[list[Offer], int]:
+    """Draw devices of a few kinds, some of which have their rows already."""
+    kinds = draw(st.lists(st.tuples(st.floats(1e-6, 1e-4), st.floats(0.0, 1e-3)), min_size=1, max_size=3))
+    count, granule = draw(st.integers(17, 40)), draw(st.sampled_from([1, 8]))
+    rows = count * granule * draw(st.integers(4, 30)) + draw(st.integers(0, 5))
+    placed = draw(st.booleans())
+    offers = []
+    for i in range(count):
+        per_row, fixed = kinds[i % len(kinds)]
+        there = (rows * i // count, rows * (i + 1) // count) if placed else (0, 0)
+        moving = draw(st.sampled_from([0.0, 1e-6, 1e-4])) if placed else 0.0
+        offers.append(
+            Offer(f"d{i}", Curve.line(per_row, fixed), granule=granule, there=there, in_per_row=moving, fixed_in=1e-5)
+        )
+    return offers, rows
+
+
+@settings(max_examples=40)
+@given(many())
+def test_many_devices_take_at_most_a_granule_more_than_the_best(case: tuple[list[Offer], int]) -> None:
+    offers, rows = case
+    division = divide(offers, rows)
+    adapted = adapt(offers, rows, division)
+    assert sum(adapted.shares) == rows and keeps_the_rules(offers, adapted.shares)
+    granule = max(o.granule * (o.compute.slopes()[0] + o.in_per_row) for o in offers)
+    shifted = max(o.in_per_row for o in offers) * offers[0].granule * len(offers)  # what rounding moves from its place
+    assert adapted.seconds <= (division.seconds + granule + shifted) * 1.01
+
+
+@settings(max_examples=40)
+@given(many(), st.data())
+def test_cuts_that_are_good_enough_are_those_that_would_be_kept(
+    case: tuple[list[Offer], int], data: st.DataObject
+) -> None:
+    offers, rows = case
+    even = [rows * i // len(offers) for i in range(len(offers) + 1)]
+    best = [round(cut) for cut in divide(offers, rows).cuts]
+    sticky = data.draw(st.sampled_from([even, best]))
+    found = good_enough(offers, rows, sticky)
+    if found is not None:
+        kept = adapt(offers, rows, divide(offers, rows), sticky=sticky)
+        assert kept.sticky and (kept.cuts, kept.seconds) == (found.cuts, found.seconds)
+        assert set(kept.left_out) == set(found.left_out) and kept.single == found.single
+
+
+def test_few_devices_and_devices_that_queue_are_looked_at_in_full() -> None:
+    alike = [Offer(f"d{i}", Curve.line(1e-5)) for i in range(20)]
+    cuts = [10 * i for i in range(21)]
+    assert good_enough(alike, 200, cuts) is not None
+    assert good_enough(alike, 200, None) is None and good_enough(alike, 201, cuts) is None
+    assert good_enough(alike[:8], 80, cuts[:9]) is None
+    assert good_enough([o._replace(link="bus", fixed_in=1e-6) for o in alike], 200, cuts) is None
+
+
+def test_planning_again_looks_at_each_device_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at each pair of devices, however many there are: what a cut costs is asked once for every device."""
+    asked = []
+    seconds = Curve.seconds
+
+    def counted(curve: Curve, rows: float) -> float:
+        asked.append(rows)
+        return seconds(curve, rows)
+
+    made = planning()
+    u, v = (made.g.array((SIDE, SIDE), 0.0) for _ in range(2))
+    run(made, u, v)
+    monkeypatch.setattr(Curve, "seconds", counted)
+    run(made, v, u)
+    assert len(asked) < 30 * 128

@@ -66,8 +66,8 @@ class Pile(Generic[V]):
             self._remove(other)
         for other, old in hit:
             for piece in subtract(other, box):
-                self._absorb(piece, old)
-        self._absorb(box, value)
+                self.absorb(piece, old)
+        self.absorb(box, value)
 
     def _near(self, box: Box) -> Iterable[Box]:
         """Return the boxes whose extent along the axis may overlap that of `box`."""
@@ -83,7 +83,7 @@ class Pile(Generic[V]):
                     near.update(drawer)
         return near
 
-    def _absorb(self, box: Box, value: V) -> None:
+    def absorb(self, box: Box, value: V) -> None:
         """Add a box, joined with those of equal value as long as the result is a box; the first ones first."""
         values = self._values
         while True:

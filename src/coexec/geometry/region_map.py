@@ -246,12 +246,12 @@ class RegionMap(Generic[V]):
                     break
             else:
                 groups.append((value, [box]))
-        rebuilt: list[tuple[Box, V]] = []
+        rebuilt: Pile[V] = Pile(())
         for value, boxes in groups:
             for box in Region(boxes).boxes:
-                _absorb(rebuilt, box, value)
+                rebuilt.absorb(box, value)
         if len(rebuilt) < len(self):
-            self._entries, self._pile = rebuilt, None
+            self._entries, self._pile = rebuilt.entries(), None
         self._limit = max(LIMIT, 2 * len(self))  # so that rebuilding stays rare where it does not help
 
 

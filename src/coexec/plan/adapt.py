@@ -10,9 +10,9 @@ from itertools import accumulate, pairwise
 from math import comb, inf
 from types import MappingProxyType
 
-from .divide import divide, why_not
+from .divide import Walk, divide, why_not
 from .exact import along_the_axis, every_division, legal
-from .offer import Division, Offer, finish_times
+from .offer import MANY, Division, Offer, finish_times, shared, singles
 from .trial import Trial
 
 TINY = 3000  # devices x rows x rows: so few that the best rows are found exactly
@@ -44,6 +44,25 @@ def adapt(
             left_out = reasons(offers, sticky, seconds, division.left_out)
             return Division(tuple(sticky), seconds, times, left_out, division.single, sticky=True)
     return best
+
+
+def good_enough(
+    offers: Sequence[Offer], rows: int, sticky: Sequence[int] | None, *, keep: float = 0.03
+) -> Division | None:
+    """Return the previous cuts as a division if no other can be `keep` faster: many devices are looked at once.
+
+    None if they do not fit, if another one may be, if devices queue for links (where that is not so easily told), or if
+    there are so few devices that all divisions are.
+    """
+    if sticky is None or len(offers) <= MANY or not still_fits(offers, rows, sticky) or not rows or shared(offers):
+        return None
+    times = tuple(finish_times(offers, sticky))
+    seconds = max(t.finish for t in times)
+    single = singles(offers, rows)
+    used = frozenset(i for i, offer in enumerate(offers) if offer.room > 0)
+    if seconds > min(single.values()) or Walk(offers, rows).enough(used, seconds / (1 + keep)):
+        return None
+    return Division(tuple(sticky), seconds, times, reasons(offers, sticky, seconds), single, sticky=True)
 
 
 def in_rows(offers: Sequence[Offer], rows: int, division: Division) -> list[int]:

@@ -10,13 +10,14 @@ from itertools import accumulate, pairwise, permutations, product
 from math import inf, prod
 
 from .curve import Curve
-from .offer import Division, Offer, Times, check, finish_times, link_order, shared, singles
+from .offer import MANY, Division, Offer, Times, check, finish_times, link_order, shared, singles
 
 __all__ = ["Division", "Offer", "Times", "divide", "finish_times", "ordered"]
 
 COMBINATIONS = 64  # of devices to leave out that are all tried; above it they are dropped one by one
 ROUNDS = 8  # of guessing where pieces begin, if devices use a link in another order than they stand in
 SETTLED = 1e-3  # of the time or the rows: rounds that change less are the last
+PASSES = 3  # over many devices, in which each may be left out
 CLOSE = 1e-11  # of the rows: a finish time that covers them this closely is the one sought
 
 
@@ -238,8 +239,9 @@ def without_some(
                 found, best = some, walk.least_time(some, best)
         return found, best
     dropped = True
-    while dropped:
-        dropped = False
+    passes = PASSES if len(walk.offers) > MANY else len(walk.offers)
+    while dropped and passes:
+        dropped, passes = False, passes - 1
         for group in groups:
             last = [i for i in group if i in found][-1:]
             fewer = found.difference(last)
@@ -285,7 +287,8 @@ def ordered(offers: Sequence[Offer], rows: int) -> list[Offer]:
     groups = alike(offers, queued)
     if len(groups) < 2:
         return list(offers)
-    groups.sort(key=lambda group: -Reach(offers[group[0]]).rows(0.0, enough_time(offers, rows), 0.0))
+    enough = enough_time(offers, rows)
+    groups.sort(key=lambda group: -Reach(offers[group[0]]).rows(0.0, enough, 0.0))
     orders = permutations(groups) if len(groups) <= 3 else [tuple(groups)]
     tried = [prioritised(offers, order) for order in orders]
     return min(tried, key=lambda some: divide(some, rows).seconds) if len(tried) > 1 else tried[0]

@@ -16,7 +16,7 @@ from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.task import Task
 from ..machine.platform import HOST, Platform
-from .adapt import adapt
+from .adapt import adapt, good_enough
 from .bands import bands
 from .candidate import Candidate, Share
 from .divide import divide, ordered
@@ -202,7 +202,8 @@ class Divider:
             return self._made(site, group, offers, found, measured=True)
         offers = ordered(offers, rows)
         kept = self._kept(task, site, group)
-        division = adapt(offers, rows, divide(offers, rows), sticky=kept, keep=KEEP)
+        division = good_enough(offers, rows, kept, keep=KEEP)
+        division = division or adapt(offers, rows, divide(offers, rows), sticky=kept, keep=KEEP)
         measured = all(self.offering.known(site, candidate) for candidate in group)
         unsettled = kept is not None and self._unsettled(site, group, kept)
         if unsettled and not division.sticky:

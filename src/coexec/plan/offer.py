@@ -12,6 +12,9 @@ from typing import NamedTuple
 from ..errors import PlanError
 from .curve import Curve
 
+MANY = 16
+"""Devices from which on not everything is tried that could be: only what is likely to help."""
+
 
 class Offer(NamedTuple):
     """What one device offers for this task."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import inf, lcm
 
-from .offer import Offer, link_order, shared
+from .offer import MANY, Offer, link_order, shared
 
 LOOKED_AT = 3  # of the devices that could take leftovers: those that would be done first
 SAME = 1 - 1e-12  # finish times this close count as equal
+ROUNDS = 32  # of improvement among many devices
+LIKELY = 4  # devices on either side, and of those that are done first, that rows may move to among many
 
 
 class Trial:
@@ -69,11 +71,23 @@ class Trial:
             shares = self.shares.copy()
             for i, share in changes.items():
                 shares[i] = share
+            if len(shares) > MANY and not self.queued and sum(shares) == sum(self.shares):
+                return self._between(shares, min(changes), max(changes))
             return self._all(shares)
         finish = self.finish.copy()
         for i, share in changes.items():
             offer = self.offers[i]
             finish[i] = done(offer, share, offer.fixed_in + offer.in_per_row * share) if share else 0.0
+        return finish
+
+    def _between(self, shares: Sequence[int], first: int, last: int) -> list[float]:
+        """Return when each device is done if only the shares from `first` to `last` differ, and not their sum."""
+        finish = self.finish.copy()
+        low = sum(shares[:first])
+        for i in range(first, last + 1):
+            share, offer = shares[i], self.offers[i]
+            finish[i] = done(offer, share, offer.input_seconds(low, low + share)) if share else 0.0
+            low += share
         return finish
 
     def _legal(self, shares: Sequence[int]) -> bool:
@@ -102,6 +116,9 @@ class Trial:
                     for i, offer in enumerate(self.offers)
                     if offer.room > self.shares[i]
                 ]
+            if len(self.offers) > MANY:
+                self._give(steps, left)
+                continue
             tried = []
             for i, step in sorted(steps, key=lambda some: self._soonest(None, *some))[:LOOKED_AT]:
                 changes = {i: self.shares[i] + step}
@@ -109,6 +126,15 @@ class Trial:
                 tried.append((max(finish), finish[i], i, changes, finish))
             *_, changes, finish = min(tried, key=lambda t: t[:3])
             self._set(changes, finish)
+
+    def _give(self, steps: Sequence[tuple[int, int]], left: int) -> None:
+        """Give rows that are left over to many devices at once, to those first that will be done soonest."""
+        changes = {}
+        for i, step in sorted(steps, key=lambda some: self._soonest(None, *some)):
+            if step <= left:
+                changes[i] = self.shares[i] + step
+                left -= step
+        self._set(changes, self._after(changes))
 
     def _step(self, i: int, left: int) -> int:
         """Return how many of the rows left device `i` would take next; 0 if it can take none by the rules."""
@@ -128,9 +154,11 @@ class Trial:
 
     def polish(self) -> None:
         """Move granules away from the device that is done last, or from who is ahead on its link, while that helps."""
-        for _ in range(8 * len(self.offers) + 16):
+        many = len(self.offers) > MANY
+        for _ in range(ROUNDS if many else 8 * len(self.offers) + 16):
             slowest = self.finish.index(max(self.finish))
-            if not self._relieve(slowest, [slowest]) and not self._relieve(slowest, self._ahead(slowest)):
+            ahead = self._ahead(slowest)
+            if not self._relieve(slowest, [slowest]) and not self._relieve(slowest, ahead[-LIKELY:] if many else ahead):
                 return
 
     def _relieve(self, slowest: int, sources: Sequence[int]) -> bool:
@@ -166,7 +194,8 @@ class Trial:
             return
         moves = []
         rest = self.shares[odd[0]] % self.offers[odd[0]].granule
-        for other, offer in enumerate(self.offers):
+        for other in self._targets(odd[0]):
+            offer = self.offers[other]
             for rows in (-rest, self.offers[odd[0]].granule - rest):
                 move = {odd[0]: self.shares[odd[0]] + rows, other: self.shares[other] - rows}
                 if other != odd[0] and move[other] >= 0 and move[other] % offer.granule == 0:
@@ -188,11 +217,20 @@ class Trial:
 
     def _moves_from(self, source: int, end: float = inf) -> Iterator[dict[int, int]]:
         """Yield the moves away from one device whose targets may be done before `end`."""
-        for target in range(len(self.offers)):
+        for target in self._targets(source):
             if target != source and self.shares[source]:
                 for rows in self._amounts(source, target):
                     if self._soonest(source, target, rows) < end and self._allowed(source, target, rows):
                         yield {source: self.shares[source] - rows, target: self.shares[target] + rows}
+
+    def _targets(self, source: int) -> Sequence[int]:
+        """Return the devices that rows of `source` may move to: all of few, of many those near it or done early."""
+        count = len(self.offers)
+        if count <= MANY:
+            return range(count)
+        near = range(max(0, source - LIKELY), min(count, source + LIKELY + 1))
+        early = sorted(range(count), key=self.finish.__getitem__)[:LIKELY]
+        return sorted({*near, *early})
 
     def _soonest(self, source: int | None, target: int, rows: int) -> float:
         """Return a time before which `target` cannot be done with `rows` more, if any from `source`."""
