@@ -320,3 +320,20 @@ def test_with_one_condition_only_the_other_is_taken_as_equal() -> None:
     model = calibrated(steady, CALIBRATED, noise=0.0)
     assert max(relative_errors(model, steady, CALIBRATED, together=True)) < 1e-6
     assert median(relative_errors(model, steady, UNSEEN, together=True)) < 0.02
+
+
+# the same and equal
+
+
+def test_what_is_learnt_does_not_depend_on_which_object_says_it() -> None:
+    """Features are kept between runtimes until there are too many: whether they are the same object is chance."""
+    same, equal = Model(), Model()
+    one = Work((1e6, 10.0), "f8", ((100, 100), "f8"))
+    for i in range(200):
+        seconds = 1e-3 * (1 + 0.05 * math.sin(i))
+        same.learn(one, seconds, together=True)
+        equal.learn(Work((1e6, 10.0), "f8", ((100, 100), "f8")), seconds, together=True)
+        assert same.version == equal.version and same.measured(one) == equal.measured(one)
+        if i % 7 == 0:
+            again = Work((1e6, 10.0), "f8", ((100, 100), "f8"))
+            assert same.seconds(one, together=True) == equal.seconds(again, together=True)

@@ -9,6 +9,7 @@ import pytest
 from coexec.predict.model import Model
 from coexec.predict.sample import Sample
 from coexec.predict.table import KEYS
+from coexec.predict.window import SETTLED
 from tests.predict.shapes import (
     CALIBRATED,
     FLOPS_AT,
@@ -79,7 +80,7 @@ def test_memory_stays_bounded() -> None:
         model.learn(line(5000, "again and again"), 1e-3)
     samples = model.samples()
     assert len(samples) == KEYS and all(len(s.seconds) <= 7 for s in samples)
-    assert model.measured(line(5000, "again and again")) == 3 * KEYS  # what is still used is not forgotten
+    assert model.measured(line(5000, "again and again")) > SETTLED  # what is still used is not forgotten
 
 
 def test_threads_may_learn_and_ask_at_once() -> None:

@@ -50,15 +50,16 @@ class Model:
         self._sizes: dict[tuple[str, int], int] = {}  # measurements by size class
         self._answers: dict[_Question, Estimate | None] = {}
         self._last: tuple[Work | None, bool, float | None] = (None, False, None)  # programs repeat themselves
-        self._quiet: dict[int, tuple[Work, bool, float, float]] = {}  # by identity: settled, within these seconds
+        # By shapes, not by identity: what is the same object depends on what other runtimes have left behind.
+        self._quiet: dict[Hashable, tuple[str, bool, float, float]] = {}  # settled, within these seconds
         self._skipped = 0
         self._waits: dict[bool, tuple[int, float, float]] = {}  # by condition: number, mean seconds waited and computed
         self._lock = Lock()  # of everything but `_last`, `_quiet` and `_skipped`
 
     def learn(self, work: Work, seconds: float, *, together: bool = False) -> None:
         """Take one measurement of `work`, made while other devices ran (`together`) or alone."""
-        quiet = self._quiet.get(id(work))
-        if quiet is not None and quiet[0] is work and quiet[1] is together and quiet[2] <= seconds <= quiet[3]:
+        quiet = self._quiet.get(work.key)
+        if quiet is not None and quiet[0] == work.kind and quiet[1] is together and quiet[2] <= seconds <= quiet[3]:
             self._skipped += 1
             if self._skipped & 15:
                 return  # one more of the same
@@ -75,14 +76,16 @@ class Model:
                 self._changed()
                 self._last = (None, False, None)
             entry = table.entry(work)
+            if work.key is None:
+                return
             if entry is not None and entry.count > SETTLED and entry.low <= seconds <= entry.high:
                 # Of kernels shorter than their own scheduling only a lasting change matters.
                 wide = SHORT_NOISE if entry.middle < SHORT else 1.0
                 if len(self._quiet) >= QUIET:
                     self._quiet.clear()
-                self._quiet[id(work)] = (work, together, entry.low / wide, entry.high * wide)
+                self._quiet[work.key] = (work.kind, together, entry.low / wide, entry.high * wide)
             else:  # the next good run is to be seen: it tells that this one was an outlier
-                self._quiet.pop(id(work), None)
+                self._quiet.pop(work.key, None)
 
     def learn_wait(self, waited: float, seconds: float, *, together: bool = False) -> None:
         """Take how long a run waited for the interpreter lock, beside the seconds that it computed."""
@@ -97,7 +100,7 @@ class Model:
     def seconds(self, work: Work, *, together: bool = False) -> float | None:
         """Return the predicted seconds, or None (Unknown) if nothing comparable was measured."""
         last = self._last
-        if last[0] is work and last[1] is together:
+        if last[1] is together and (last[0] is work or last[0] == work):
             return last[2]
         answer: float | None = None
         known = self._kinds.get(work.kind)
