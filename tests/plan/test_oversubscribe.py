@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,8 +197,11 @@ def test_oversubscribed_calls_are_right_end_to_end(policy) -> None:
             assert Region([Box(part.lo, part.hi) for part in plan.parts]) == Region([whole((30_000,))])
 
 
-def test_oversubscribed_calls_run_on_null_devices() -> None:
-    with cx.Runtime("null:4"):
+def test_oversubscribed_calls_run_on_null_devices(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    with cx.Runtime("null:4", trace=file):
         x, y = cx.ones((64, 64)), cx.empty((64, 64))
         task = flat.using(policy="even", devices="null:0,null:1,null:2,null:3", oversubscribe=2)(x, y)
         task.result()
+    ran = Counter(row["device"] for row in cx.Trace.load(file).ran if row["name"] == "flat")
+    assert ran == {f"null:{i}": 2 for i in range(4)}
