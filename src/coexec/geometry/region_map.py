@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from .box import Box, overlap, overlaps, subtract
-from .pile import Pile
 from .region import Region
+
+if TYPE_CHECKING:
+    from .pile import Pile
 
 V = TypeVar("V")
 LIMIT = 64
@@ -200,6 +202,8 @@ class RegionMap(Generic[V]):
         """Put a box into the unsorted entries: cut what it overlaps, join whatever can be joined."""
         self._starts = None
         if self._pile is None and len(self._entries) > FEW:
+            from .pile import Pile  # few programs need it
+
             self._pile, self._entries = Pile(self._entries), []
         if self._pile is not None:
             self._pile.set(part, value)
@@ -238,6 +242,8 @@ class RegionMap(Generic[V]):
 
     def _rebuild(self) -> None:
         """Build the entries anew from the set of points of each value, if that takes fewer boxes."""
+        from .pile import Pile
+
         groups: list[tuple[V, list[Box]]] = []
         for box, value in self._all():
             for known, boxes in groups:

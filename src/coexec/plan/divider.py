@@ -17,7 +17,6 @@ from ..graph.command import Chunk
 from ..graph.task import Task
 from ..machine.platform import HOST, Platform
 from .adapt import adapt, good_enough
-from .bands import bands
 from .candidate import Candidate, Share
 from .divide import divide, ordered
 from .energy import least_energy, under_cap
@@ -110,8 +109,7 @@ class Divider:
         self, task: Task, box: Box, axes: Sequence[int], group: Sequence[Candidate], waits: Sequence[float]
     ) -> Divided:
         """Return the best division along one of `axes`; all of it may end on one device."""
-        recalled = self.recall(task, box, group, waits)
-        if recalled is not None:
+        if (recalled := self.recall(task, box, group, waits)) is not None:
             return recalled
         versions = tuple([candidate.model.version for candidate in group])
         key = self._memo_key(task, box, group)
@@ -221,6 +219,8 @@ class Divider:
         copying = any(candidate.memory != HOST for candidate in group)
         if len(axes) < 2 or len(group) < BANDS_FROM or self.for_energy or not copying:
             return None
+        from .bands import bands  # few programs need it
+
         site = Site.of(task, box, axes[0])
         offers = self.offering.offers(site, group, waits)
         members = {c.name: (c, wait) for c, wait in zip(group, waits, strict=True)}
