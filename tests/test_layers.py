@@ -16,6 +16,7 @@ LAYERS = [
     "graph",
     "predict",
     "plan",
+    "cluster",
     "lower",
     "backend",
     "execute",
@@ -24,6 +25,7 @@ LAYERS = [
     "process",
     "stages",
     "runtime",
+    "ranked",
     "ops",
     "calibrate",
     "coexec",  # the package itself: the public names, which benchmarks and commands use as users do

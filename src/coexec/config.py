@@ -27,6 +27,7 @@ class Config:
     devices: str = ""  # names, comma-separated, e.g. cpu:0,opencl:0@1; empty = every core and every accelerator
     memory: str = ""  # per device, e.g. opencl:0=6GB or opencl:0=shared, comma-separated
     platform: str = ""  # a preset or a TOML file: simulate its devices instead of using those that are here
+    ranks: int = 1  # processes that drive a simulated cluster: 1 for all of it, 0 for one on each node
     execute: bool = False  # a simulation computes values, on this machine; else reading what it should compute raises
     scenario: str = ""  # a TOML file with what goes wrong in a simulation, and how much durations vary
     trace: str = ""  # file to stream the trace to; empty = none
@@ -52,6 +53,7 @@ class Config:
 class RuntimeOptions(TypedDict, total=False):
     """The options that `Runtime` takes by keyword, beside devices, memory and trace. Config says what they mean."""
 
+    ranks: int | None
     execute: bool | None
     sync: bool | None
     diagnostics: str | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 
 from . import process
-from .backend.base import Ran
 from .backend.machine import Machine
 from .config import RuntimeOptions
-from .errors import RuntimeClosed
 from .execute.at_once import AtOnce, Failed, finished
 from .execute.closed import read_closed
 from .graph.call import describe, describe_read, make_returned
-from .graph.instruction import Kernel as KernelInstruction
+from .graph.command import Command
+from .graph.instruction import Instruction
 from .graph.task import Task, mark_reported
 from .machine.platform import Platform
 from .machine.power import parse_watts, powered
 from .plan.plan import Plan
+from .plan.planned import Planned
 from .program import session
 from .program.array import Array, Storage
 from .program.call import DEFAULT, Options
@@ -64,7 +64,8 @@ class Runtime(Stages):
         self._lock = threading.RLock()
         self.closed, self.checks = False, config.debug
         self._build(config)
-        process.opened(self)
+        if self.alone:
+            process.opened(self)
 
     # What the program asks ----------------------------------------------------------------------------------------
 
@@ -90,8 +91,17 @@ class Runtime(Stages):
             ran = self._run_at_once(self._at_once, kernel, args)
             if ran is not None:
                 return ran
+        task, returned = self.record(kernel, *kernel.bind(args, kwargs), options)
+        self.keep_pace(task)
+        if not returned:
+            return task
+        return returned[0] if kernel.returns.single else returned
+
+    def record(
+        self, kernel: Kernel, arrays: list[Array], scalars: dict[str, Any], options: Options
+    ) -> tuple[Task, tuple[Array, ...]]:
+        """Record a call whose arguments are bound; return its task and its new arrays. Waits for nothing."""
         begin = time.perf_counter()
-        arrays, scalars = kernel.bind(args, kwargs)
         returned: tuple[Array, ...] = make_returned(kernel, arrays, scalars, self) if kernel.returns.names else ()
         task = describe(kernel, [*arrays, *returned] if returned else arrays, scalars, options, self)
         task.submitted = begin
@@ -101,6 +111,10 @@ class Runtime(Stages):
             if self._fusing.held is not None:
                 self._fusing.flush()
             self._enter(task)
+        return task, returned
+
+    def keep_pace(self, task: Task) -> None:
+        """After a call: say what is odd, bound what is remembered, and wait where running ahead is of no use."""
         if self._signals.pending is not None:
             self._signals.check()
         if self._diagnostics.pending:
@@ -114,9 +128,6 @@ class Runtime(Stages):
             task.result()
         elif task.guess:
             self._let_measure(task)
-        if not returned:
-            return task
-        return returned[0] if kernel.returns.single else returned
 
     def _let_measure(self, task: Task) -> None:
         """Do not run far ahead with guesses: what is measured now makes better plans."""
@@ -161,6 +172,9 @@ class Runtime(Stages):
             self._graph.add(task)
             self._lookahead.then(lambda: self._run(task), task)
         else:
+            if self._seat is not None:
+                self._planner.check(task)  # whatever is wrong with it, no rank begins with it
+                self._seat.task(task)
             self._graph.add(task)
             self._run(task)
         self._entered(task)
@@ -176,7 +190,13 @@ class Runtime(Stages):
 
     def _enter_chain(self, kernel: Kernel, args: tuple[Any, ...], context: Context, where: tuple[str, int]) -> None:
         """Record a chain of elementwise operations. Locked."""
-        task = describe(kernel, *kernel.bind(args, {}), DEFAULT, self)
+        self.record_chain(kernel, *kernel.bind(args, {}), context, where)
+
+    def record_chain(
+        self, kernel: Kernel, arrays: list[Array], scalars: dict[str, Any], context: Context, where: tuple[str, int]
+    ) -> None:
+        """Record a chain of elementwise operations whose arguments are bound. Locked."""
+        task = describe(kernel, arrays, scalars, DEFAULT, self)
         task.submitted, task.context = time.perf_counter(), context
         task.call, task.line = where
         self._enter(task)
@@ -211,9 +231,13 @@ class Runtime(Stages):
         """Plan, lower and issue a task. Locked."""
         look = self._lookahead
         task.starved = idle = self._engine.idle and not look.holding
-        planned = self._planner.plan(task, idle=self._inline and idle)
+        deal = task.deal
+        if deal is not None and deal.box is None:
+            planned = Planned(Command(task.id, task, (), task.after, "other ranks compute it"), ())
+        else:
+            planned = self._planner.plan(task, idle=self._inline and idle and deal is None)
         task.why = planned.command.why
-        if planned.handout and planned.site is not None and not self._diagnostics.strict:
+        if planned.handout and planned.site is not None and not self._diagnostics.strict and deal is None:
             look.flush()
             self._replay.skipped()
             self._on_demand.begin(planned, planned.site, planned.handout)
@@ -224,14 +248,24 @@ class Runtime(Stages):
 
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""
-        box: list[Any] = []
         if self.closed:
             return read_closed(array, self._engine.failed)
         session.check_outside()
+        return self.finish_read(*self.begin_read(array))
+
+    def begin_read(self, array: Array, readers: Sequence[int] | None = None) -> tuple[Task, list[Any]]:
+        """Record a host read; return its task and where the elements will be. `readers` are ranks; None = all."""
+        box: list[Any] = []
         with self._lock:
             self._catch_up()
             task = describe_read(array, self, located=self._recorder.tracing)
+            if self._seat is not None:
+                self._seat.read(task, range(self._seat.ranks) if readers is None else readers)
             self._upkeep.read(task, array, box.append)
+        return task, box
+
+    def finish_read(self, task: Task, box: list[Any]) -> Any:
+        """Wait for a host read and return its elements."""
         self._wait_for(task, "read")
         if task.failure is not None:
             mark_reported(task.failure)
@@ -244,10 +278,17 @@ class Runtime(Stages):
         self._executor.raise_unseen()
 
     def _pass_epoch(self, name: str) -> None:
+        self.finish_epoch(*self.begin_epoch(name))
+
+    def begin_epoch(self, name: str) -> tuple[Task, list[Instruction]]:
+        """Record an epoch, which comes after everything so far."""
         with self._lock:
             self._catch_up()
-            task, epoch = self._upkeep.epoch(name)
-        self._wait_for(task, name)
+            return self._upkeep.epoch(name)
+
+    def finish_epoch(self, task: Task, epoch: list[Instruction]) -> None:
+        """Wait for an epoch, which then stands for everything before it."""
+        self._wait_for(task, task.name)
         with self._lock:
             self._lowering.passed(epoch[-1].id, self._engine.failed)
 
@@ -275,6 +316,8 @@ class Runtime(Stages):
     def _wait_for(self, task: Task, what: str, timeout: float | None = None) -> bool:
         start = self._recorder.clock()
         self._holding.release(task)
+        if self.before_wait is not None and not task.finished:
+            self.before_wait(task)
         try:
             return self._executor.wait_for(task, timeout)
         except (KeyboardInterrupt, SystemExit):
@@ -307,21 +350,6 @@ class Runtime(Stages):
                 return  # the end of the step is near
             self._upkeep.horizon()
         self._drain()
-
-    def _drain(self) -> None:
-        """Give the records to the trace and to the predictors."""
-        with self._lock:
-            records, self._executor.records = self._executor.records, []
-        self._recorder.ran(records)
-        self._diagnostics.ran(records)
-        self._links.update()
-
-    def _finished(self, ran: Ran) -> None:
-        """Account for a finished kernel. Locked."""
-        instruction = ran.instruction
-        if type(instruction) is KernelInstruction:
-            self.loads.finished(instruction, ran.start, ran.stop)
-            self._on_demand.finished(ran)
 
     def unseen(self) -> list[Any]:
         """Return the failures that the program has not looked at yet."""
@@ -367,32 +395,6 @@ class Runtime(Stages):
             session.remove(self)
             process.closed(self)
             self._diagnostics.speak()
-
-    def _settle(self) -> None:
-        if self._executor.broken is not None:
-            return
-        with self._lock:
-            self._lower_all()
-            if self._virtual is None or self._virtual.executes:  # else there is nothing to bring
-                self._upkeep.gather()
-        self._executor.wait_idle()
-
-    def _lower_all(self) -> None:
-        """Lower everything so far, to whoever has it: the program is about to end or to cancel. Locked."""
-        self._fusing.flush()
-        self._on_demand.flush()
-        self._lookahead.flush()
-
-    def _catch_up(self) -> None:
-        """Record what was held back, and free what is gone: somebody wants to see everything so far. Locked."""
-        self._check_open()
-        self._fusing.flush()
-        self._upkeep.collect()
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise RuntimeClosed("this runtime is closed; open another with cx.Runtime(...)")
-        self._executor.check_broken()
 
     def __repr__(self) -> str:
         return f"<cx.Runtime on {', '.join(d.name for d in self.platform.devices)}{', closed' if self.closed else ''}>"

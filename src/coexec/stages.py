@@ -9,18 +9,19 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from . import process
 from .backend.answers import answers
 from .backend.base import Ran
 from .backend.machine import Machine, open_machine
+from .cluster.table import Seat
 from .config import Config, merged, parse, parse_memory
-from .errors import ConfigError
+from .errors import ConfigError, RuntimeClosed
 from .execute.at_once import AtOnce
 from .execute.engine import Engine
 from .execute.executor import Executor
@@ -32,6 +33,7 @@ from .execute.on_demand import OnDemand
 from .execute.redo import Redo
 from .execute.signals import Signals
 from .execute.upkeep import Upkeep
+from .graph.instruction import Kernel as KernelInstruction
 from .graph.task import Task
 from .graph.task_graph import TaskGraph
 from .lower.lowering import Lowering
@@ -79,6 +81,56 @@ def configured(
     return config
 
 
+def _wants_ranks(options: Mapping[str, Any]) -> bool:
+    """Tell whether a runtime is asked for that has several ranks in this process."""
+    if options.get("machine") is not None:
+        return False
+    given = options.get("ranks")
+    return (parse(os.environ).ranks if given is None else given) != 1
+
+
+def simulated_ranks(
+    config: Config,
+    memory: Mapping[str, str] | str | None,
+    platform: Platform | str | os.PathLike[str] | None,
+    scenario: Scenario | str | os.PathLike[str] | None,
+) -> tuple[Platform, list[Machine]]:
+    """Open one process per node of a platform, in one simulation."""
+    if not config.platform:
+        raise ConfigError(
+            f"ranks={config.ranks} is for simulated clusters; name one: platform='a100x128', which has 32 nodes"
+        )
+    what = platform if isinstance(platform, Platform) else Platform.load(config.platform)
+    if config.ranks not in (0, what.nodes):
+        raise ConfigError(
+            f"ranks={config.ranks}, but platform {what.name or config.platform} has {what.nodes} nodes: "
+            f"give ranks={what.nodes} for one process on each, or ranks=1 for one that drives them all"
+        )
+    from .backend.simulated.opening import simulate_ranks
+
+    return what, simulate_ranks(what, **_simulation(config, memory, scenario))
+
+
+def _simulation(
+    config: Config,
+    memory: Mapping[str, str] | str | None,
+    scenario: Scenario | str | os.PathLike[str] | None,
+) -> dict[str, Any]:
+    """Return what a simulation needs to know beside its platform."""
+    from .backend.simulated import Scenario
+
+    happens = scenario if isinstance(scenario, Scenario) else None
+    if happens is None and config.scenario:
+        happens = Scenario.load(config.scenario)
+    return {
+        "devices": config.devices,
+        "memory": _limits(config, memory),
+        "execute": config.execute,
+        "scenario": happens,
+        "store": default_path(config.store),
+    }
+
+
 def open_as(
     config: Config,
     memory: Mapping[str, str] | str | None,
@@ -86,26 +138,20 @@ def open_as(
     scenario: Scenario | str | os.PathLike[str] | None,
 ) -> Machine:
     """Open what the options say: devices of this machine, or a platform that is simulated."""
-    limits = config.memory if memory is None else memory
-    limits = parse_memory(limits) if isinstance(limits, str) else dict(limits)
     if not config.platform:
         if config.scenario or config.execute:
             raise ConfigError("scenario= and execute= are for simulations; name a platform=, such as 'a100x4'")
+        limits = _limits(config, memory)
         return open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)
-    from .backend.simulated import Scenario, simulate  # many modules, which real machines do without
+    from .backend.simulated import simulate  # many modules, which real machines do without
 
     what = platform if isinstance(platform, Platform) else Platform.load(config.platform)
-    happens = scenario if isinstance(scenario, Scenario) else None
-    if happens is None and config.scenario:
-        happens = Scenario.load(config.scenario)
-    return simulate(
-        what,
-        devices=config.devices,
-        memory=limits,
-        execute=config.execute,
-        scenario=happens,
-        store=default_path(config.store),
-    )
+    return simulate(what, **_simulation(config, memory, scenario))
+
+
+def _limits(config: Config, memory: Mapping[str, str] | str | None) -> dict[str, str]:
+    limits = config.memory if memory is None else memory
+    return parse_memory(limits) if isinstance(limits, str) else dict(limits)
 
 
 class Stages(ABC):
@@ -114,7 +160,25 @@ class Stages(ABC):
     machine: Machine
     platform: Platform
     checks: bool
+    closed: bool
+    alone = True  # this process has no other rank of the same program
+    before_wait: Callable[[Task], None] | None = None  # lets other ranks of this process send what they hold back
     _lock: Any
+
+    ranked: ClassVar[type[Stages] | None] = None  # what makes a runtime of several ranks; subclasses make themselves
+
+    def __new__(cls, *given: Any, **options: Any) -> Self:
+        """Return the kind of runtime that the options ask for."""
+        del given
+        several = cls.__dict__.get("ranked")
+        made: Self = object.__new__(several if several is not None and _wants_ranks(options) else cls)
+        return made
+
+    @property
+    def _seat(self) -> Seat | None:
+        """Which rank this is; None if there is only one."""
+        seat: Seat | None = self.machine.seat
+        return seat
 
     def _build(self, config: Config) -> None:
         """Put the stages together."""
@@ -143,12 +207,12 @@ class Stages(ABC):
         self._holding = Holding(self._lowering, self._executor, "none" if at_once else config.lookahead, timed=real)
         self._lookahead = self._holding.queue
         cpu = machine.lanes["host"] if machine.lanes["host"].kind == "cpu" else None
-        self._inline = config.inline and not config.sync and cpu is not None
+        self._inline = config.inline and not config.sync and cpu is not None and self._seat is None
         known = self._inline and config.replay and not config.debug and not self._recorder.tracing
         self._at_once = (
             AtOnce(self._executor, self._lowering.coherence, machine.lanes["host"].limit_threads) if known else None
         )
-        repeat = config.replay and not at_once
+        repeat = config.replay and not at_once and self._seat is None
         self._replay = Replay(self._graph, self._lowering, lambda: candidates.mark, on=repeat)
         self._issuing = Issuing(
             self._lowering,
@@ -177,9 +241,13 @@ class Stages(ABC):
         self._begin()
 
     def _begin(self) -> None:
-        """Take signals from now on, and begin with an epoch."""
+        """Take signals from now on, take a place among the ranks, and begin with an epoch."""
+        if self._seat is not None:
+            self._lowering.exchanging.rank = self._seat.rank
+            self._upkeep.forget = self._seat.forget
         self._signals = Signals(self._lock, self.cancel_pending)
-        self._signals.install()
+        if self.alone:
+            self._signals.install()
         self._executor.check_signals = self._signals.check
         self._executor.look_up = self._diagnostics.progress(self._lock, self._engine.issued, time.monotonic)
         with self._lock:
@@ -209,15 +277,54 @@ class Stages(ABC):
         if self._virtual is not None:
             self._virtual.keep_up()
 
+    # All of them together ---------------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Give the records to the trace and to the predictors."""
+        with self._lock:
+            records, self._executor.records = self._executor.records, []
+        self._recorder.ran(records)
+        self._diagnostics.ran(records)
+        self._links.update()
+
+    def _settle(self) -> None:
+        if self._executor.broken is not None:
+            return
+        with self._lock:
+            self._lower_all()
+            if self._virtual is None or self._virtual.executes:  # else there is nothing to bring
+                self._upkeep.gather()
+        self._executor.wait_idle()
+
+    def _lower_all(self) -> None:
+        """Lower everything so far, to whoever has it: the program is about to end or to cancel. Locked."""
+        self._fusing.flush()
+        self._on_demand.flush()
+        self._lookahead.flush()
+
+    def _catch_up(self) -> None:
+        """Record what was held back, and free what is gone: somebody wants to see everything so far. Locked."""
+        self._check_open()
+        self._fusing.flush()
+        self._upkeep.collect()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise RuntimeClosed("this runtime is closed; open another with cx.Runtime(...)")
+        self._executor.check_broken()
+
+    def _finished(self, ran: Ran) -> None:
+        """Account for a finished kernel. Locked."""
+        instruction = ran.instruction
+        if type(instruction) is KernelInstruction:
+            self.loads.finished(instruction, ran.start, ran.stop)
+            self._on_demand.finished(ran)
+
     # What stages tell the runtime -------------------------------------------------------------------------------------
 
     @abstractmethod
     def _enter_chain(self, kernel: Kernel, args: tuple[Any, ...], context: Context, where: tuple[str, int]) -> None:
         """Record a chain of elementwise operations. Locked."""
-
-    @abstractmethod
-    def _finished(self, ran: Ran) -> None:
-        """Account for a finished kernel. Locked."""
 
     @abstractmethod
     def cancel_pending(self, reason: str) -> None:

@@ -252,6 +252,6 @@ def test_a_child_on_a_device_that_orders_lanes_names_the_parents_it_waits_for() 
 
 def test_every_device_and_the_host_have_lanes_none_of_them_open() -> None:
     lanes = open_lanes([Device("dev:0", "invented", 1, waits_across_lanes=True, lanes=2)], LanePolicy())
-    assert list(lanes) == ["dev:0", "host"]
+    assert list(lanes) == ["dev:0", "host", "network"]
     assert lanes["dev:0"].across and lanes["dev:0"].limit == 2 and not lanes["host"].across
     assert lanes["dev:0"].lanes == lanes["host"].lanes == []

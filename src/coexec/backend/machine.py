@@ -69,6 +69,7 @@ class Machine(NamedTuple):
     platform: Platform
     lanes: dict[str, Any]  # device name (and "host") -> backend
     memories: dict[int, Any]  # memory id -> backend
+    seat: Any = None  # cluster/table.py's Seat, if it is one rank of several
 
     @property
     def backends(self) -> list[Any]:

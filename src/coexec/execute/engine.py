@@ -136,7 +136,7 @@ class Engine:
                 node.parents = [parent for parent in node.parents if not parent.over]
                 if node.parents and not self._may_be_eager(node):
                     continue  # overtaken: it becomes ready again when its last parent is over
-            if node.failure is not None and not node.waiting:
+            if node.failure is not None and not node.waiting and not instruction.tells:
                 node.issued = True
                 self.doomed.append((instruction, node.failure))
                 return None

@@ -76,6 +76,8 @@ class Issuing:
                 self._loads.add(command.chunks[0].device, shares[0].seconds)
                 instructions = rest
             self._executor.submit(instructions)
+            if not command.chunks:
+                self._executor.elsewhere(task)
 
     def _run_here(self, task: Task, kernel: Any, arrays: Sequence[Array]) -> None:
         """Run a short kernel on the calling thread."""

@@ -99,10 +99,12 @@ class DeviceLanes:
 
 
 def open_lanes(devices: Iterable[Device], policy: LanePolicy) -> dict[str, DeviceLanes]:
-    """Return the lanes of every device and of the host, none of them open yet.
+    """Return the lanes of every device, of the host and of the network, none of them open yet.
 
-    The host's lanes are never eager: its own thread and every waiting user thread serve them.
+    The host's lanes are never eager: its own thread and every waiting user thread serve them. The network has as many
+    lanes as messages: one that waits for the other side must never stand before another.
     """
     lanes = {d.name: DeviceLanes(d.name, d.lanes, policy, across=d.waits_across_lanes, eager=d.eager) for d in devices}
     lanes["host"] = DeviceLanes("host", 64, policy, across=False, eager=False)
+    lanes["network"] = DeviceLanes("network", 1 << 30, LanePolicy(), across=False, eager=False)
     return lanes

@@ -60,6 +60,7 @@ class Upkeep:
         self.last: Task | None = None  # the last horizon or epoch
         self.live: WeakValueDictionary[int, Storage] = WeakValueDictionary()
         self._next_array = 0
+        self.forget: Callable[[int], None] = _nothing  # told of arrays that are gone
         self.dropped: deque[int] = deque()  # arrays whose last handle is gone; finalizers append
 
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> Any:
@@ -149,6 +150,7 @@ class Upkeep:
                 self._submit(replayed)
                 continue
             self._graph.forget(gone)
+            self.forget(gone)
             self._lookahead.drop(gone, partial(self._drop, gone))
 
     def gather(self) -> None:
@@ -169,6 +171,8 @@ class Upkeep:
         self._record.task(task)
         self._record.fence(task, instructions)
         self._executor.submit(instructions)
+        if task.deal is not None and task.deal.box is None:
+            self._executor.elsewhere(task)
 
     def _drop(self, gone: int) -> None:
         instructions = self._lowering.drop(gone)
@@ -179,3 +183,7 @@ class Upkeep:
         if instructions:
             self._record.instructions(instructions)
             self._executor.submit(instructions)
+
+
+def _nothing(gone: int) -> None:
+    del gone

@@ -1,6 +1,6 @@
-"""The command graph's nodes: a task with a plan, cut into chunks for this rank's devices.
+"""The command graph's nodes: a task with a plan, cut into chunks for this rank's devices, and what ranks send each other.
 
-Before: graph/task.py and plan/.  After: lower/.  Knows no memory and no allocation.
+Before: graph/task.py, cluster/ and plan/.  After: lower/.  Knows no memory and no allocation.
 """
 
 from __future__ import annotations
@@ -29,3 +29,43 @@ class Command(NamedTuple):
     chunks: tuple[Chunk, ...]
     after: tuple[int, ...]  # ids of commands
     why: str  # why these devices
+
+
+Boxes = tuple["Box", ...]
+
+
+class Push(NamedTuple):
+    """What this rank sends of one argument before a task: to each rank the boxes that it lacks and reads.
+
+    With `partial`, the boxes are of a reduction's private array, and are sent after the task.
+    """
+
+    argument: int  # the first of the task's arrays that is this array
+    targets: tuple[tuple[int, Boxes], ...]  # rank, boxes in the array's coordinates
+    partial: bool = False
+
+
+class AwaitPush(NamedTuple):
+    """What this rank gets of one argument before a task, and from whom."""
+
+    argument: int
+    sources: tuple[tuple[int, Boxes], ...]
+    partial: bool = False
+
+    @property
+    def boxes(self) -> Boxes:
+        """Everything that arrives."""
+        return tuple([box for _, boxes in self.sources for box in boxes])
+
+
+class Deal(NamedTuple):
+    """What of a task is this rank's. Every rank knows the deals of all, so sends and receives meet."""
+
+    number: int  # of the task, the same on every rank
+    box: Box | None  # what this rank computes; None: nothing
+    blocks: Boxes = ()  # the fixed blocks of a reduction in it
+    first: int = 0  # the number of the first one
+    slots: int = 0  # how many blocks all ranks have together
+    pushes: tuple[Push, ...] = ()
+    awaits: tuple[AwaitPush, ...] = ()
+    stale: tuple[tuple[int, Boxes], ...] = ()  # argument, and the boxes of it that other ranks write

@@ -49,6 +49,7 @@ class Instruction:
     kind = "instruction"
     completes = False  # its task is over when the last such instruction is
     failure: BaseException | None = None  # set: it must not run, and is reported with this error
+    tells = False  # issued even if what it needs has failed, with that failure
     eager = False  # issued behind its predecessors on the same lane, before they were over
 
     def __init__(
@@ -255,6 +256,58 @@ class Fence(Instruction):
         super().__init__(id, device, task, needs, after, 3)
         self.binding = binding
         self.deliver = deliver
+
+
+class Message(Instruction):
+    """One box that one rank sends another. `key` is the same on both sides."""
+
+    def __init__(
+        self,
+        id: int,
+        task: Task,
+        allocation: Allocation,
+        box: Box,
+        route: Route,
+        needs: tuple[int, ...],
+        after: tuple[int, ...],
+    ) -> None:
+        super().__init__(id, "network", task, needs, after, 7)
+        self.allocation = allocation  # in host memory
+        self.box = box
+        self.route = route
+
+    @property
+    def key(self) -> tuple[int, Route]:
+        """What a transport finds the other side by."""
+        assert self.task is not None and self.task.deal is not None
+        return self.task.deal.number, self.route
+
+    @property
+    def nbytes(self) -> int:
+        return self.box.volume * self.allocation.dtype.itemsize
+
+
+class Route(NamedTuple):
+    """Which message of a task it is."""
+
+    sender: int  # ranks
+    receiver: int
+    argument: int
+    partial: bool  # of a reduction's private array
+    position: int  # among the boxes that go the same way
+
+
+class Send(Message):
+    """Send a box. Issued even if what it needs has failed: the other side waits for it, and must be told."""
+
+    kind = "send"
+    tells = True
+
+
+class Receive(Message):
+    """Take a box that another rank sends."""
+
+    kind = "receive"
 
 
 class Join(Instruction):

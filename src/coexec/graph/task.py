@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..program.array import Array
     from ..program.call import Key, Options
     from ..program.kernel import ArrayParam, Kernel
+    from .command import Deal
 
 
 class Owner(Protocol):
@@ -66,6 +67,7 @@ class Task:
     outcome: tuple[Hashable, bool, float] | None = None  # what its time teaches: plan/outcomes.py's key and way
     marks = False  # a horizon or an epoch: it comes after everything
     once = False  # every array is touched by one parameter only
+    deal: Deal | None = None  # what of it is this rank's; None: everything, there is one rank
     options: Options | None = None
     body: Callable[..., Any] | None = None
     context: Context | None = None
@@ -76,6 +78,12 @@ class Task:
         self.name = name
         self.kernel = kernel  # None for horizons, epochs and host reads
         self._owner = owner
+
+    @property
+    def part(self) -> Box:
+        """What of the index space this rank computes."""
+        deal = self.deal
+        return self.box if deal is None or deal.box is None else deal.box
 
     @property
     def params(self) -> tuple[str, ...]:

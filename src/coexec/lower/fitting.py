@@ -185,7 +185,7 @@ class Fitting:
             [array._storage.state.nbytes for array in task.arrays]
         ) <= account.largest:
             return None
-        box = task.box if box is None else box
+        box = task.part if box is None else box
         need, largest = _needs(task, box)
         if need <= account.capacity and largest <= account.largest:
             return None

@@ -171,6 +171,16 @@ class Lookahead:
                 self.go_on()
                 return
 
+    def release_until(self, number: int) -> None:
+        """Lower everything that was dealt to ranks before and with deal `number`: another rank waits for it."""
+        due = 0
+        for position, held in enumerate(self._held, 1):
+            if held.task is not None and held.task.deal is not None and held.task.deal.number <= number:
+                due = position
+        if due:
+            self._due = max(self._due, due)
+            self.go_on()
+
     def go_on(self) -> None:
         """Lower what need not wait any longer; not within itself, however many tasks are handed out meanwhile."""
         if self._busy:

@@ -20,6 +20,7 @@ from ..program.array import Array, Storage
 from ..program.view import grid_of
 from .coherence import Coherence, discard, merged
 from .emit import Emitter
+from .exchanging import Exchanging
 from .fitting import Fitting
 from .known import Boxes
 from .launching import Launching, whole_binding
@@ -49,6 +50,7 @@ class Lowering:
         self._devices["host"] = Device("host", "cpu", HOST, (HOST, USER))
         self._states: dict[int, ArrayState] = {}
         self._reductions = Reductions(self.coherence, self.emitter)
+        self.exchanging = Exchanging(self.coherence, self.emitter)
         self.fitting = Fitting(self.coherence, self._devices)
         self._launching = Launching(self.coherence, self.emitter, self.fitting)
 
@@ -105,9 +107,12 @@ class Lowering:
     def lower(self, command: Command, shares: Sequence[Share], draft: Draft | None = None) -> list[Instruction]:
         """Return the instructions of one command, in topological order. `shares` has one entry per chunk."""
         task = command.task
+        if (deal := task.deal) is not None:
+            self.exchanging.before(task, deal)
+            draft = None if deal.awaits else draft
         if draft is None:
             if task.visited is None and len(command.chunks) == 1 and self._warm(task, command.chunks[0], shares[0]):
-                return self.emitter.take()
+                return self.emitter.take()  # of one rank, or all of a task: nobody else writes
             draft = self.draft(command)
         touches, partials, backed = draft
         parts = [Part(chunk, share) for chunk, share in zip(command.chunks, shares, strict=True)]
@@ -115,15 +120,23 @@ class Lowering:
             look(self._watch, task, touches)
         if not self.coherence.budget.limited or self.fitting.plenty(task, touches):
             self._round(task, parts, touches, backed=backed)
-            for name, partial in partials.items():
-                self._reductions.combine(task, name, partial)
+            self._combine(task, partials)
         elif not self.fitting.lacks(task, command.chunks, touches):
             self._lower_rounds(task, [parts], partials)
         else:
             rounds = self.fitting.rounds(task, parts, lambda chunks: self._lack(task, chunks))
             every = [part.chunk for mine in rounds for part in mine]
             self._lower_rounds(task, rounds, self._reductions.partials(task, every))
+        if deal is not None:
+            self.exchanging.forget(task, deal)
         return self.emitter.take()
+
+    def _combine(self, task: Task, partials: dict[str, ArrayState]) -> None:
+        """Combine the partial results of reductions, those of other ranks included."""
+        if task.deal is not None and partials:
+            self.exchanging.after(task, task.deal, partials)
+        for name, partial in partials.items():
+            self._reductions.combine(task, name, partial)
 
     def draft(self, command: Command) -> Draft:
         """Return what each chunk of a command touches, as things are now."""
@@ -145,8 +158,7 @@ class Lowering:
                 before, touches = touches, [self._touches(task, part.chunk, partials) for part in parts]
                 with self.fitting.backed(task, [part.chunk for part in parts], touches, before):
                     self._round(task, parts, touches)
-            for name, partial in partials.items():
-                self._reductions.combine(task, name, partial)
+            self._combine(task, partials)
         except DoesNotFit:  # what was emitted is right, and runs with whatever is lowered next
             for partial in partials.values():
                 self._reductions.forget(task, partial)
@@ -287,6 +299,10 @@ class Lowering:
         box, grid = array._box, array._grid
         needs: set[int] = set()
         backing = None
+        if task.deal is not None:
+            self.exchanging.before(task, task.deal)
+            if task.deal.box is None:  # another rank reads
+                return self.emitter.take()
         if self._watch is not None:
             look_at(self._watch, task, [("", state, box)])
         if not box.empty:

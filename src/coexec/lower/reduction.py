@@ -32,6 +32,8 @@ class Reductions:
         if task.kernel is None or not task.kernel.reduces:
             return {}
         slots = max([chunk.slot + (len(chunk.pieces) or 1) for chunk in chunks], default=0)
+        if task.deal is not None:
+            slots = task.deal.slots
         partials = {}
         for param, array in zip(task.accesses, task.arrays, strict=True):
             operator = param.access.operator

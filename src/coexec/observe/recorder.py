@@ -20,7 +20,7 @@ from .._version import __version__
 from ..backend.base import Ran
 from ..errors import TaskCancelled
 from ..graph.command import Command
-from ..graph.instruction import Copy, Instruction, Kernel
+from ..graph.instruction import Copy, Instruction, Kernel, Message
 from ..graph.task import Task
 from ..machine.platform import Platform
 from .trace import TraceWriter
@@ -106,13 +106,14 @@ class Recorder:
         if self._writer is not None:
             chunks = [{"device": c.device, "lo": c.box.lo, "hi": c.box.hi} for c in command.chunks]
             row = {"row": "command", "id": command.id, "task": command.task.id, "after": command.after}
-            self._writer.row({**row, "chunks": chunks})
+            self._writer.row({**row, "chunks": chunks, **_messages(command.task)})
             self.instructions(instructions)
 
     def fence(self, task: Task, instructions: Iterable[Instruction]) -> None:
         """Record a host read, a horizon or an epoch: a command without chunks."""
         if self._writer is not None:
-            self._writer.row({"row": "command", "id": task.id, "task": task.id, "after": task.after, "chunks": []})
+            row = {"row": "command", "id": task.id, "task": task.id, "after": task.after, "chunks": []}
+            self._writer.row({**row, **_messages(task)})
             self.instructions(instructions)
 
     def instructions(self, instructions: Iterable[Instruction]) -> None:
@@ -129,6 +130,8 @@ class Recorder:
                 row["from"] = memories[instruction.source.memory].name
                 row["to"] = memories[instruction.target.memory].name
                 row["reason"] = instruction.reason
+            elif isinstance(instruction, Message):
+                row["from_rank"], row["to_rank"] = instruction.route[:2]
             self._writer.row(row)
 
     def _link(self, source: int, target: int) -> None:
@@ -215,6 +218,20 @@ class Recorder:
             if self._closing is not None and self.tracing:
                 self._writer.row({"row": "simulation", **self._closing()})
             self._writer.close(self._since(self.clock()))
+
+
+def _messages(task: Task) -> dict[str, Any]:
+    """Return what a task's command sends to other ranks, and what it waits for: per array, the ranks."""
+    deal = task.deal
+    if deal is None:
+        return {}
+    found: dict[str, Any] = {}
+    names = [param.name for param in task.accesses]
+    if deal.pushes:
+        found["pushes"] = [{"array": names[p.argument], "targets": [r for r, _ in p.targets]} for p in deal.pushes]
+    if deal.awaits:
+        found["awaits"] = [{"array": names[a.argument], "sources": [r for r, _ in a.sources]} for a in deal.awaits]
+    return found
 
 
 def _state(record: Ran) -> str:

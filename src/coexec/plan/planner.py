@@ -29,7 +29,7 @@ from .place import WIDE_GAIN, Asked, Loads, Placement
 from .plan import Plan
 from .planned import Planned
 from .preview import alone_seconds, preview
-from .split import SEVERAL_BLOCKS, blocks, deal, deal_evenly, evenly, in_runs, tiles
+from .split import SEVERAL_BLOCKS, blocks, deal as deal_by, deal_evenly, evenly, in_runs, tiles
 
 LOOPING = ("cpu", "torch")  # kinds of devices that compute one piece after the other by themselves
 NOT_FAR = 1.6  # times the predicted seconds of a division: beyond, undivided cannot win
@@ -47,6 +47,10 @@ _new: Callable[..., Any] = tuple.__new__
 def _planned(fields: tuple[Command, tuple[Share, ...], bool]) -> Planned:
     planned: Planned = _new(Planned, (*fields, "", None))
     return planned
+
+
+def _granule(task: Task) -> int:
+    return task.kernel.granule if task.kernel is not None else 1
 
 
 def _looping(group: Sequence[Candidate]) -> set[str]:
@@ -132,7 +136,7 @@ class Planner:
         """
         kernel, options = task.kernel, task.options
         assert kernel is not None and options is not None
-        box = task.box
+        box = task.part
         if kernel.host:
             return Planned(Command(task.id, task, (Chunk("host", box),), task.after, "host task"), (HOST,))
         if not self._candidates.everything and host_only(task, lambda: self._found(task)):
@@ -144,7 +148,7 @@ class Planner:
             if kernel.internal and len(candidates) > 1:
                 candidates = self._near(task, candidates)
         work = work_of(task)
-        if self._plans and (plan := self._plans.get((task.name, repr(task.key)))) is not None:
+        if self._plans and task.deal is None and (plan := self._plans.get((task.name, repr(task.key)))) is not None:
             followed = self._followed(task, plan, candidates)
             if followed is not None:
                 return followed
@@ -168,7 +172,7 @@ class Planner:
         """Return the plan with each device's part in several pieces, as the call asks; not if they would conflict."""
         (_, task, chunks, _, why), shares = planned.command, planned.shares
         count = task.options.oversubscribe if task.options is not None else 1
-        if planned.handout or task.box.empty:
+        if planned.handout or task.part.empty:
             return planned  # pieces on demand are small already
         pieces = cut_again(task, chunks, count, granules(task, self.loads.platform))
         made, given = with_shares(task, shares, pieces, self._blocking.cache)
@@ -219,7 +223,7 @@ class Planner:
         if task.kernel is not None and task.kernel.reduces:
             axis = next((a for a in task.kernel.split if task.box.hi[a] - task.box.lo[a] > 1), 0)
             cuts = [chunk.box.lo[axis] if chunk.box.lo else 0 for chunk in chunks]
-            dealt = deal(blocks(task.box, axis, task.kernel.granule), axis, [c.device for c in chunks], cuts)
+            dealt = deal_by(blocks(task.box, axis, task.kernel.granule), axis, [c.device for c in chunks], cuts)
             chunks = in_runs(dealt, _looping(group))
         elif not self._conflicts.independent(task, chunks):
             return None
@@ -299,13 +303,14 @@ class Planner:
 
     def _reduce(self, task: Task, box: Box, axes: list[int], group: list[Candidate], work: Work) -> Planned:
         """Deal the fixed blocks of a reduction to the devices, as many to each as let all finish together."""
-        parts = blocks(box, axes[0] if axes else 0, task.kernel.granule if task.kernel is not None else 1)
+        deal = task.deal
+        parts = list(deal.blocks) if deal is not None else blocks(box, axes[0] if axes else 0, _granule(task))
         if not self._conflicts.independent(task, [Chunk("", part) for part in parts]):
             parts = [box]
         alone = min((s for c in group if (s := c.model.seconds(work)) is not None), default=None)
         small = work.size < UNKNOWN_BYTES if alone is None else alone < WORTH_DIVIDING
         if not axes or len(parts) < 2 or small or not (task.options is None or task.options.split):
-            chunks = deal(parts, axes[0] if axes else 0, [group[0].name], (0, box.volume))
+            chunks = deal_by(parts, axes[0] if axes else 0, [group[0].name], (0, box.volume))
         elif task.options is not None and (task.options.policy or self._policy) == "even":
             chunks = deal_evenly(parts, [c.name for c in group])
         else:
@@ -313,7 +318,9 @@ class Planner:
                 task, box, axes[:1], group, self.loads.waits(task.after, [c.name for c in group])
             )
             cuts = [box.lo[axes[0]] + cut for cut in divided.division.cuts]
-            chunks = deal(parts, axes[0], [c.name for c in group], cuts)
+            chunks = deal_by(parts, axes[0], [c.name for c in group], cuts)
+        if deal is not None and deal.first:
+            chunks = tuple([chunk._replace(slot=chunk.slot + deal.first) for chunk in chunks])
         return self._shared(task, in_runs(chunks, _looping(group)), group, "fixed blocks")
 
     def _wide_is_faster(self, candidates: Sequence[Candidate], work: Work, seconds: float) -> bool:

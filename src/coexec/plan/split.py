@@ -42,10 +42,10 @@ def evenly(task: Task, axes: Sequence[int], group: Sequence[Candidate]) -> tuple
     """Cut the index space of a task into equal parts for the devices of a group; granules as task and devices ask."""
     names = tuple([candidate.name for candidate in group])
     granule = lcm(task.kernel.granule if task.kernel is not None else 1, *{max(1, c.device.granule) for c in group})
-    known, key = remembered(task), ("even", granule, names)
+    known, key = remembered(task), ("even", granule, names, task.part)
     chunks: tuple[Chunk, ...] | None = known.get(key) if known is not None else None
     if chunks is None:
-        chunks = even(task.box, axes, names, granule)
+        chunks = even(task.part, axes, names, granule)
         if known is not None:
             known[key] = chunks
     return chunks

@@ -68,9 +68,11 @@ def flops_at(kernel: Kernel) -> int | None:
 
 
 def work_of(task: Task) -> Work:
-    """Return the features of a whole task. Programs repeat themselves: they are kept with its shapes."""
+    """Return the features of a whole task, as far as it is this rank's. Programs repeat themselves: they are kept with its shapes."""
     kernel, key = task.kernel, task.key
     assert kernel is not None
+    if task.deal is not None and task.part != task.box:
+        return work_of_part(task, task.part)
     if kernel.looked_at or key is None:
         return _work(task, [array.shape for array in task.arrays], task.box.volume, task_key(task), 1.0)
     work: Work | None = key.work

@@ -235,7 +235,7 @@ class GraphBuilder:
         if (replayed := self.replay.task(task)) is not None:
             self._emit(replayed[1])
             return task
-        self.graph.add(task)
+        self._add(task)
         parts = self._chunks(task, kernel, options.devices or "", chunks)
         if len(parts) > 1 or chunks is not None:
             task.visited = task.box
@@ -252,6 +252,9 @@ class GraphBuilder:
         else:
             self.lookahead.command(command, lower)
         return task
+
+    def _add(self, task: Task) -> None:
+        self.graph.add(task)
 
     def _chunks(
         self, task: Task, kernel: Kernel, devices: str, chunks: Sequence[tuple[str, Box]] | None
@@ -280,7 +283,7 @@ class GraphBuilder:
         if (replayed := self.replay.read(task, array, deliver)) is not None:
             self._emit(replayed)
             return task
-        self.graph.add(task)
+        self._add(task)
 
         def fence() -> None:
             self._lowered(self.lowering.fence(task, array, deliver), partial(self.replay.has_read, task, array))

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ...graph.instruction import Allocation, Instruction
+from ...graph.instruction import Allocation, Instruction, Send
 from ...graph.task import Task
 from ...machine.platform import HOST, USER, Device, Memory, Platform, host_links
 from ..base import CallHelper, Finished, Ran
@@ -64,7 +64,8 @@ class SimulatedBackend:
         self._values = Computed() if execute else Unknown()
         self.costs = costs
         self._places = {d.name: self.world.places[d.name] for d in self.devices}
-        self._places["host"] = Place(Device("host", "cpu", HOST), 1 << 30, 0.0, self.world.scenario.seed)
+        for name in ("host", "network"):
+            self._places[name] = Place(Device(name, "cpu", HOST), 1 << 30, 0.0, self.world.scenario.seed)
         cores = self.world.cores
         first = min((node for d in self.devices if (node := node_of(d)) in cores), default="")  # the program's node
         self._host_cores = [cores[first]] if first in cores else []
@@ -161,7 +162,7 @@ class SimulatedBackend:
                 return True
             with self._lock:
                 last._program_runs(0.0)
-        moved = self._step(None)
+        moved = self._step(None) or (self.world.strand() and self._step(None))
         self._slept = self._slept or moved
         return moved
 
@@ -247,9 +248,14 @@ class SimulatedBackend:
         error = instruction.failure or entry.error
         if error is None:
             try:
-                self._values.run(instruction)
+                if entry.meets:
+                    self._values.message(entry.instruction, entry)
+                else:
+                    self._values.run(instruction)
             except BaseException as caught:  # noqa: BLE001 - reported, never lost
                 error = caught
+        if entry.mate is not None and isinstance(instruction, Send):
+            entry.mate.error = error
         waited = (stop - entry.start) * entry.waits
         self._finished(Ran(instruction, entry.place.device.name, entry.lane.number, entry.start, stop, waited, error))
 

@@ -47,7 +47,25 @@ class Network:
         """Begin a copy between two memories; `done(entry)` is called at its end."""
         copy: Copy = entry.instruction
         way = self._way(entry.process, copy.source.memory, copy.target.memory)
-        entry.job = job = Job(entry, float(copy.nbytes), lambda entry: self._arrived(entry, done), way.resources)
+        self._go(entry, copy.nbytes, way, done)
+
+    def send(self, entry: Any, nbytes: int, ranks: tuple[int, int], done: Callable[[Any], None]) -> None:
+        """Begin a message between the hosts of two ranks; `done(entry)` is called at its end."""
+        key = (-1, *ranks)
+        way = self._ways.get(key)
+        if way is None:
+            topology = self._platform.topology
+            ends = (
+                (HOST, HOST) if topology is None else (topology.memory(ranks[0], HOST), topology.memory(ranks[1], HOST))
+            )
+            link = self._platform.link(*ends)
+            assert link is not None, "ranks are nodes of one network"
+            self._links.setdefault(ends, link)
+            way = self._ways[key] = Way(link.latency, (ends, *self._limited(link)))
+        self._go(entry, nbytes, way, done)
+
+    def _go(self, entry: Any, nbytes: int, way: Way, done: Callable[[Any], None]) -> None:
+        entry.job = job = Job(entry, float(nbytes), lambda entry: self._arrived(entry, done), way.resources)
         if way.latency:
             self._timeline.at(self._timeline.now + way.latency, self._share.join, job)
         else:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from ...cluster.dealing import Dealing
+from ...cluster.table import Table
 from ...errors import ConfigError, unknown_name
 from ...machine.platform import Device, Memory, Platform
 from ...machine.sizes import parse_bytes
@@ -19,6 +21,7 @@ from .costs import Costs
 from .durations import Durations
 from .measured import Measured
 from .scenario import Scenario
+from .world import World
 
 
 def simulate(
@@ -38,13 +41,50 @@ def simulate(
     What the runtime learns about links changes its own copy of the platform, never the one that is simulated.
     """
     platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
+    measured = Measured(Store(store)) if store is not None else None
+    world = World(platform, scenario)
+    return _machine(world, platform, 0, measured, Costs() if costs is None else costs, execute=execute, vary=vary)
+
+
+def simulate_ranks(
+    platform: Platform,
+    *,
+    devices: str = "",
+    memory: Mapping[str, str] | None = None,
+    execute: bool = False,
+    scenario: Scenario | None = None,
+    costs: Costs | None = None,
+    store: Path | None = None,
+) -> list[Machine]:
+    """Return one machine per node of `platform`, each driven by a process of its own, in one world."""
+    platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
+    measured = Measured(Store(store)) if store is not None else None
+    costs = Costs() if costs is None else costs
+    world = World(platform, scenario)
+    nodes = [platform.node(rank) for rank in range(platform.nodes)]
+    table = Table(Dealing(len(nodes), platform), range(len(nodes)))
+    machines = []
+    for rank, node in enumerate(nodes):
+        if not node.devices:
+            raise ConfigError(f"rank {rank} has no device: devices={devices!r} leaves none of its node; name a kind")
+        machine = _machine(world, node, rank, measured, costs, execute=execute, vary=False)
+        machine.lanes["network"] = machine.lanes["host"]
+        machines.append(machine._replace(seat=table.seats[rank]))
+    return machines
+
+
+def _machine(
+    world: World, platform: Platform, rank: int, measured: Measured | None, costs: Costs, *, execute: bool, vary: bool
+) -> Machine:
+    """Return what one process sees of a world."""
     backend = SimulatedBackend(
         platform.devices,
-        law=Durations(platform, Measured(Store(store)) if store is not None else None, vary=vary),
+        law=Durations(platform, measured, vary=vary),
         platform=platform,
         execute=execute,
-        scenario=scenario,
-        costs=Costs() if costs is None else costs,
+        costs=costs,
+        world=world,
+        rank=rank,
     )
     lanes = dict.fromkeys([*(device.name for device in platform.devices), "host"], backend)
     memories = dict.fromkeys(range(len(platform.memories)), backend)

@@ -9,7 +9,7 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
-from ...graph.instruction import Copy, Instruction, Kernel
+from ...graph.instruction import Copy, Instruction, Kernel, Message
 from ...machine.platform import Device
 from .timeline import Job
 
@@ -32,7 +32,10 @@ class Entry:
         "instruction",
         "job",
         "lane",
+        "mate",
+        "meets",
         "moves",
+        "payload",
         "place",
         "process",
         "release",
@@ -47,6 +50,9 @@ class Entry:
         self.place = lane.place
         self.computes = isinstance(instruction, Kernel)
         self.moves = isinstance(instruction, Copy)
+        self.meets = isinstance(instruction, Message)
+        self.mate: Entry | None = None  # the other side of a message
+        self.payload: object = None  # what a message brings
         launch = lane.place.launch if self.computes else 0.0
         self.release = release + launch  # virtual seconds before which it does not begin
         self.blockers = 0  # instructions on other lanes that it waits for

@@ -6,16 +6,19 @@ Before: backend/launch.py.  After: backend.py.  Knows no time.
 from __future__ import annotations
 
 from contextvars import copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import NoValues
-from ...graph.instruction import Allocation, Copy, Fence, Fill, Instruction, Kernel, Reduce
+from ...graph.instruction import Allocation, Copy, Fence, Fill, Instruction, Kernel, Receive, Reduce, Send
 from ...machine.platform import USER
 from ...program.session import in_kernel
-from ...program.view import view_shape
+from ...program.view import extract, view_shape
 from ..launch import aligned_empty, resolve, run, run_kernel, set_data
+
+if TYPE_CHECKING:
+    from .places import Entry
 
 
 class Computed:
@@ -41,6 +44,14 @@ class Computed:
             context.run(run_kernel, instruction, False)
         finally:
             in_kernel.name = ""
+
+    def message(self, message: Any, entry: Entry) -> None:
+        """Hand what is sent over to the other side, or take it from there."""
+        here = extract(message.allocation.data, message.allocation.box.lo, message.box, None)
+        if not isinstance(message, Send):
+            here[...] = entry.payload
+        elif entry.mate is not None:
+            entry.mate.payload = here.copy()
 
 
 class Unknown:
@@ -69,6 +80,12 @@ class Unknown:
             _forget(instruction.target.allocation)
         elif isinstance(instruction, Fence):
             instruction.deliver(_value(instruction))
+
+    def message(self, message: Any, entry: Entry) -> None:
+        """Note what is known no more."""
+        del entry
+        if isinstance(message, Receive):
+            _forget(message.allocation)
 
 
 def _forget(allocation: Allocation | None) -> None:

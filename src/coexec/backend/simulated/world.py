@@ -7,9 +7,11 @@ programs nor values. One lock guards all of it.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DeviceLost
+from ...errors import BackendError, DeviceLost
+from ...graph.instruction import Route, Send
 from ...machine.platform import Platform
 from . import turns
 from .crowds import crowds_of
@@ -47,7 +49,8 @@ class World:
         self.lock = threading.RLock()  # of everything here and in the processes; never held while others are told
         self.turn = threading.Lock()  # one thread moves time
         self._to_come = self.scenario.in_order()
-        self._over: list[Entry] = []  # what the last event completed: one at most
+        self._over: deque[Entry] = deque()  # what the last event completed: one, or both sides of a message
+        self._posted: dict[tuple[int, Route], Entry] = {}  # messages whose other side is not there yet
 
     # Time -------------------------------------------------------------------------------------------------------------
 
@@ -94,7 +97,7 @@ class World:
             if until is not None and due > until:
                 return None
             time.step()
-        return self._over.pop()
+        return self._over.popleft()
 
     def _go_on(self, entry: Entry) -> None:
         """Begin what waited for an instruction that is over: on its lane, on its device, on other lanes."""
@@ -149,6 +152,9 @@ class World:
     def _begin(self, entry: Entry) -> None:
         entry.start = now = self.time.now
         turns.began(entry)
+        if entry.meets:
+            self._meet(entry)
+            return
         instruction, place, law = entry.instruction, entry.place, entry.process.law
         if instruction.failure is not None:
             self.time.at(now, self._end, entry)
@@ -184,6 +190,39 @@ class World:
 
     def _end(self, entry: Entry) -> None:
         self._over.append(entry)
+
+    # Messages ---------------------------------------------------------------------------------------------------------
+
+    def _meet(self, entry: Entry) -> None:
+        """Let a message begin as soon as both sides are there."""
+        message: Any = entry.instruction
+        other = self._posted.pop(message.key, None)
+        if other is None:
+            self._posted[message.key] = entry
+            return
+        send, receive = (entry, other) if isinstance(message, Send) else (other, entry)
+        now = send.start = receive.start = self.time.now
+        send.mate, receive.mate = receive, send
+        law = send.process.law
+        if send.instruction.failure is None and law.shares:
+            ranks = (send.process.rank, receive.process.rank)
+            self.network.send(send, send.instruction.nbytes, ranks, self._arrived)
+        else:
+            self.time.at(now + law.timed(send.instruction).seconds, self._arrived, send)
+
+    def _arrived(self, send: Entry) -> None:
+        assert send.mate is not None
+        self._over += (send, send.mate)
+
+    def strand(self) -> bool:
+        """Give messages up whose other side will never come, as nothing is under way; False if there are none."""
+        with self.lock:
+            for (number, route), entry in list(self._posted.items()):
+                what = f"message {route} of task {number}"
+                entry.error = BackendError(f"{what} has no other side: one rank did not come that far, or failed")
+                self._over.append(entry)
+            self._posted.clear()
+            return bool(self._over)
 
     def _note_source(self, instruction: Any, source: str, seconds: float) -> None:
         instruction.source = source

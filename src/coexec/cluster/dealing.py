@@ -1,0 +1,261 @@
+"""Deal tasks to the ranks of a cluster: each gets a part of the index space, or one of them gets all of it.
+
+Before: cluster/exchange.py, plan/split.py, plan/conflicts.py.  After: lower/exchanging.py, runtime.py.
+
+Every rank deals every task, from what all ranks know: shapes, mappers, weights, and what was dealt before. Nothing that
+is measured may decide anything here, or ranks would disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial as partially
+from math import lcm
+from typing import NamedTuple
+
+from ..geometry import Box, Region, cut, overlaps, whole
+from ..graph.command import AwaitPush, Chunk, Deal, Push
+from ..graph.mapped import Mapped, mapped
+from ..graph.task import Task
+from ..machine.platform import Platform
+from ..plan.conflicts import Conflicts
+from ..plan.split import blocks
+from ..predict.features import Rows, part_of
+from ..program.access import Access
+from ..program.array import Array
+from .exchange import Boxes, Exchange, Moves
+
+Uses = dict[int, dict[int, list[Box]]]
+"""Boxes by argument and rank."""
+
+
+class Hand(NamedTuple):
+    """What one rank computes of a task: a box, and of a reduction some of its fixed blocks."""
+
+    rank: int
+    box: Box
+    blocks: Boxes = ()
+    first: int = 0
+
+
+class Round(NamedTuple):
+    """One task as all ranks share it."""
+
+    number: int
+    hands: dict[int, Hand]
+    slots: int  # blocks of a reduction
+    moves: dict[int, Moves]  # by argument, before the task
+    gathers: dict[int, Moves]  # by argument, after it: slots of private arrays
+    written: dict[int, tuple[Region, dict[int, Boxes]]]  # by argument: everything, and what each rank writes
+
+    def of(self, rank: int) -> Deal:
+        """Return the deal of one rank."""
+        hand = self.hands.get(rank)
+        box, mine, first = (None, (), 0) if hand is None else hand[1:]
+        pushes = [*_pushes(rank, self.moves, partial=False), *_pushes(rank, self.gathers, partial=True)]
+        awaits = [*_awaits(rank, self.moves, partial=False), *_awaits(rank, self.gathers, partial=True)]
+        stale = []
+        for argument, (everything, by_rank) in self.written.items():
+            others = everything - Region(by_rank.get(rank, ()))
+            if others.boxes:
+                stale.append((argument, others.boxes))
+        return Deal(self.number, box, mine, first, self.slots, tuple(pushes), tuple(awaits), tuple(stale))
+
+
+def _pushes(rank: int, moves: dict[int, Moves], *, partial: bool) -> list[Push]:
+    found = []
+    for argument, of in moves.items():
+        targets = tuple([(receiver, boxes) for (sender, receiver), boxes in of.items() if sender == rank])
+        if targets:
+            found.append(Push(argument, targets, partial))
+    return found
+
+
+def _awaits(rank: int, moves: dict[int, Moves], *, partial: bool) -> list[AwaitPush]:
+    found = []
+    for argument, of in moves.items():
+        sources = tuple([(sender, boxes) for (sender, receiver), boxes in of.items() if receiver == rank])
+        if sources:
+            found.append(AwaitPush(argument, sources, partial))
+    return found
+
+
+class Dealing:
+    """Deals one task after another. Pure: no thread, no device, no clock."""
+
+    def __init__(self, ranks: int, platform: Platform) -> None:
+        self.ranks = ranks
+        self.exchange = Exchange(ranks)
+        self._granule = lcm(*[max(1, device.granule) for device in platform.devices])
+        self._conflicts = Conflicts()
+        self._points = [0] * ranks  # of undivided tasks, dealt so far
+        self._last = 0
+
+    def task(self, task: Task) -> Round:
+        """Deal a call."""
+        hands = self._hands(task)
+        return self._round(task, {hand.rank: hand for hand in hands})
+
+    def read(self, task: Task, readers: Sequence[int]) -> Round:
+        """Let some ranks have all of what a task without a kernel reads."""
+        return self._round(task, {rank: Hand(rank, Box((), ())) for rank in readers})
+
+    # Who computes what ------------------------------------------------------------------------------------------------
+
+    def _hands(self, task: Task) -> list[Hand]:
+        kernel, options = task.kernel, task.options
+        assert kernel is not None
+        box = task.box
+        if kernel.host:
+            return [Hand(0, box, (box,))]
+        axes = [axis for axis in kernel.split if box.hi[axis] - box.lo[axis] > 1]
+        if axes and not box.empty and (options is None or options.split):
+            hands = self._blocks(task, axes[0]) if kernel.reduces else self._parts(task, axes[0])
+            if len(hands) > 1:
+                return hands
+            if hands and kernel.reduces:
+                return [Hand(self._one(task), *hands[0][1:])]
+        return [Hand(self._one(task), box, (box,))]
+
+    def _parts(self, task: Task, axis: int) -> list[Hand]:
+        """Return about equal parts of the index space along one axis; none if they would conflict."""
+        assert task.kernel is not None
+        granule, rows = lcm(task.kernel.granule, self._granule), Rows(task, task.box, axis)
+        if rows.even:
+            parts = cut(task.box, axis, self.ranks, granule)
+        else:
+            at = [round(rows.position(rows.rows * i / self.ranks) / granule) * granule for i in range(self.ranks)]
+            ends = [*at[1:], rows.rows]
+            parts = [
+                part_of(task.box, axis, lo, min(hi, rows.rows)) for lo, hi in zip(at, ends, strict=True) if lo < hi
+            ]
+        if len(parts) < 2 or not self._independent(task, parts):
+            return []
+        return [Hand(rank, part) for rank, part in enumerate(parts)]
+
+    def _blocks(self, task: Task, axis: int) -> list[Hand]:
+        """Return the fixed blocks of a reduction in runs of about equal length; all in one if they would conflict."""
+        assert task.kernel is not None
+        parts = blocks(task.box, axis, task.kernel.granule)
+        if not self._independent(task, parts):
+            return [Hand(0, task.box, (task.box,))]
+        hands, count = [], min(self.ranks, len(parts))
+        for rank in range(count):
+            first, last = rank * len(parts) // count, (rank + 1) * len(parts) // count
+            mine = tuple(parts[first:last])
+            hands.append(Hand(rank, part_of(task.box, axis, *_span(task.box, mine, axis)), mine, first))
+        return hands
+
+    def _independent(self, task: Task, parts: Sequence[Box]) -> bool:
+        """Tell whether parts do not conflict, and hulls of what they write do not overlap: they are sent as a whole."""
+        if not self._conflicts.independent(task, [Chunk("", part) for part in parts]):
+            return False
+        if all(array._grid is None for array in task.arrays):
+            return True
+        by_array: dict[int, list[Box]] = {}
+        for part in parts:
+            mine: dict[int, list[Box]] = {}
+            for access, array, found in zip(task.accesses, task.arrays, mapped(task, part), strict=True):
+                if access.access.writes and found is not None:
+                    mine.setdefault(array._storage.id, []).extend(_touched(array, found))
+            for id, boxes in mine.items():
+                if any(overlaps(a, b) for a in boxes for b in by_array.get(id, ())):
+                    return False
+                by_array.setdefault(id, []).extend(boxes)
+        return True
+
+    def _one(self, task: Task) -> int:
+        """Return the rank for an undivided task: the one that holds most of what it reads; among equals the idlest."""
+        held = [0] * self.ranks
+        parts = (None,) * len(task.arrays) if task.visited is None else mapped(task, task.box)
+        for param, array, part in zip(task.accesses, task.arrays, parts, strict=True):
+            if _reads(param.access, array) and param.access.mode != "reduce":
+                of = self.exchange.volume(array._storage.id, array._storage.box, _touched(array, part))
+                held = [a + b * array.itemsize for a, b in zip(held, of, strict=True)]
+        chosen = min(range(self.ranks), key=lambda rank: (-held[rank], self._points[rank], rank))
+        self._points[chosen] += 1 + task.box.volume
+        return chosen
+
+    # Who sends what ---------------------------------------------------------------------------------------------------
+
+    def _round(self, task: Task, hands: dict[int, Hand]) -> Round:
+        self._last += 1
+        reads, writes, agreed = self._uses(task, hands)
+        moves: dict[int, Moves] = {}
+        written: dict[int, tuple[Region, dict[int, Boxes]]] = {}
+        for argument, by_rank in sorted(reads.items()):
+            storage = task.arrays[argument]._storage
+            found = self.exchange.read(storage.id, storage.box, by_rank)
+            if found:
+                moves[argument] = found
+        for argument, by_rank in sorted(writes.items()):
+            storage = task.arrays[argument]._storage
+            self.exchange.wrote(storage.id, storage.box, by_rank, self._last)
+            everything = Region(tuple([box for boxes in by_rank.values() for box in boxes]))
+            written[argument] = (everything, {rank: tuple(boxes) for rank, boxes in by_rank.items()})
+        for argument, boxes in agreed.items():
+            storage = task.arrays[argument]._storage
+            self.exchange.agreed(storage.id, storage.box, boxes, self._last)
+        slots = sum(len(hand.blocks) for hand in hands.values())
+        return Round(self._last, hands, slots, moves, self._gathers(task, hands, slots), written)
+
+    def _uses(self, task: Task, hands: dict[int, Hand]) -> tuple[Uses, Uses, dict[int, list[Box]]]:
+        """Return what each rank reads and writes of each array, and what all write alike: the results of reductions."""
+        first: dict[int, int] = {}  # storage -> the first argument that is this array
+        arguments = [first.setdefault(array._storage.id, index) for index, array in enumerate(task.arrays)]
+        reads: Uses = {}
+        writes: Uses = {}
+        agreed: dict[int, list[Box]] = {}
+        entire = task.visited is None and (len(hands) == 1 or task.kernel is None)
+        for rank, hand in hands.items():
+            parts = (None,) * len(task.arrays) if entire else mapped(task, hand.box)
+            for param, array, part, argument in zip(task.accesses, task.arrays, parts, arguments, strict=True):
+                if param.access.mode != "reduce":
+                    boxes = _touched(array, part)
+                    for uses, does in ((reads, _reads(param.access, array)), (writes, param.access.writes)):
+                        if does:
+                            uses.setdefault(argument, {}).setdefault(rank, []).extend(boxes)
+        for param, array, argument in zip(task.accesses, task.arrays, arguments, strict=True):
+            if param.access.mode == "reduce" and not array._box.empty:
+                agreed.setdefault(argument, []).append(array._box)
+                if _reads(param.access, array):
+                    for rank in range(self.ranks):
+                        reads.setdefault(argument, {}).setdefault(rank, []).append(array._box)
+        return reads, writes, agreed
+
+    def _gathers(self, task: Task, hands: dict[int, Hand], slots: int) -> dict[int, Moves]:
+        """Return who sends which partial results of reductions: every rank gets all, and combines them in order."""
+        found: dict[int, Moves] = {}
+        if task.kernel is None or not task.kernel.reduces:
+            return found
+        for argument, (param, array) in enumerate(zip(task.accesses, task.arrays, strict=True)):
+            if param.access.mode == "reduce" and array.size:
+                extent = whole((slots, *array.shape))
+                slot_range = partially(part_of, extent, 0)
+                found[argument] = {
+                    (rank, other): (slot_range(hand.first, hand.first + len(hand.blocks)),)
+                    for rank, hand in hands.items()
+                    for other in range(self.ranks)
+                    if other != rank
+                }
+        return found
+
+
+def _reads(access: Access, array: Array) -> bool:
+    """Tell whether old values are needed; a strided write leaves elements between untouched."""
+    if access.operator is not None:
+        return not access.operator.fresh or array._grid is not None
+    return access.reads or (array._grid is not None and access.mode == "write")
+
+
+def _touched(array: Array, part: Mapped | None) -> Boxes:
+    if part is None:
+        return () if array._box.empty else (array._box,)
+    if part.empty:
+        return ()
+    box, boxes = part.of(array)
+    return boxes or (() if box.empty else (box,))
+
+
+def _span(box: Box, parts: Boxes, axis: int) -> tuple[int, int]:
+    return parts[0].lo[axis] - box.lo[axis], parts[-1].hi[axis] - box.lo[axis]

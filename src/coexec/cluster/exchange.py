@@ -1,0 +1,102 @@
+"""Which ranks hold which part of each array, and what has to be sent so that each rank has what it reads.
+
+Before: geometry/.  After: cluster/dealing.py.  Knows neither tasks nor memories. Every rank computes the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ..geometry import Box, Region, RegionMap
+
+Boxes = tuple[Box, ...]
+Moves = dict[tuple[int, int], Boxes]
+"""Boxes by sender and receiver."""
+
+
+class Held(NamedTuple):
+    """Who holds some elements, as bits, and in which round they were written: what comes from there is sent apart."""
+
+    ranks: int
+    writer: int = 0
+
+
+class Exchange:
+    """For each element of each array the ranks that hold its present value."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        self._everyone = (1 << ranks) - 1
+        self._held: dict[int, RegionMap[Held]] = {}
+
+    def holders(self, array: int, extent: Box) -> RegionMap[Held]:
+        """Return who holds what of an array. A new one is the same everywhere: every rank ran what made it."""
+        held = self._held.get(array)
+        if held is None:
+            held = self._held[array] = RegionMap(extent, Held(self._everyone))
+        return held
+
+    def forget(self, array: int) -> None:
+        """Forget an array that is gone."""
+        self._held.pop(array, None)
+
+    def volume(self, array: int, extent: Box, boxes: Iterable[Box]) -> list[int]:
+        """Return how many elements of `boxes` each rank holds."""
+        found = [0] * self.ranks
+        held = self.holders(array, extent)
+        for box in boxes:
+            for part, (mask, _) in held.get(box):
+                for rank in _bits(mask):
+                    found[rank] += part.volume
+        return found
+
+    def read(self, array: int, extent: Box, reads: Mapping[int, Iterable[Box]]) -> Moves:
+        """Let each rank have what it reads; return what is sent for that, each element at most once to a rank.
+
+        What was written in one round is sent apart from what was written in others: it is ready at another time.
+        """
+        held = self.holders(array, extent)
+        if held.uniform is not None and held.uniform.ranks == self._everyone:
+            return {}
+        moves: dict[tuple[int, int], dict[int, list[Box]]] = {}
+        for rank, boxes in reads.items():
+            for box in Region(tuple(boxes)).boxes:
+                for part, (mask, writer) in held.get(box):
+                    if not mask >> rank & 1:
+                        parts = moves.setdefault((self._sender(mask, rank), rank), {})
+                        parts.setdefault(writer, []).append(part)
+        for (_, rank), by_writer in moves.items():
+            for gained in by_writer.values():
+                self._gain(held, gained, 1 << rank)
+        return {
+            pair: tuple([box for _, parts in sorted(by_writer.items()) for box in Region(tuple(parts)).boxes])
+            for pair, by_writer in sorted(moves.items())
+        }
+
+    def _gain(self, held: RegionMap[Held], parts: Iterable[Box], bit: int) -> None:
+        for part in parts:
+            for piece, (mask, writer) in held.get(part):
+                held.set(piece, Held(mask | bit, writer))
+
+    def wrote(self, array: int, extent: Box, writes: Mapping[int, Iterable[Box]], number: int) -> None:
+        """Note that boxes are held by their writer alone, since round `number`."""
+        held = self.holders(array, extent)
+        for rank, boxes in writes.items():
+            for box in boxes:
+                held.set(box, Held(1 << rank, number))
+
+    def agreed(self, array: int, extent: Box, boxes: Iterable[Box], number: int) -> None:
+        """Note that every rank has made the same new contents of `boxes`."""
+        held = self.holders(array, extent)
+        for box in boxes:
+            held.set(box, Held(self._everyone, number))
+
+    def _sender(self, mask: int, rank: int) -> int:
+        """Return who sends: the nearest holder below, by number, so that no rank sends to all."""
+        assert mask, "somebody holds every element"
+        return max(_bits(mask), key=lambda holder: -((rank - holder) % self.ranks))
+
+
+def _bits(mask: int) -> list[int]:
+    return [rank for rank in range(mask.bit_length()) if mask >> rank & 1]

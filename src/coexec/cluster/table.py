@@ -1,0 +1,60 @@
+"""Where ranks get their deals: those of one process share what all ranks compute alike.
+
+Before: cluster/dealing.py.  After: stages.py, ranked.py.  A process with one rank has a table with one seat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..graph.command import Deal
+from ..graph.task import Task
+from .dealing import Dealing, Round
+
+
+class Seat:
+    """One rank. Asks for one deal after another, in program order."""
+
+    def __init__(self, rank: int, table: Table) -> None:
+        self.rank = rank
+        self.ranks = table.dealing.ranks
+        self._table = table
+        self._number = 0  # of deals that it took
+
+    def task(self, task: Task) -> None:
+        """Let a call be dealt: `task.deal` says what of it is this rank's."""
+        deal = task.deal = self._take(lambda: self._table.dealing.task(task))
+        if deal.box is not None and deal.box != task.box:  # from here on it is mapped part by part
+            task.visited = task.box
+            task.shapes = task.shapes or [array.shape for array in task.arrays]
+
+    def read(self, task: Task, readers: Sequence[int]) -> None:
+        """Let a task without a kernel be dealt: what is sent so that `readers` have what it reads."""
+        task.deal = self._take(lambda: self._table.dealing.read(task, readers))
+
+    def forget(self, array: int) -> None:
+        """Forget an array that is gone."""
+        self._table.dealing.exchange.forget(array)
+
+    def _take(self, make: Callable[[], Round]) -> Deal:
+        self._number += 1
+        return self._table.round(self._number, make).of(self.rank)
+
+
+class Table:
+    """What the ranks of one process share: the first that asks for a deal has it computed for all."""
+
+    def __init__(self, dealing: Dealing, ranks: Sequence[int]) -> None:
+        self.dealing = dealing
+        self.seats = [Seat(rank, self) for rank in ranks]
+        self._rounds: dict[int, tuple[Round, int]] = {}  # by number; and how many have yet to take theirs
+
+    def round(self, number: int, make: Callable[[], Round]) -> Round:
+        """Return a round, dealing it if nobody has asked for it yet."""
+        known = self._rounds.get(number)
+        found, left = known if known is not None else (make(), len(self.seats))
+        if left > 1:
+            self._rounds[number] = (found, left - 1)
+        else:
+            self._rounds.pop(number, None)
+        return found

@@ -1,0 +1,343 @@
+"""Several ranks of one program in one process: a runtime whose calls go to one runtime per rank, in lockstep.
+
+Before: runtime.py, cluster/.  After: coexec/__init__.py.  For simulations: the ranks of a real cluster have a process each,
+and nothing in front of them. What a rank does is the same.
+
+Ranks wait for each other, so a call is recorded by all of them before one of them waits for anything.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from contextvars import Context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from . import process
+from .config import Config, RuntimeOptions
+from .errors import ConfigError, ProgramError, RuntimeClosed
+from .execute.fusing import Fusing
+from .execute.signals import Signals
+from .graph.task import Task, mark_reported
+from .machine.platform import Platform
+from .plan.plan import Plan
+from .program import session
+from .program.array import Array, Storage
+from .program.call import Options
+from .program.fuse import Operation
+from .program.kernel import Kernel
+from .runtime import Runtime
+from .stages import configured, simulated_ranks
+
+if TYPE_CHECKING:
+    from .backend.machine import Machine
+    from .backend.simulated import Scenario
+
+
+class Member(Runtime):
+    """One rank, beside others in the same process."""
+
+    alone = False
+
+
+class Everywhere(Task):
+    """A task on every rank: over when all of its parts are."""
+
+    def __init__(self, parts: Sequence[Task], owner: Ranked) -> None:
+        super().__init__(parts[0].id, parts[0].name, parts[0].kernel, owner)
+        self.parts = parts
+
+    @property
+    def over(self) -> bool:
+        """Whether every rank is done with it."""
+        if all(part.finished for part in self.parts):
+            self.finished = True
+            self.failure = next((part.failure for part in self.parts if part.failure is not None), None)
+        return self.finished
+
+    def done(self) -> bool:
+        """Tell whether the task is over: finished, failed or cancelled."""
+        return self.over
+
+
+class Ranked(Runtime):
+    """Runs a program on all ranks of a simulated cluster."""
+
+    def __init__(
+        self,
+        devices: str | None = None,
+        *,
+        memory: Mapping[str, str] | str | None = None,
+        trace: str | os.PathLike[str] | None = None,
+        platform: Platform | str | os.PathLike[str] | None = None,
+        scenario: Scenario | str | os.PathLike[str] | None = None,
+        machine: Machine | None = None,
+        **options: Unpack[RuntimeOptions],
+    ) -> None:
+        """Open one process per node of a `platform` that is simulated."""
+        del machine
+        session.check_forked()
+        config = self.config = configured(devices, trace, platform, scenario, options)
+        if config.plan:
+            raise ConfigError("plan= names devices of one machine; with ranks=, every rank plans its part itself")
+        self.platform, machines = simulated_ranks(config, memory, platform, scenario)
+        self.machine = machines[0]._replace(seat=None)
+        self.closed, self.checks = False, config.debug
+        self._lock = threading.RLock()
+        self.members = [Member(machine=m, **_options(config, rank)) for rank, m in enumerate(machines)]
+        for member in self.members:
+            member.before_wait = self._let_send
+        first = self.members[0]
+        self._fusing = Fusing(self._lock, self._enter_chain, first._planner.runs, on=first._fusing.on, timed=False)
+        self._signals = Signals(self._lock, self.cancel_pending)
+        self._signals.install()
+        self._last_array = 0
+        process.opened(self)
+
+    # Arrays -----------------------------------------------------------------------------------------------------------
+
+    def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
+        """Register a new array with every rank: all of them ran what makes it."""
+        with self._lock:
+            self._check_open()
+            self._flush_chain(data)
+            storage.state = [self._shadow(member, storage, data, borrowed) for member in self.members]
+            self._last_array += 1
+            storage.id = self._last_array
+
+    def _shadow(self, member: Runtime, storage: Storage, data: Any, borrowed: bool) -> Storage:
+        shadow = Storage(member, storage.shape, storage.dtype, storage.initial)
+        member.adopt(shadow, data, borrowed=borrowed)
+        return shadow
+
+    def _flush_chain(self, data: Any) -> None:
+        """Let a chain go first if memory is about to be made: room for it may depend on what came before."""
+        if data is not None and self._fusing.held is not None:
+            self._fusing.flush()
+
+    def dropped(self, storage_id: int) -> None:
+        """Do nothing: with the array its shadows are gone, and their ranks are told."""
+
+    def _of(self, rank: int, array: Array) -> Array:
+        """Return an array as a rank knows it."""
+        return Array(array._storage.state[rank], array._box, array._cut)
+
+    def _mine(self, kernel: Kernel, arrays: Sequence[Array], scalars: Mapping[str, Any]) -> None:
+        for array in [*arrays, *(value for value in scalars.values() if type(value) is Array)]:
+            if array._storage.session is not self:
+                raise ProgramError(
+                    f"kernel {kernel.name!r} was given {array!r}, which belongs to another runtime; "
+                    "make it inside this one, or pass cx.array(np.asarray(x))"
+                )
+
+    def _bound(self, rank: int, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[list[Array], dict[str, Any]]:
+        given = {name: self._of(rank, v) if type(v) is Array else v for name, v in scalars.items()} if scalars else {}
+        return [self._of(rank, array) for array in arrays], given
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
+        """Record one call on every rank."""
+        arrays, scalars = kernel.bind(args, kwargs)
+        self._mine(kernel, arrays, scalars)
+        if options.devices is not None and "/" in options.devices:
+            raise ProgramError(
+                f"kernel {kernel.name!r} names devices of one node, {options.devices!r}: with several ranks, name kinds"
+            )
+        with self._lock:
+            self._check_open()
+            self._fusing.flush()
+            recorded = self._all(
+                lambda rank, member: member.record(kernel, *self._bound(rank, arrays, scalars), options)
+            )
+            for member, (task, _) in zip(self.members, recorded, strict=True):
+                member.keep_pace(task)
+        if self._signals.pending is not None:
+            self._signals.check()
+        returned = recorded[0][1]
+        if not returned:
+            return Everywhere([task for task, _ in recorded], self)
+        made = tuple([self._returned([made[i] for _, made in recorded]) for i in range(len(returned))])
+        return made[0] if kernel.returns.single else made
+
+    def _returned(self, shadows: Sequence[Array]) -> Array:
+        first = shadows[0]._storage
+        storage = Storage(self, first.shape, first.dtype)
+        storage.state = [array._storage for array in shadows]
+        self._last_array += 1
+        storage.id = self._last_array
+        return Array(storage, storage.box, None)
+
+    def _all(self, act: Any) -> list[Any]:
+        """Let every rank do the same; if one of them refuses, all do, and for the same reason."""
+        found: list[Any] = []
+        errors: list[Exception] = []
+        for rank, member in enumerate(self.members):
+            try:
+                found.append(act(rank, member))
+            except Exception as error:  # noqa: BLE001 - raised below, once every rank has come as far
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return found
+
+    def _let_send(self, task: Task) -> None:
+        """Have every rank lower what it holds back of what came before `task`, which one of them waits for."""
+        for member in self.members:
+            if member._lookahead.holding:
+                with member._lock:
+                    if task.deal is None:
+                        member._lookahead.flush()
+                    else:
+                        member._lookahead.release_until(task.deal.number)
+
+    def fuse(self, operation: Operation) -> bool:
+        """Hold an elementwise operation back: what uses its result may come, and be one kernel with it."""
+        return not self.closed and self._fusing.hold(operation)
+
+    def _enter_chain(self, kernel: Kernel, args: tuple[Any, ...], context: Context, where: tuple[str, int]) -> None:
+        """Record a chain of elementwise operations on every rank. Locked."""
+        arrays, scalars = kernel.bind(args, {})
+
+        def record(rank: int, member: Runtime) -> None:
+            with member._lock:
+                member.record_chain(kernel, *self._bound(rank, arrays, scalars), context.copy(), where)
+
+        self._all(record)
+
+    def begin_step(self) -> Any:
+        """Begin a step that the program names."""
+        with self._lock:
+            self._fusing.flush()
+            return [member.begin_step() for member in self.members]
+
+    def end_step(self, begun: Any, *, left: bool) -> tuple[bool, str]:
+        """End a named step; tell whether every rank replayed it, and else why not."""
+        with self._lock:
+            if not left:
+                self._fusing.flush()
+            ends = [m.end_step(token, left=left) for m, token in zip(self.members, begun, strict=True)]
+        return all(replayed for replayed, _ in ends), next((why for replayed, why in ends if not replayed), "")
+
+    def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
+        """Refuse: a plan is for one machine."""
+        del args, kwargs, options
+        raise ProgramError(
+            f"kernel {kernel.name!r}: plans are for one machine, and every rank plans its part itself; ask a runtime "
+            "on one node: cx.Runtime(platform=cx.Platform.load(...).node(0))"
+        )
+
+    # Waits ------------------------------------------------------------------------------------------------------------
+
+    def read(self, array: Array) -> Any:
+        """Wait for `array` on every rank, as a program does that runs on each of them; return its elements."""
+        if self.closed:
+            return self.members[0].read(self._of(0, array))
+        session.check_outside()
+        with self._lock:
+            self._check_open()
+            self._fusing.flush()
+            begun = [member.begin_read(self._of(rank, array)) for rank, member in enumerate(self.members)]
+            return self._all(lambda rank, member: member.finish_read(*begun[rank]))[0]
+
+    def wait(self) -> None:
+        """Wait for everything on every rank; raise all failures that the program has not seen yet, as a group."""
+        with self._lock:
+            self._check_open()
+            self._fusing.flush()
+            begun = [member.begin_epoch("wait") for member in self.members]
+            for member, epoch in zip(self.members, begun, strict=True):
+                member.finish_epoch(*epoch)
+        unseen = self.unseen()
+        for failure in unseen:
+            mark_reported(failure)
+        if unseen:
+            raise ExceptionGroup(f"{len(unseen)} task{'s' * (len(unseen) > 1)} failed", unseen)
+
+    def flush(self) -> None:
+        """Lower and issue everything so far, on every rank."""
+        with self._lock:
+            self._check_open()
+            self._fusing.flush()
+            for member in self.members:
+                member.flush()
+
+    def wait_for(self, task: Task, timeout: float | None = None) -> bool:
+        """Wait for one task on every rank; return False on time-out."""
+        assert isinstance(task, Everywhere)
+        with self._lock:
+            over = all(m.wait_for(part, timeout) for m, part in zip(self.members, task.parts, strict=True))
+        return over and task.over
+
+    def cancel(self, task: Task) -> bool:
+        """Cancel a task unless it has begun on some rank."""
+        assert isinstance(task, Everywhere)
+        parts = zip(self.members, task.parts, strict=True)
+        stopped = [m.cancel(part) for m, part in parts if part.deal is not None and part.deal.box is not None]
+        return all(stopped)
+
+    def cancel_pending(self, reason: str) -> None:
+        """Cancel whatever has not begun, on every rank."""
+        for member in self.members:
+            member.cancel_pending(reason)
+
+    def unseen(self) -> list[Any]:
+        """Return the failures that the program has not looked at yet, each once though several ranks met it."""
+        return list({id(failure): failure for member in self.members for failure in member.unseen()}.values())
+
+    # Beginning and end ------------------------------------------------------------------------------------------------
+
+    @property
+    def instructions(self) -> int:
+        """How many instructions were made so far, by all ranks."""
+        return sum(member.instructions for member in self.members)
+
+    def close(self) -> None:
+        """Wait for everything and close every rank. What was computed can be read from the first one. Idempotent."""
+        if self.closed:
+            return
+        try:
+            with self._lock:
+                self._fusing.flush()
+                self._gather()
+                for member in self.members:
+                    member.flush()
+        finally:
+            self.closed = True
+            self._fusing.stop()
+            for member in self.members:
+                member.close()
+            self._signals.restore()
+            session.remove(self)
+            process.closed(self)
+
+    def _gather(self) -> None:
+        """Bring every array to the first rank, so that it can be read afterwards; not where nothing is computed."""
+        if not self.config.execute:
+            return
+        arrays = [{id: Array(s, s.box, None) for id, s in m._upkeep.live.items()} for m in self.members]
+        begun = [
+            [member.begin_read(of[id], readers=(0,)) for id in arrays[0] if of[id].size]
+            for member, of in zip(self.members, arrays, strict=True)
+        ]
+        del begun
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise RuntimeClosed("this runtime is closed; open another with cx.Runtime(...)")
+        for member in self.members:
+            member._executor.check_broken()
+
+    def __repr__(self) -> str:
+        return f"<cx.Runtime of {len(self.members)} ranks on {self.platform.name}{', closed' if self.closed else ''}>"
+
+
+def _options(config: Config, rank: int) -> dict[str, Any]:
+    """Return the options of one rank; each writes a trace of its own."""
+    file = Path(config.trace) if config.trace else None
+    trace = None if file is None else str(file.with_name(f"{file.stem}.rank{rank}{file.suffix}"))
+    kept = ("sync", "diagnostics", "debug", "placement", "data_threshold", "lanes", "horizon", "policy", "objective")
+    more = ("energy_cap", "watts", "fuse", "lookahead", "replay", "inline")
+    return {"trace": trace, "store": "off", **{name: getattr(config, name) for name in (*kept, *more)}}

@@ -1,0 +1,229 @@
+"""The graphs of several ranks: who computes what, who sends what to whom, and that all of it meets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import coexec as cx
+from coexec.cluster.dealing import Dealing
+from coexec.geometry import Box, Region
+from coexec.graph.instruction import Receive, Send
+from coexec.testing.model_memory import at_random
+from coexec.testing.ranks import RankGraphs
+
+
+def line(lo: int, hi: int) -> Box:
+    return Box((lo,), (hi,))
+
+
+def deals(tasks):
+    return [task.deal for task in tasks]
+
+
+# Dealing --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_is_dealt_evenly_and_in_order():
+    g = RankGraphs(3)
+    tasks = g.call("make", writes=g.array(9), on=["dev:0", "dev:0"])
+    assert [deal.box for deal in deals(tasks)] == [line(0, 3), line(3, 6), line(6, 9)]
+    assert [deal.number for deal in deals(tasks)] == [1, 1, 1]
+
+
+def test_ranks_without_a_part_compute_nothing():
+    g = RankGraphs(4)
+    tasks = g.call("make", writes=g.array(2), on=["dev:0", "dev:0"])
+    assert [deal.box for deal in deals(tasks)] == [line(0, 1), line(1, 2), None, None]
+    assert [len(rank.kernels(task)) for rank, task in zip(g.ranks, tasks, strict=True)] == [1, 1, 0, 0]
+
+
+def test_weights_and_granules_move_the_cuts():
+    with RankGraphs(2).ranks[0] as g:
+        dealing = Dealing(2, g.platform)
+
+        @cx.kernel(split=0, y=cx.update, weight=lambda rows: rows + 1.0)
+        def triangle(y):
+            y += 1
+
+        @cx.kernel(split=0, y=cx.update, granule=4)
+        def coarse(y):
+            y += 1
+
+        cuts = []
+        for kernel in (triangle, coarse):
+            kernel(g.array(10))
+            cuts.append([hand.box.hi[0] for hand in dealing.task(g.tasks[-1]).hands.values()])
+        assert cuts[0] == [7, 10]
+        assert cuts[1][0] % 4 == 0
+
+
+def test_an_undivided_task_goes_to_the_rank_that_holds_most_of_what_it_reads():
+    g = RankGraphs(3)
+    a, b = g.array(9), g.array(9)
+    g.call("make", writes=a, on=["dev:0", "dev:0"])
+    tasks = g.call("use", reads=(a, cx.fixed(slice(4, 9))), writes=(b, cx.all), on="dev:0")
+    assert [deal.box is not None for deal in deals(tasks)] == [False, False, True]
+
+
+def test_independent_undivided_tasks_are_dealt_in_turn():
+    g = RankGraphs(3)
+    dealt = [deals(g.call("one", writes=g.array(4), on="dev:0")) for _ in range(3)]
+    assert [[deal.box is not None for deal in row].index(True) for row in dealt] == [0, 1, 2]
+
+
+def test_host_tasks_run_on_the_first_rank():
+    g = RankGraphs(2)
+    a = g.array(4)
+    g.call("make", writes=a, on=["dev:0", "dev:0"])
+    tasks = [rank.host_task("note", reads=array) for rank, array in zip(g.ranks, a, strict=True)]
+    assert [deal.box is None for deal in deals(tasks)] == [False, True]
+    assert len(g.ranks[1].of(tasks[1]).of("send")) == 1
+
+
+def test_parts_that_would_conflict_are_dealt_as_one():
+    g = RankGraphs(2)
+    a = g.array(8)
+    tasks = g.call("shift", updates=(a, cx.halo(1)), on=["dev:0", "dev:0"])
+    assert [deal.box for deal in deals(tasks)] == [line(0, 8), None]
+
+
+# Messages -------------------------------------------------------------------------------------------------------------
+
+
+def test_one_push_per_array_lists_all_targets_and_one_await_all_sources():
+    g = RankGraphs(3, devices=2)
+    a, b = g.array(12), g.array(12)
+    g.call("make", writes=a)
+    tasks = g.call("use", reads=(a, cx.all), writes=b)
+    for rank, deal in enumerate(deals(tasks)):
+        (push,), (awaited,) = deal.pushes, deal.awaits
+        assert push.argument == awaited.argument == 0
+        assert [target for target, _ in push.targets] == [other for other in range(3) if other != rank]
+        assert [source for source, _ in awaited.sources] == [other for other in range(3) if other != rank]
+        assert Region(awaited.boxes) == Region((line(0, 12),)) - Region((line(4 * rank, 4 * rank + 4),))
+
+
+def test_a_version_is_sent_to_a_rank_at_most_once():
+    g = RankGraphs(2)
+    a, b = g.array(8), g.array(8)
+    g.call("make", writes=a, on=["dev:0", "dev:0"])
+    first = g.call("use", reads=(a, cx.halo(1)), writes=b, on=["dev:0", "dev:0"])
+    again = g.call("use", reads=(a, cx.halo(1)), writes=b, on=["dev:0", "dev:0"])
+    assert [len(deal.pushes) for deal in deals(first)] == [1, 1]
+    assert [len(deal.pushes) for deal in deals(again)] == [0, 0]
+    g.call("make", writes=a, on=["dev:0", "dev:0"])
+    assert [len(deal.pushes) for deal in deals(g.call("use", reads=(a, cx.all), writes=b, on="dev:0"))].count(1) == 1
+
+
+def test_every_send_has_one_receive_with_the_same_key_and_box():
+    g = RankGraphs(3)
+    a, b = g.array((9, 4)), g.array((9, 4))
+    g.call("make", writes=a, on=["dev:0", "dev:0"])
+    g.call("use", reads=(a, cx.halo(1, border="wrap")), writes=b, on=["dev:0", "dev:0"])
+    g.read(b)
+    sends = {i.key: i.box for rank in g.ranks for i in rank.emitted if isinstance(i, Send)}
+    receives = {i.key: i.box for rank in g.ranks for i in rank.emitted if isinstance(i, Receive)}
+    assert sends == receives and len(sends) > 6
+    assert {i.device for rank in g.ranks for i in rank.emitted if isinstance(i, Send | Receive)} == {"network"}
+
+
+def test_messages_of_one_task_are_not_ordered_among_themselves():
+    g = RankGraphs(3)
+    a, b = g.array(9), g.array(9)
+    g.call("make", writes=a, on=["dev:0", "dev:0"])
+    middle = g.call("use", reads=(a, cx.halo(1)), writes=b, on=["dev:0", "dev:0"])[1]
+    rank = g.ranks[1]
+    messages = [*rank.of(middle).of("send"), *rank.of(middle).of("receive")]
+    assert len(messages) == 4 and rank.emitted_graph.all_concurrent(messages)
+
+
+def test_a_receive_comes_after_readers_of_what_it_overwrites_and_after_nobody_else():
+    g = RankGraphs(2)
+    a, b, c = g.array(8, data=np.arange(8.0)), g.array(8), g.array(8)
+    g.call("make", writes=a, on=["dev:0", "dev:0"])
+    g.call("use", reads=(a, cx.halo(1)), writes=b, on=["dev:0", "dev:0"])
+    g.call("make", writes=a, on=["dev:0", "dev:0"])
+    tasks = g.call("use", reads=(a, cx.halo(1)), writes=c, on=["dev:0", "dev:0"])
+    rank = g.ranks[0]
+    (second,) = rank.of(tasks[0]).of("receive")
+    first = rank.instructions.of("receive")[0]
+    copied = [i for i in rank.instructions.of("copy") if first.id in i.needs]
+    assert copied and all(rank.emitted_graph.ordered(copy, second) for copy in copied)
+    sends = rank.instructions.of("send")
+    assert not any(rank.emitted_graph.ordered(send, second) for send in sends)
+
+
+def test_far_apart_pieces_are_received_apart():
+    g = RankGraphs(3, paged=False)
+    a, b = g.array(300), g.array(300)
+    g.call("make", writes=a, on=["dev:0", "dev:0"])
+    tasks = g.call("use", reads=(a, cx.halo(1)), writes=b, on=["dev:0", "dev:0"])
+    allocated = [i.allocation.box for i in g.ranks[1].of(tasks[1]).of("alloc") if i.allocation.memory == 1]
+    assert [box.volume for box in allocated] and all(box.volume <= 100 for box in allocated)
+
+
+# Reductions -----------------------------------------------------------------------------------------------------------
+
+
+def test_ranks_exchange_partial_results_and_all_combine_them():
+    g = RankGraphs(2)
+    x, total = g.array((4, 1 << 15), 1.0), g.array((), 0.0)
+    tasks = g.call("sum", reads=x, reduces=total, over=(4, 1 << 15), on=["dev:0", "dev:0"])
+    assert [deal.slots for deal in deals(tasks)] == [4, 4]
+    assert [deal.first for deal in deals(tasks)] == [0, 2]
+    for rank, task in zip(g.ranks, tasks, strict=True):
+        assert [len(rank.of(task).of(kind)) for kind in ("send", "receive", "reduce")] == [1, 1, 1]
+    assert not any(deal.pushes for deal in deals(g.read(total)))
+
+
+def test_a_result_that_is_overwritten_before_it_is_read_is_not_sent():
+    g = RankGraphs(3)
+    a = g.array(9)
+    g.call("make", writes=a, on=["dev:0", "dev:0"])
+    tasks = g.call("make", writes=a, on=["dev:0", "dev:0"])
+    assert not any(deal.pushes or deal.awaits for deal in deals(tasks))
+
+
+# Values ---------------------------------------------------------------------------------------------------------------
+
+
+def spread(u, out):
+    out[...] = u[:-2] + 2 * u[1:-1] - u[2:]
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+@given(st.integers(2, 4), st.lists(st.sampled_from("sswtu"), max_size=6), st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_in_every_legal_order_every_rank_reads_what_numpy_computes(devices, ranks, program, seed):
+    g = RankGraphs(ranks, devices)
+    start = np.arange(13.0)
+    a, b, total = g.array(13, data=start), g.array(13, 0.0), g.array((), 0.0)
+    x, y, expected = start.copy(), np.zeros(13), 0.0
+    on = ["dev:0", f"dev:{devices - 1}"]
+    for step in program:
+        if step == "s":
+            border = cx.halo(1, border="wrap")
+            g.call("spread", reads=(a, border), writes=b, body=spread, on=on)
+            padded = np.pad(x, 1, mode="wrap")
+            y = padded[:-2] + 2 * padded[1:-1] - padded[2:]
+            (a, x), (b, y) = (b, y), (a, x)
+        elif step == "w":
+            g.call("one", updates=a, body=lambda v: np.add(v, 1, out=v), on="dev:0")
+            x = x + 1
+        elif step == "t":
+            g.call("sum", reads=a, reduces=total, over=(13,), body=lambda v, t: np.add(t, v.sum(), out=t), on=on)
+            expected += x.sum()
+        else:
+            g.call("copy", reads=(a, cx.all), writes=b, body=_reversed, on=on)
+            y = np.full(13, x[::-1].sum())
+    reads = [(g.read(array), value) for array, value in ((a, x), (b, y), (total, expected))]
+    assert g.run(at_random(seed)) == {}
+    for tasks, value in reads:
+        for rank, task in zip(g.ranks, tasks, strict=True):
+            np.testing.assert_array_equal(rank.delivered[task.id], value)
+
+
+def _reversed(u, out):
+    out[...] = u[::-1].sum()

@@ -1,0 +1,145 @@
+"""Several ranks of a simulated cluster in one process: options, bits, time, traces, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import coexec as cx
+from tests.clusters import cluster
+
+
+@cx.kernel(split=0, over="x", x=cx.read, total=cx.reduce("sum"))
+def total_of(x, total):
+    total += x.sum()
+
+
+@cx.kernel(split=0, u=cx.read(cx.halo(1, border="inside")), out=cx.update, flops=6)
+def smooth(u, out):
+    out[...] = (u[:-2] + u[1:-1] + u[2:]) / 3
+
+
+@cx.kernel(split=0, x=cx.read, returns=cx.like("x"))
+def half(x):
+    return x / 2
+
+
+def test_a_reduction_has_the_same_bits_on_any_number_of_ranks():
+    data = np.random.default_rng(1).random((300, 1000))
+    found = set()
+    for nodes in (1, 2, 3):
+        with cx.Runtime(platform=cluster(nodes), ranks=nodes, execute=True):
+            total = cx.zeros(())
+            total_of(cx.array(data), total)
+            found.add(float(total))
+    assert len(found) == 1
+
+
+def test_results_can_be_read_after_the_end_and_new_arrays_are_made_on_every_rank():
+    with cx.Runtime(platform=cluster(3), ranks=3, execute=True):
+        y = half(half(cx.array(np.arange(10.0))))
+        z = y + 1
+    np.testing.assert_array_equal(np.asarray(y), np.arange(10.0) / 4)
+    np.testing.assert_array_equal(np.asarray(z), np.arange(10.0) / 4 + 1)
+
+
+def test_two_ranks_halve_the_time_of_a_long_kernel():
+    seconds = []
+    for nodes in (1, 2):
+        with cx.Runtime(platform=cluster(nodes), ranks=nodes) as runtime:
+            u, v = cx.zeros(1 << 26), cx.zeros(1 << 26)
+            for _ in range(4):
+                smooth(u, v)
+                u, v = v, u
+            cx.wait()
+            seconds.append(runtime.machine.lanes["host"].now)
+    assert 0.5 <= seconds[1] / seconds[0] < 0.6
+
+
+def test_a_message_takes_the_time_of_the_network():
+    with cx.Runtime(platform=cluster(2), ranks=2) as runtime:
+        u = cx.zeros((2, 1_000_000))
+        v = cx.zeros((2, 1_000_000))
+        smooth_rows(u, v)
+        cx.wait()
+        before = runtime.machine.lanes["host"].now
+        smooth_rows(v, u)
+        cx.wait()
+    assert runtime.machine.lanes["host"].now - before >= 8_000_000 / 10e9
+
+
+@cx.kernel(split=0, u=cx.read(cx.all), out=cx.write, flops=1)
+def smooth_rows(u, out):
+    out[...] = u.mean(axis=0)
+
+
+def test_every_rank_writes_a_trace_with_its_messages(tmp_path):
+    with cx.Runtime(platform=cluster(2), ranks=2, trace=tmp_path / "run.json"):
+        u, v = cx.zeros(1000), cx.zeros(1000)
+        for _ in range(3):
+            smooth(u, v)
+            u, v = v, u
+    for rank in range(2):
+        rows = cx.Trace.load(tmp_path / f"run.rank{rank}.json").rows
+        kinds = [row["kind"] for row in rows if row["row"] == "ran"]
+        assert kinds.count("send") == kinds.count("receive") == 2
+        pushed = [row for row in rows if row["row"] == "command" and row.get("pushes")]
+        assert [p["targets"] for p in pushed[0]["pushes"]] == [[1 - rank]] and pushed[0]["awaits"]
+
+
+def test_ranks_are_nodes_of_a_simulated_cluster():
+    with pytest.raises(cx.errors.ConfigError, match="has 2 nodes: give ranks=2"):
+        cx.Runtime(platform=cluster(2), ranks=3)
+    with pytest.raises(cx.errors.ConfigError, match="is for simulated clusters"):
+        cx.Runtime("cpu:0", ranks=2)
+    with cx.Runtime(platform=cluster(2), ranks=0) as runtime:
+        assert "2 ranks" in repr(runtime)
+    with cx.Runtime(platform=cluster(2)) as runtime:
+        assert type(runtime) is cx.Runtime
+
+
+def test_the_environment_may_ask_for_ranks(monkeypatch):
+    monkeypatch.setenv("COEXEC_RANKS", "2")
+    with cx.Runtime(platform=cluster(2)) as runtime:
+        assert "2 ranks" in repr(runtime)
+
+
+def test_what_names_one_machine_is_refused():
+    with cx.Runtime(platform=cluster(2), ranks=2):
+        x = cx.zeros(10)
+        with pytest.raises(cx.errors.ProgramError, match="name kinds"):
+            half.using(devices="n1/gpu:0")(x)
+        with pytest.raises(cx.errors.ProgramError, match="plans are for one machine"):
+            half.plan(x)
+        with cx.Runtime(platform=cluster(1)):
+            other = cx.zeros(10)
+        with pytest.raises(cx.errors.ProgramError, match="another runtime"):
+            half(other)
+
+
+def test_a_call_that_is_refused_leaves_all_ranks_where_they_were():
+    @cx.kernel(split=0, y=cx.update, flops=lambda y: -1.0)
+    def wrong(y):
+        y += 1
+
+    with cx.Runtime(platform=cluster(2), ranks=2, execute=True):
+        x = cx.array(np.arange(8.0))
+        with pytest.raises(cx.errors.ArgumentError):
+            wrong(x)
+        np.testing.assert_array_equal(np.asarray(half(x)), np.arange(8.0) / 2)
+
+
+def test_handles_wait_for_all_ranks_and_failures_are_told_once():
+    @cx.kernel(split=0, y=cx.update)
+    def fail(y):
+        raise ValueError("wrong")
+
+    with cx.Runtime(platform=cluster(2), ranks=2, execute=True):
+        x, y = cx.zeros(10), cx.zeros(10)
+        task = fail(x)
+        assert isinstance(task.exception(), ValueError) and task.done()
+        good = smooth(y, y.copy())
+        good.result()
+        with pytest.raises(ValueError, match="wrong"):
+            np.asarray(x)
+        cx.wait()

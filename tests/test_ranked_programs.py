@@ -1,0 +1,43 @@
+"""Random programs on several ranks of a simulated cluster, in one process, against sequential NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+import coexec as cx
+from tests.clusters import cluster
+from tests.twin import Twin
+
+CALM = ("new", "drop", "axpy", "axpy", "shifted", "stencil", "stencil", "scale", "reduce", "assign", "assign", "ufunc")
+LOOKS = ("look", "look_at_sum", "host_task", "wait")
+TROUBLE = ("fail", "fail")
+
+pytestmark = pytest.mark.filterwarnings("ignore::coexec.CoexecWarning")
+
+
+def check(kinds: tuple[str, ...], make: Any, examples: int) -> None:
+    """Run random programs in the current runtime."""
+    number = st.integers(0, 10**4)
+    programs = st.lists(st.tuples(st.sampled_from(kinds), number, number, number), min_size=1, max_size=25)
+
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
+    @given(programs)
+    def random_program(program):
+        make().run(program)
+
+    random_program()
+
+
+@pytest.mark.parametrize("options", [{}, {"policy": "even"}, {"horizon": 3}, {"lookahead": "none"}], ids=str)
+@pytest.mark.parametrize(("nodes", "gpus"), [(2, 1), (3, 2)])
+def test_every_rank_computes_what_numpy_computes(nodes, gpus, options) -> None:
+    with cx.Runtime(platform=cluster(nodes, gpus), ranks=nodes, execute=True, **options):
+        check((*CALM, *LOOKS), Twin, 15)
+
+
+def test_a_failure_on_one_rank_reaches_whoever_waits_for_its_results() -> None:
+    with cx.Runtime(platform=cluster(3, 1), ranks=3, execute=True):
+        check((*CALM, *LOOKS, *TROUBLE), lambda: Twin(steps=(1, 1, -1), split=False), 25)
