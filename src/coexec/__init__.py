@@ -35,11 +35,18 @@ from .program.mapper import all, axis, even, fixed, halo, same
 from .program.record import record
 from .program.returns import like, new
 from .program.variant import close, exact
-from .ranked import Ranked as _Ranked
 from .runtime import Runtime
 
 _session.set_default(Runtime)
-Runtime.ranked = _Ranked
+
+
+def _ranked() -> type[Runtime]:
+    from .ranked import Ranked
+
+    return Ranked
+
+
+Runtime.ranked = _ranked
 
 
 def wait() -> None:

@@ -19,7 +19,6 @@ from . import process
 from .backend.answers import answers
 from .backend.base import Ran
 from .backend.machine import Machine, open_machine
-from .cluster.table import Seat
 from .config import Config, merged, parse, parse_memory
 from .errors import ConfigError, RuntimeClosed
 from .execute.at_once import AtOnce
@@ -51,6 +50,7 @@ from .program.kernel import Kernel
 
 if TYPE_CHECKING:
     from .backend.simulated import Scenario, SimulatedBackend
+    from .cluster.table import Seat
 
 
 def named(option: str, given: object) -> str | None:
@@ -165,13 +165,13 @@ class Stages(ABC):
     before_wait: Callable[[Task], None] | None = None  # lets other ranks of this process send what they hold back
     _lock: Any
 
-    ranked: ClassVar[type[Stages] | None] = None  # what makes a runtime of several ranks; subclasses make themselves
+    ranked: ClassVar[Callable[[], type[Stages]] | None] = None  # the class for several ranks, which few programs need
 
     def __new__(cls, *given: Any, **options: Any) -> Self:
         """Return the kind of runtime that the options ask for."""
         del given
-        several = cls.__dict__.get("ranked")
-        made: Self = object.__new__(several if several is not None and _wants_ranks(options) else cls)
+        several = cls.__dict__.get("ranked")  # not of a subclass, which knows what it is
+        made: Self = object.__new__(several() if several is not None and _wants_ranks(options) else cls)
         return made
 
     @property
@@ -243,7 +243,7 @@ class Stages(ABC):
     def _begin(self) -> None:
         """Take signals from now on, take a place among the ranks, and begin with an epoch."""
         if self._seat is not None:
-            self._lowering.exchanging.rank = self._seat.rank
+            self._lowering.join(self._seat.rank)
             self._upkeep.forget = self._seat.forget
         self._signals = Signals(self._lock, self.cancel_pending)
         if self.alone:

@@ -20,10 +20,10 @@ from .state import ArrayState
 class Exchanging:
     """Emits sends and receives, and what brings data to the host for them."""
 
-    def __init__(self, coherence: Coherence, emitter: Emitter) -> None:
+    def __init__(self, coherence: Coherence, emitter: Emitter, rank: int) -> None:
         self._coherence = coherence
         self._emitter = emitter
-        self.rank = 0
+        self.rank = rank
 
     def before(self, task: Task, deal: Deal) -> None:
         """Send what others read of this task's arrays, and receive what this rank reads and lacks."""

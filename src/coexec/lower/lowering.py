@@ -6,7 +6,7 @@ Before: graph/command.py.  After: execute/.  Knows where arrays are backed and v
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, DoesNotFit
 from ..graph.command import Chunk, Command
@@ -20,7 +20,6 @@ from ..program.array import Array, Storage
 from ..program.view import grid_of
 from .coherence import Coherence, discard, merged
 from .emit import Emitter
-from .exchanging import Exchanging
 from .fitting import Fitting
 from .known import Boxes
 from .launching import Launching, whole_binding
@@ -30,6 +29,9 @@ from .stand_in import stand_in
 from .state import MEMORIES, ArrayState, Backing
 from .touch import Draft, Touch, slots_of
 from .watch import Watch, look, look_at
+
+if TYPE_CHECKING:
+    from .exchanging import Exchanging
 
 _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
 
@@ -50,9 +52,20 @@ class Lowering:
         self._devices["host"] = Device("host", "cpu", HOST, (HOST, USER))
         self._states: dict[int, ArrayState] = {}
         self._reductions = Reductions(self.coherence, self.emitter)
-        self.exchanging = Exchanging(self.coherence, self.emitter)
+        self.exchanging: Exchanging | None = None  # with other ranks
         self.fitting = Fitting(self.coherence, self._devices)
         self._launching = Launching(self.coherence, self.emitter, self.fitting)
+
+    def join(self, rank: int) -> None:
+        """Be one rank of several: what is dealt is also sent and received."""
+        from .exchanging import Exchanging  # most programs have one rank
+
+        self.exchanging = Exchanging(self.coherence, self.emitter, rank)
+
+    @property
+    def _exchange(self) -> Exchanging:
+        assert self.exchanging is not None, "a task is dealt only among ranks"
+        return self.exchanging
 
     @property
     def last_private(self) -> int:
@@ -108,7 +121,7 @@ class Lowering:
         """Return the instructions of one command, in topological order. `shares` has one entry per chunk."""
         task = command.task
         if (deal := task.deal) is not None:
-            self.exchanging.before(task, deal)
+            self._exchange.before(task, deal)
             draft = None if deal.awaits else draft
         if draft is None:
             if task.visited is None and len(command.chunks) == 1 and self._warm(task, command.chunks[0], shares[0]):
@@ -128,13 +141,13 @@ class Lowering:
             every = [part.chunk for mine in rounds for part in mine]
             self._lower_rounds(task, rounds, self._reductions.partials(task, every))
         if deal is not None:
-            self.exchanging.forget(task, deal)
+            self._exchange.forget(task, deal)
         return self.emitter.take()
 
     def _combine(self, task: Task, partials: dict[str, ArrayState]) -> None:
         """Combine the partial results of reductions, those of other ranks included."""
         if task.deal is not None and partials:
-            self.exchanging.after(task, task.deal, partials)
+            self._exchange.after(task, task.deal, partials)
         for name, partial in partials.items():
             self._reductions.combine(task, name, partial)
 
@@ -300,7 +313,7 @@ class Lowering:
         needs: set[int] = set()
         backing = None
         if task.deal is not None:
-            self.exchanging.before(task, task.deal)
+            self._exchange.before(task, task.deal)
             if task.deal.box is None:  # another rank reads
                 return self.emitter.take()
         if self._watch is not None:

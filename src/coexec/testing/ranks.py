@@ -37,7 +37,7 @@ class RankBuilder(GraphBuilder):
     def __init__(self, seat: Seat, devices: int = 1, **options: Any) -> None:
         self.seat = seat
         super().__init__(devices, **options)
-        self.lowering.exchanging.rank = seat.rank
+        self.lowering.join(seat.rank)
 
     def _add(self, task: Task) -> None:
         if task.kernel is None:
