@@ -77,6 +77,16 @@ def test_an_undivided_task_on_a_lost_device_goes_elsewhere() -> None:
         assert np.array_equal(np.asarray(y), [3.0])
 
 
+def test_what_only_a_lost_device_holds_can_still_be_read_and_used_elsewhere() -> None:
+    with opened(DIRECT, scenario=Scenario((lost("gpu:0", at=2.0),)), execute=True):
+        a, b = arrays(2)
+        make.using(devices="gpu:0")(a, 1.0)
+        make.using(devices="gpu:1")(b, 3.0)
+        cx.wait()
+        use.using(devices="gpu:1")(a, b, 1.0)
+        assert np.asarray(a) == 1.0 and np.asarray(b) == 3.0 + 1.0 + 1.0
+
+
 def test_who_names_a_device_that_is_lost_gets_its_error() -> None:
     with opened(DIRECT, scenario=Scenario((lost("gpu:0", at=0.5),)), execute=True):
         (y,) = arrays(1)

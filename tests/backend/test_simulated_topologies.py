@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import re
+from math import inf
+
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
 import coexec as cx
 from coexec.backend.simulated import NOTHING, Happening, Scenario, simulate
+from coexec.errors import PlatformError
+from coexec.machine import files
 from tests.backend.simulated_parts import MB, arrays, backend_of, make, opened, use
 
 EXACT = 1e-12
@@ -163,3 +170,34 @@ def test_every_preset_runs_a_program(name: str) -> None:
         assert set(energy.devices) == {device.name for device in platform.devices}
         assert energy.total >= sum(d.idle_watts or 0.0 for d in platform.devices if not d.wide) * simulation.now * 0.999
         assert set(simulation.sources()["heat"]) == {"roofline"}
+
+
+NUMBERS = ["1e30", "1e-6", "1e15", "1", "3.5e-3", "1e9"]
+TEXTS = [files.presets()[name].read_text(encoding="utf-8") for name in cx.Platform.presets() if name != "a100x128"]
+
+
+def with_other_numbers(text: str, source: random.Random) -> str:
+    for _ in range(source.randint(1, 4)):
+        found = source.choice(list(re.finditer(r"(?<== )[0-9][0-9.e+-]*", text)))
+        text = text[: found.start()] + source.choice(NUMBERS) + text[found.end() :]
+    return text
+
+
+@settings(max_examples=40)
+@given(st.sampled_from([*TEXTS, NODE]), st.randoms(use_true_random=False))
+def test_whatever_platform_loads_runs_a_program(text: str, source: random.Random) -> None:
+    try:
+        made = cx.Platform(*files.parse(with_other_numbers(text, source)))
+    except PlatformError:
+        return
+    if len(made.devices) > 40:
+        return
+    with cx.Runtime(machine=simulate(made), store="off", diagnostics="off") as runtime:
+        u, v = cx.zeros((300, 40)), cx.zeros((300, 40))
+        for _ in range(3):
+            heat(u, v, 0.1)
+            u, v = v, u
+        u += 1
+        cx.wait()
+        simulation = backend_of(runtime)
+        assert 0.0 < simulation.now < inf and 0.0 <= simulation.energy().total < inf

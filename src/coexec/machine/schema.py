@@ -18,6 +18,10 @@ MOST = 1 << 12
 """Devices of one kind, or nodes: more are taken for a mistake."""
 MOST_DEVICES = 1 << 16
 """Devices of all nodes together."""
+LEAST, GREATEST = 1e-6, 1e30
+"""Rates, per second: what lies outside is taken for a mistake, and would make times that cannot be compared."""
+LONGEST = 1e9
+"""Seconds or watts."""
 NAME = re.compile(r"[A-Za-z_][\w-]*(?::[\w-]+)?", re.ASCII)
 STEM = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
 
@@ -102,6 +106,8 @@ def positive(value: Any) -> float:
     """Read a number above 0."""
     if (found := _number(value)) <= 0.0:
         raise Wrong("must be a number above 0")
+    if not LEAST <= found <= GREATEST:
+        raise Wrong(f"must be a number from {LEAST:g} to {GREATEST:g}")
     return found
 
 
@@ -109,6 +115,8 @@ def not_negative(value: Any) -> float:
     """Read a number that may be 0."""
     if (found := _number(value)) < 0.0:
         raise Wrong("must be a number, and not negative")
+    if found > LONGEST:
+        raise Wrong(f"must be a number of at most {LONGEST:g}")
     return found
 
 
