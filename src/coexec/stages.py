@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from . import process
-from .backend.answers import answers
 from .backend.base import Ran
 from .backend.machine import Machine, open_machine
 from .config import Config, merged, parse, parse_memory
@@ -189,8 +188,7 @@ class Stages(ABC):
         self.learned = Learned(Store(default_path(config.store)), keep=real, described=platform)
         self._links = Links(platform, self.learned.store.links() if real else {})
         clock = host.clock
-        closing = partial(answers, self._virtual, platform) if self._virtual is not None else None
-        self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn, closing)
+        self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn, self._closing())
         self._timed = timed = machine.lanes["host"].kind == "cpu" and not config.sync
         watch = self._diagnostics = Diagnostics(config.diagnostics, platform, self._recorder.note, timed=timed)
         self.loads = Loads(platform)
@@ -239,6 +237,14 @@ class Stages(ABC):
         self._sync, self._horizon_step = config.sync, config.horizon
         self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
         self._begin()
+
+    def _closing(self) -> Callable[[], Mapping[str, Any]] | None:
+        """Return what tells, at the end, what only a simulation knows."""
+        if self._virtual is None:
+            return None
+        from .backend.simulated import answers
+
+        return partial(answers, self._virtual, self.platform)
 
     def _begin(self) -> None:
         """Take signals from now on, take a place among the ranks, and begin with an epoch."""

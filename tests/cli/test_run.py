@@ -119,7 +119,7 @@ def test_a_script_that_fails_gives_its_exit_code(script: Path, text: str, code: 
     ended = child(script.parent, "run", "app.py")
     assert ended.code == code
     assert said in ended.err
-    assert "cli/run.py" not in ended.err, "no frame of the command line in the script's traceback"
+    assert "coexec/cli/" not in ended.err, "no frame of the command line in the script's traceback"
 
 
 def interrupted(folder: Path, number: signal.Signals) -> Ended:
@@ -173,7 +173,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_script_once(tmp_path: Path) -> None:
 
 STOLEN = """
 import os, signal, threading
-from coexec.cli.run import run_child
+from coexec.cli.script import run_child
 
 def spawn_and_wait(*arguments, **more):
     child = spawn(*arguments, **more)

@@ -65,6 +65,14 @@ def test_faster_devices_scale_all_their_rates_and_own_measurements_no_more() -> 
     assert what_if(A100, "device gpu launch x2").device("gpu:0").speed == old.speed
 
 
+def test_the_bandwidth_of_a_device_is_that_of_its_own_memory_too_but_not_of_one_it_shares() -> None:
+    faster = what_if(A100, "device gpu:0 bandwidth x2")
+    found = {memory.name: memory.bandwidth for memory in faster.memories}
+    assert (found["gpu:0"], found["gpu:1"], faster.device("gpu:0").bandwidth) == (3110e9, 1555e9, 3110e9)
+    soc = Platform.load("edge-soc")
+    assert what_if(soc, "device gpu bandwidth x2").memories == soc.memories
+
+
 def test_memory_and_network_change() -> None:
     more = what_if(CLUSTER, "memory gpu capacity 80 GB")
     assert {m.capacity for m in more.memories if "gpu" in m.name} == {80 * 10**9}

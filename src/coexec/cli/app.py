@@ -13,6 +13,7 @@ import typer
 
 from ..errors import ConfigError
 from .output import friendly, show_tracebacks
+from .simulate_options import simulate
 
 app = typer.Typer(
     name="coexec",
@@ -176,6 +177,9 @@ def run_script(
     from .run import Request, execute
 
     execute(Request(script, tuple(arguments or ()), trace, devices, placement, sync=sync, json=json))
+
+
+app.command(context_settings={"ignore_unknown_options": True})(friendly(simulate))
 
 
 @app.command()

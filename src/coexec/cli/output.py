@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 from ..errors import CoexecError, CoexecWarning, ConfigError, UnknownName
@@ -78,6 +79,19 @@ def spoken_warnings() -> Iterator[None]:
 def emit(data: object) -> None:
     """Print `data` as JSON, the only thing on stdout."""
     print(json.dumps(data, indent=2, default=str, ensure_ascii=False))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file at once or not at all."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        try:
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}; name another place") from error
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ConfigError, unknown_name
 from ..observe.svg import bytes_text, count_text, joules_text, seconds_text
 from . import answers
-from .output import console, emit, spoken_warnings, table
+from .output import console, emit, spoken_warnings, table, write_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -76,7 +76,7 @@ def export(trace: Trace, exports: Exports) -> list[str]:
     """Write the files and return their names."""
     written = []
     if exports.graph is not None:
-        _write(exports.graph, _graph(trace, exports.graph.suffix, exports.level))
+        write_text(exports.graph, _graph(trace, exports.graph.suffix, exports.level))
         written.append(str(exports.graph))
     if exports.perfetto is not None:
         from ..observe.perfetto import write_perfetto
@@ -86,7 +86,7 @@ def export(trace: Trace, exports: Exports) -> list[str]:
     if exports.gantt is not None:
         from ..observe.gantt import gantt_svg
 
-        gantt_svg(trace, exports.gantt)
+        write_text(exports.gantt, gantt_svg(trace))
         written.append(str(exports.gantt))
     return written
 
@@ -97,13 +97,6 @@ def _graph(trace: Trace, ending: str, level: str) -> str:
     if ending == ".html":
         return graph_html(trace)
     return graph_dot(trace, level) if ending == ".dot" else graph_svg(trace, level)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}; name another place") from error
 
 
 # Tables -----------------------------------------------------------------------------------------------------------------

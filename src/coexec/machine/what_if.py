@@ -9,7 +9,7 @@ A change reads SUBJECT NAME FIELD HOW: "link pcie bandwidth x2", "device gpu:0 w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import ConfigError, PlatformError, unknown_name
 from .files import parse
 from .growing import resized
-from .parts import USER, Device, Link
+from .parts import HOST, USER, Device, Link, Memory
 from .platform import Platform
 from .sizes import parse_bytes
 from .topology import Parts, Topology, local
@@ -138,7 +138,23 @@ def _device(platform: Platform, change: Change) -> Platform:
     if change.field == "count":
         return _recounted(platform, change)
     made = {device.name: _refigured(device, change) for device in chosen}
-    return replace(platform, devices=tuple(made.get(device.name, device) for device in platform.devices))
+    memories = _own_memories(platform, made) if change.field == "bandwidth" else platform.memories
+    devices = tuple(made.get(device.name, device) for device in platform.devices)
+    return replace(platform, devices=devices, memories=memories)
+
+
+def _own_memories(platform: Platform, made: Mapping[str, Device]) -> tuple[Memory, ...]:
+    """Return the memories, those that serve changed devices alone wide enough for them."""
+    memories = list(platform.memories)
+    shared = {device.memory for device in platform.devices if device.name not in made} | {HOST}
+    for device in platform.devices:
+        memory = memories[device.memory]
+        if device.memory not in shared and memory.bandwidth is not None and device.bandwidth:
+            factor = (made[device.name].bandwidth or device.bandwidth) / device.bandwidth
+            memories[device.memory] = replace(
+                memory, bandwidth=(platform.memories[device.memory].bandwidth or 0) * factor
+            )
+    return tuple(memories)
 
 
 def _refigured(device: Device, change: Change) -> Device:

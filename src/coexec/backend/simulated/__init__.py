@@ -5,6 +5,7 @@ Before: backend/base.py, machine/, predict/.  After: execute/, stages.py.  Same 
 
 from __future__ import annotations
 
+from .answers import answers
 from .backend import SimulatedBackend
 from .costs import NOTHING, Costs
 from .durations import Durations, Given, Law, Seconds, fixed_durations
@@ -25,6 +26,7 @@ __all__ = [
     "Seconds",
     "SimulatedBackend",
     "World",
+    "answers",
     "fixed_durations",
     "simulate",
 ]

@@ -1,16 +1,14 @@
 """What a simulation knows at its end and no record of it tells: what its devices drew.
 
-Before: backend/simulated/.  After: stages.py, which gives it to the trace.  Plain data; asks the simulation, changes nothing.
+Before: backend.py.  After: stages.py, which gives it to the trace.  Plain data; asks the simulation, changes nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..machine.platform import Platform
-
-if TYPE_CHECKING:
-    from .simulated import SimulatedBackend
+from ...machine.platform import Platform
+from .backend import SimulatedBackend
 
 
 def answers(simulation: SimulatedBackend, platform: Platform) -> dict[str, Any]:

@@ -1,0 +1,313 @@
+"""`coexec simulate`: a script on a platform that is not here: how long, how much energy, where is the bottleneck.
+
+Before: script.py, cases.py, observe/.  After: app.py.  The script is not touched; every answer comes from its trace.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..config import PREFIX, parse, parse_memory
+from ..errors import ConfigError, TraceError
+from ..observe.svg import seconds_text
+from . import simulate_text
+from .cases import Case, Cases, Wanted, cases_of
+from .output import USAGE, emit, fail, say, spoken_warnings, write_text
+from .script import NOWHERE, STDERR, check_script, check_trace, run_child, stamp
+
+Data = dict[str, Any]
+INTERRUPTED = (130, 143)
+"""Exit codes of a script that SIGINT or SIGTERM ended: nothing more is simulated."""
+NO_VALUES = "NoValues"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for."""
+
+    script: Path
+    arguments: tuple[str, ...] = ()
+    platform: str | None = None
+    devices: str | None = None
+    memory: str | None = None
+    scenario: Path | None = None
+    execute: bool = False
+    trace: Path = Path("simulated.json")
+    gantt: Path | None = None
+    sweeps: tuple[str, ...] = ()
+    plot: Path | None = None
+    what_ifs: tuple[str, ...] = ()
+    json: bool = False
+
+
+class Outcome(NamedTuple):
+    """How a simulation ended."""
+
+    code: int
+    report: Data | None  # of the runtime that computed first; None if there is nothing to tell
+    traces: list[str]  # one for each runtime of the script
+    unread: str = ""  # the line that reads what nobody computed
+    seconds: float = 0.0  # real time
+
+    @property
+    def answered(self) -> bool:
+        """Whether the script came to its end, and in virtual time."""
+        return self.code == 0 and self.report is not None and self.report["simulation"] is not None
+
+
+def execute(request: Request) -> None:
+    """Simulate the script, print what came out, and leave with the script's exit code."""
+    request, cases = check(request)
+    outcomes: dict[int, Outcome] = {}
+    with tempfile.TemporaryDirectory(prefix="coexec-") as folder:
+        for number, case in enumerate(cases.all):
+            outcome = outcomes[id(case)] = _simulate(request, case, case is cases.base, Path(folder))
+            if len(cases.all) > 1:
+                say(f"coexec: {number + 1} of {len(cases.all)}, {case.label}: {_progress(outcome)}")
+            if outcome.code in INTERRUPTED or (case is cases.base and not outcome.answered):
+                break
+    base = outcomes[id(cases.base)]
+    answer = answers(request, cases, outcomes)
+    answer["written"] = _pictures(request, base, answer) if base.answered else []
+    if request.json:
+        emit(answer)
+    _say_what_is_missing(base, answer)
+    if not request.json and base.report is not None and base.report["simulation"] is not None:
+        simulate_text.show(answer, brief=not base.answered)
+    failed = [outcome.code for outcome in outcomes.values() if not outcome.answered]
+    raise SystemExit(base.code or (failed[0] or 1 if failed else 0))
+
+
+# Before -----------------------------------------------------------------------------------------------------------------
+
+
+def check(request: Request) -> tuple[Request, Cases]:
+    """Say what is wrong with the call before anything runs; return it with what the environment says, and the cases."""
+    check_script(request.script, "simulate")
+    config = parse(os.environ)
+    request = replace(
+        request,
+        platform=request.platform or config.platform or None,
+        devices=config.devices if request.devices is None else request.devices,
+        memory=config.memory if request.memory is None else request.memory,
+        scenario=request.scenario or (Path(config.scenario) if config.scenario else None),
+    )
+    if request.platform is None:
+        fail(_no_platform(request.arguments), USAGE)
+    scenario = str(request.scenario) if request.scenario is not None else ""
+    memory = parse_memory(request.memory or "")
+    wanted = Wanted(request.platform, request.devices or "", memory, scenario, request.sweeps, request.what_ifs)
+    if request.plot is not None and not request.sweeps:
+        raise ConfigError("--plot draws a sweep; add one, such as --sweep devices=1,2,4")
+    for option, picture in (("--gantt", request.gantt), ("--plot", request.plot)):
+        if picture is not None and picture.suffix != ".svg":
+            raise ConfigError(f"{option} {picture}: end the name in .svg, which says how to write it")
+        if picture is not None and not picture.parent.is_dir():
+            raise ConfigError(f"cannot write {picture}: there is no folder {picture.parent}; make it first")
+    cases = cases_of(wanted)
+    check_trace(request.trace)
+    return request, cases
+
+
+def _no_platform(arguments: tuple[str, ...]) -> str:
+    from difflib import get_close_matches
+
+    from ..machine.platform import Platform
+
+    options = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    near = next((option for option in options if get_close_matches(option, ["--platform"])), None)
+    hint = f" ({near} is not an option of coexec, so it went to the script)" if near else ""
+    return f"name the machine with --platform: a file.toml, or one of {', '.join(Platform.presets())}{hint}"
+
+
+# One simulation -----------------------------------------------------------------------------------------------------------
+
+
+def _simulate(request: Request, case: Case, first: bool, folder: Path) -> Outcome:
+    """Run the script once. The base writes the trace that the user keeps, and prints what it prints."""
+    trace = request.trace if first else folder / "simulated.json"
+    source = case.source
+    if not source:
+        source = str(folder / "changed.toml")
+        case.platform.save(source)
+    before = {path: stamp(path) for path in _numbered(trace)}
+    environ = environment(request, os.environ, source, case.devices, trace)
+    command = [sys.executable, str(request.script), *request.arguments]
+    begin = time.perf_counter()
+    code = run_child(command, environ, stdout=(STDERR if request.json else None) if first else NOWHERE)
+    seconds = time.perf_counter() - begin
+    written = [path for path in _numbered(trace) if stamp(path) not in (None, before.get(path))]
+    return _outcome(code, written, seconds)
+
+
+def environment(
+    request: Request, environ: Mapping[str, str], platform: str, devices: str, trace: Path
+) -> dict[str, str]:
+    """Return the environment of the script."""
+    given = {
+        "PLATFORM": platform,
+        "DEVICES": devices,
+        "MEMORY": request.memory or "",
+        "SCENARIO": str(request.scenario.resolve()) if request.scenario is not None else "",
+        "TRACE": str(trace.resolve()),  # the script may change its folder
+    }
+    if request.execute:
+        given["EXECUTE"] = "1"
+    return {**environ, **{PREFIX + name: value for name, value in given.items()}}
+
+
+def _numbered(trace: Path) -> list[Path]:
+    """Return the files that the runtimes of a script write, as far as they are there."""
+    found = [trace]
+    while (following := trace.with_name(f"{trace.stem}.{len(found) + 1}{trace.suffix}")).exists():
+        found.append(following)
+    return found
+
+
+def _outcome(code: int, written: list[Path], seconds: float) -> Outcome:
+    from ..observe.report import summary
+    from ..observe.trace import Trace
+
+    traces = []
+    try:
+        with spoken_warnings():
+            traces = [Trace.load(path) for path in written]
+    except TraceError as error:  # the script was killed at its beginning; its exit code counts
+        say(f"coexec: {error}")
+    names = [str(path) for path in written]
+    if not traces:
+        return Outcome(code, None, names, seconds=seconds)
+    chosen = next((trace for trace in traces if any(row["kind"] == "kernel" for row in trace.work)), traces[0])
+    unread = [row for trace in traces for row in trace.ran if str(row.get("error", "")).startswith(NO_VALUES)]
+    tasks = {task["id"]: task for trace in traces for task in trace.tasks}
+    line = tasks.get(unread[0].get("task"), {}).get("call") or "the program" if unread else ""
+    return Outcome(code, summary(chosen), names, line, seconds)
+
+
+def _progress(outcome: Outcome) -> str:
+    if not outcome.answered:
+        return f"ended with exit code {outcome.code}"
+    assert outcome.report is not None
+    return f"{seconds_text(outcome.report['makespan'])} of virtual time, simulated in {seconds_text(outcome.seconds)}"
+
+
+# Answers ------------------------------------------------------------------------------------------------------------------
+
+
+def answers(request: Request, cases: Cases, outcomes: Mapping[int, Outcome]) -> Data:
+    """Return everything that is known as JSON-ready data."""
+    base = outcomes[id(cases.base)]
+    points = {id(case): _point(case, outcomes.get(id(case))) for case in cases.all}
+    reference = points[id(cases.base)]
+    return {
+        "script": str(request.script),
+        "arguments": list(request.arguments),
+        "platform": cases.base.platform.name,
+        "case": cases.base.label,
+        "exit_code": base.code,
+        "complete": all(id(case) in outcomes and outcomes[id(case)].answered for case in cases.all),
+        **reference,
+        "simulated_in": base.seconds,
+        "trace": str(request.trace) if base.traces else None,
+        "traces": base.traces,
+        "summary": base.report,
+        "sweeps": [
+            {"what": sweep.what, "points": _points(sweep.values, [points[id(case)] for case in sweep.cases])}
+            for sweep in cases.sweeps
+        ],
+        "what_if": [{"change": case.label, **_against(points[id(case)], reference)} for case in cases.what_ifs],
+    }
+
+
+def _point(case: Case, outcome: Outcome | None) -> Data:
+    """Return the figures of one simulation; None where there are none."""
+    report = outcome.report if outcome is not None and outcome.answered else None
+    energy = (report["simulation"]["energy"] or {}) if report is not None else {}
+    return {
+        "devices": case.count
+        or (len(report["devices"]) - ("host" in report["devices"]) if report is not None else None),
+        "seconds": report["makespan"] if report is not None else None,
+        "efficiency": report["efficiency"] if report is not None else None,
+        "joules": energy.get("total"),
+        "bytes": report["copies"]["bytes"] if report is not None else None,
+        "bottleneck": report["bottleneck"]["sentence"] if report is not None else None,
+        "longest": simulate_text.longest(report) if report is not None else None,
+    }
+
+
+def _points(values: tuple[str, ...], found: list[Data]) -> list[Data]:
+    """Return the points of a sweep with their speed-up over the first one, and per device where those are counted."""
+    first = found[0]
+    made = []
+    for value, point in zip(values, found, strict=True):
+        gain = _ratio(first["seconds"], point["seconds"])
+        more = _ratio(point["devices"], first["devices"]) or 1.0
+        share = gain / more if gain is not None else None
+        made.append({"value": value, **point, "speed_up": gain, "busy": point["efficiency"], "efficiency": share})
+    return made
+
+
+def _against(point: Data, base: Data) -> Data:
+    return {
+        **point,
+        "seconds_before": base["seconds"],
+        "speed_up": _ratio(base["seconds"], point["seconds"]),
+        "joules_before": base["joules"],
+        "energy_ratio": _ratio(point["joules"], base["joules"]),
+    }
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+# After --------------------------------------------------------------------------------------------------------------------
+
+
+def _pictures(request: Request, base: Outcome, answer: Data) -> list[str]:
+    """Write the pictures that were asked for, each at once or not at all."""
+    written = []
+    if request.gantt is not None and base.report is not None:
+        from ..observe.gantt import gantt_svg
+        from ..observe.trace import Trace
+
+        write_text(request.gantt, gantt_svg(Trace.load(base.report["path"])))
+        written.append(str(request.gantt))
+    if request.plot is not None and answer["complete"]:
+        from ..observe.scaling import scaling_svg
+
+        title = f"{request.script.name} on {answer['platform']}, simulated"
+        write_text(request.plot, scaling_svg(answer["sweeps"], title))
+        written.append(str(request.plot))
+    return written
+
+
+def _say_what_is_missing(base: Outcome, answer: Data) -> None:
+    """Say on stderr what kept the simulation from its end."""
+    if base.report is None:
+        say("coexec: the script used no coexec array, so there is nothing to simulate")
+        return
+    until = seconds_text(base.report["makespan"])
+    if base.report["simulation"] is None:
+        say("coexec: the script opened real devices by itself (machine=...), so nothing was simulated")
+    elif base.unread:
+        went_on = "" if base.code else ", and the script went on without"
+        say(
+            f"coexec: {base.unread} reads values, but a simulation computes none{went_on}; add --execute, which computes them on "
+            f"this machine (simulated until there: {until})"
+        )
+    elif base.code in INTERRUPTED:
+        say(f"coexec: interrupted after {until} of virtual time, so what follows is about a part of the run")
+    elif base.code:
+        say(
+            f"coexec: the script ended with exit code {base.code} after {until} of virtual time; what follows is about that part"
+        )
+    elif not answer["complete"]:
+        say("coexec: not everything was simulated; what is missing is shown as -")
