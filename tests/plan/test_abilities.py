@@ -10,7 +10,7 @@ import pytest
 import coexec as cx
 from coexec.backend.simulated import Happening, Scenario
 from coexec.errors import PlanError
-from tests.backend.simulated_parts import DIRECT, MB, arrays, opened
+from tests.backend.simulated_parts import DIRECT, MB, arrays, opened, platform
 
 FPGA = DIRECT.replace('count = 2\nmemory = "gpu"', 'count = 2\nmemory = "gpu"\nops = ["matmul", "gemm"]').replace(
     'name = "gpu"\nkind = "gpu"', 'name = "fpga"\nkind = "fpga"'
@@ -166,3 +166,38 @@ def test_a_memory_states_the_bandwidth_of_a_device_that_states_none() -> None:
 @cx.kernel(y=cx.write)
 def move(y):
     y[...] = 1
+
+
+@cx.kernel(x=cx.read, y=cx.write, flops=lambda x, y: 5e10)
+def solve(x, y):
+    y[...] = x
+
+
+@pytest.mark.parametrize(("devices", "best"), [("", "gpu:0"), ("cpu", "cpu:all"), ("gpu:1,cpu:0", "gpu:1")])
+def test_the_first_calls_of_a_simulation_go_where_the_data_sheets_say(devices: str, best: str, tmp_path) -> None:
+    file = tmp_path / "run.json"
+    with cx.Runtime(devices, platform="workstation", store="off", trace=file):
+        x, y = cx.zeros(1000), cx.zeros(1000)
+        for _ in range(6):
+            solve(x, y)
+            x, y = y, x
+        cx.wait()
+    assert {row["device"] for row in cx.Trace.load(file).ran if row["name"] == "solve"} == {best}
+
+
+def test_the_first_division_of_a_simulation_is_no_guess() -> None:
+    text = DIRECT.replace("flops = 1e9", "flops = 1e12").replace("bandwidth = 1e6", "bandwidth = 1e12")
+    text = text.replace("bandwidth = 4e6\n", "")
+    slow = text + '[[device]]\nname = "cpu"\nkind = "cpu"\nmemory = "host"\nflops = 1e11\n'
+    with cx.Runtime(platform=platform(slow), store="off"):
+        x, y = cx.zeros(4 * MB, np.float32), cx.zeros(4 * MB, np.float32)
+        plan = large.plan(x, y)
+        task = large(x, y)
+        assert not task.guess and set(plan.shares) == {"gpu:0", "gpu:1", "cpu"}
+        assert plan.shares["gpu:0"] == pytest.approx(10 * plan.shares["cpu"], rel=0.2)
+        cx.wait()
+
+
+@cx.kernel(split=0, x=cx.read, y=cx.write, flops=1_000_000)
+def large(x, y):
+    y[...] = x

@@ -95,6 +95,20 @@ def test_measured_peaks_serve_where_nothing_else_is_known(tmp_path: Path) -> Non
     assert estimate is not None and estimate.source == "roofline"
 
 
+def test_peaks_are_trusted_in_simulations_unless_the_kernel_was_measured_anywhere(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite")
+    store.save_rates({("some core", ""): (1e9, 1e10)})
+    assert model_of(Learned(store), scaling()).seconds(WORK) is None
+    assert model_of(Learned(store, keep=False), scaling()).seconds(WORK) is not None
+    real = Learned(Store(tmp_path / "s.sqlite"))
+    model_of(real, scaling()).learn(WORK, 0.5)
+    real.save()
+    later = Learned(Store(tmp_path / "s.sqlite"), keep=False)
+    other = Device("cpu:1", "cpu", 0, speed="another core", flops=1e9)
+    unmeasured = later.model(scaling(), scaling().variants[0], other)
+    assert unmeasured.seconds(WORK) is None
+
+
 def run(store: Path | str, kernel: Kernel, devices: str = "cpu:0") -> str:
     """Return where the first prediction of a new runtime comes from; then run the kernel a few times."""
     with cx.Runtime(devices, store=str(store)) as runtime:

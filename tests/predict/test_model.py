@@ -51,6 +51,18 @@ def test_the_roofline_answers_estimates_only() -> None:
     assert estimate is not None and estimate.source == "history" and estimate.seconds == 1.0
 
 
+def test_peak_rates_that_are_trusted_count_as_measured_until_something_is() -> None:
+    model = Model(Roofline(flops=1e11, bandwidth=1e10), flops_at=FLOPS_AT, trusting=True)
+    work = product((1024, 1024, 1024))
+    least = 2 * 1024**3 / 1e11
+    assert model.seconds(work) == least and model.measured(work) > 10
+    assert model.estimate(work) == Estimate(least, 0.0, "roofline")
+    model.learn(work, 1.0)
+    assert model.seconds(work) == 1.0
+    nothing = Model(Roofline(), trusting=True)
+    assert nothing.seconds(work) is None and nothing.measured(work) == 0
+
+
 def test_without_a_count_of_operations_the_roofline_looks_at_bytes() -> None:
     estimate = Model(Roofline(flops=1.0, bandwidth=1e6)).estimate(line(2e6))
     assert estimate == Estimate(2.0, 1.0, "roofline")

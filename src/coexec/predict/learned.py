@@ -43,6 +43,7 @@ class Learned:
         self._memories = described.memories if described is not None else ()
         self._models: dict[str, Model] = {}
         self._codes: dict[tuple[int, str], str] = {}  # fingerprints: a millisecond each
+        self._in_store: set[tuple[str, str]] | None = None
         self._rates: Mapping[tuple[str, str], tuple[float, float]] | None = None  # measured peaks, by device
 
     def model(self, kernel: Kernel, variant: Variant, device: Device, how: str = "") -> Model:
@@ -54,10 +55,18 @@ class Learned:
         key = model_key(kernel, code, variant, device, how)
         known = self._models.get(key)
         if known is None:
-            known = self._models[key] = Model(self._roofline(device), flops_at(kernel))
+            trusting = not self._keep and (kernel.name, code) not in self._measured_kernels()
+            known = self._models[key] = Model(self._roofline(device), flops_at(kernel), trusting=trusting)
             known.how = how
             known.load(self.store.load(key))
         return known
+
+    def _measured_kernels(self) -> set[tuple[str, str]]:
+        """Return name and code of the kernels that were measured on any device."""
+        if self._in_store is None:
+            split = [key.split(" | ") for key, _, _ in self.store.models()]
+            self._in_store = {(parts[0], parts[1]) for parts in split if len(parts) > 1}
+        return self._in_store
 
     def _roofline(self, device: Device) -> DevicePeaks:
         """Return the device's peaks: as it or its memory says, else as they were measured here."""

@@ -35,15 +35,17 @@ class Errors(NamedTuple):
 SHORT = 50e-6  # seconds
 SHORT_NOISE = 4.0
 WAITS = 64  # runs over which waits are averaged
+ENOUGH = 64  # measurements that trusted peak rates are worth
 QUIET = 32  # kinds of runs that are known to be settled
 
 
 class Model:
     """One kernel variant on one speed class of devices. Any thread may learn or ask."""
 
-    def __init__(self, roofline: Peaks | None = None, flops_at: int | None = None) -> None:
+    def __init__(self, roofline: Peaks | None = None, flops_at: int | None = None, *, trusting: bool = False) -> None:
         self.version = 0  # grows when some answer has changed noticeably: plans made before are out of date
         self.roofline = roofline
+        self._trusting = trusting  # peak rates count as measured: in simulations they are what kernels take
         self.how = ""  # how the variant is run, where there are several ways: "in cache"
         self.flops_at = flops_at  # which feature counts the operations; None: none does
         self._kinds: dict[str, Conditions] = {}
@@ -113,6 +115,8 @@ class Model:
             else:
                 estimate = self._measured_estimate(work, together)
                 answer = estimate.seconds if estimate is not None else None
+        if answer is None and self._trusting:
+            answer = self._least(work)
         self._last = (work, together, answer)
         return answer
 
@@ -121,9 +125,13 @@ class Model:
         found = self._measured_estimate(work, together)
         if found is not None or self.roofline is None:
             return found
+        least = self._least(work)
+        return Estimate(least, 0.0 if self._trusting else 1.0, "roofline") if least is not None else None
+
+    def _least(self, work: Work) -> float | None:
+        """Return what the device's peak rates allow, or None."""
         flops = work.features[self.flops_at] if self.flops_at is not None else None
-        least = self.roofline.of(work.kind).seconds(flops, work.size)
-        return Estimate(least, 1.0, "roofline") if least is not None else None
+        return self.roofline.of(work.kind).seconds(flops, work.size) if self.roofline is not None else None
 
     def _measured_estimate(self, work: Work, together: bool) -> Estimate | None:
         known = self._kinds.get(work.kind)
@@ -145,6 +153,8 @@ class Model:
 
     def measured(self, work: Work) -> int:
         """Return how many measurements there are of exactly such work, else of its size class."""
+        if self._trusting and self._least(work) is not None:
+            return ENOUGH
         with self._lock:
             known = self._kinds.get(work.kind)
             if known is None:
