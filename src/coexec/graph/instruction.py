@@ -154,7 +154,9 @@ class Copy(Instruction):
 
     @property
     def nbytes(self) -> int:
-        return sum(box.volume for box in self.boxes) * self.target.dtype.itemsize
+        boxes = self.boxes
+        volume = boxes[0].volume if len(boxes) == 1 else sum([box.volume for box in boxes])
+        return volume * self.target.dtype.itemsize
 
 
 class Binding(NamedTuple):

@@ -65,15 +65,17 @@ class Network:
         self._go(entry, nbytes, way, done)
 
     def _go(self, entry: Any, nbytes: int, way: Way, done: Callable[[Any], None]) -> None:
-        entry.job = job = Job(entry, float(nbytes), lambda entry: self._arrived(entry, done), way.resources)
+        entry.job = job = Job(entry, float(nbytes), self._arrived, way.resources, done)
         if way.latency:
             self._timeline.at(self._timeline.now + way.latency, self._share.join, job)
         else:
             self._share.join(job)
 
-    def _arrived(self, entry: Any, done: Callable[[Any], None]) -> None:
-        self._share.leave(entry.job)
-        done(entry)
+    def _arrived(self, entry: Any) -> None:
+        job: Job = entry.job
+        self._share.leave(job)
+        assert job.then is not None
+        job.then(entry)
 
     def _way(self, process: SimulatedBackend, source: int, target: int) -> Way:
         key = (process.rank, source, target)

@@ -15,64 +15,98 @@ ROUNDING = 1.0 + 1e-12
 CLOSE = 1.0 + 1e-9  # sums of rates that come and go are not exact
 
 
+class Resource:
+    """Something that transfers pass through: what it carries, who uses it, and what they would have alone."""
+
+    __slots__ = ("asked", "limit", "users")
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.users: dict[Job, float] = {}  # and the rate that each would have alone
+        self.asked = 0.0  # the sum of these
+
+    @property
+    def tight(self) -> bool:
+        """Whether it could not carry what its transfers would have alone."""
+        return self.asked > self.limit * CLOSE
+
+
 class FairShare:
     """Transfers, each over several resources: none can get more without taking it from one that gets no more itself.
 
     That is max-min fairness, found by progressive filling: all rates grow alike until a resource is full, which fixes
     those that use it; the others go on. Only transfers are looked at that are connected with one that begins or ends,
-    by resources that could be full at all: a network core that carries whatever its cards send connects nobody.
+    by resources that could be full at all: a network core that carries whatever its cards send connects nobody. What
+    begins or ends at one moment is looked at together, before time moves on.
     """
 
     def __init__(self, timeline: Timeline, limit: Limit) -> None:
         self._timeline = timeline
         self._limit = limit
-        self._users: dict[Hashable, dict[Job, float]] = {}  # and the rate that each would have alone
-        self._asked: dict[Hashable, float] = {}  # the sum of these
+        self._resources: dict[Hashable, Resource] = {}
+        self._changed: dict[Resource, None] = {}  # tight ones whose users came or went at this moment
 
     def join(self, job: Job) -> None:
         """Begin a transfer; `job.uses` are its resources."""
-        alone = min([self._limit(resource) for resource in job.uses])
-        for resource in job.uses:
-            self._users.setdefault(resource, {})[job] = alone
-            self._asked[resource] = self._asked.get(resource, 0.0) + alone
-        around = [resource for resource in job.uses if self._tight(resource)]
-        if around:
-            self._fill(around)
-        else:
+        resources = self._of(job)
+        alone = min([resource.limit for resource in resources])
+        free = True
+        for resource in resources:
+            resource.users[job] = alone
+            resource.asked += alone
+            if resource.asked > resource.limit * CLOSE:
+                free = False
+                self._change(resource)
+        if free:
             self._timeline.pace(job, alone)
 
     def leave(self, job: Job) -> None:
         """End a transfer."""
-        around = [resource for resource in job.uses if self._tight(resource)]
-        for resource in job.uses:
-            of = self._users[resource]
-            self._asked[resource] -= of.pop(job)
-            if not of:
-                del self._users[resource], self._asked[resource]
-        if around:
-            self._fill(around)
+        for resource in self._of(job):
+            if resource.asked > resource.limit * CLOSE:
+                self._change(resource)
+            resource.asked -= resource.users.pop(job)
+            if not resource.users:
+                resource.asked = 0.0  # sums of what comes and goes are not exact
 
     def refill(self) -> None:
         """Look at everything: limits have changed."""
-        jobs = dict.fromkeys(job for of in self._users.values() for job in of)
-        self._asked = dict.fromkeys(self._users, 0.0)
+        jobs = dict.fromkeys(job for resource in self._resources.values() for job in resource.users)
+        self._resources.clear()
+        self._changed.clear()
         for job in jobs:
-            alone = min([self._limit(resource) for resource in job.uses])
-            for resource in job.uses:
-                self._users[resource][job] = alone
-                self._asked[resource] += alone
-        self._fill(list(self._users))
+            resources = self._of(job)
+            alone = min([resource.limit for resource in resources])
+            for resource in resources:
+                resource.users[job] = alone
+                resource.asked += alone
+        self._fill(list(self._resources.values()))
 
-    def _tight(self, resource: Hashable) -> bool:
-        """Tell whether a resource could not carry what its transfers would have alone."""
-        return self._asked[resource] > self._limit(resource) * CLOSE
+    def _of(self, job: Job) -> list[Resource]:
+        known = self._resources
+        try:
+            return [known[name] for name in job.uses]
+        except KeyError:
+            for name in job.uses:
+                if name not in known:
+                    known[name] = Resource(self._limit(name))
+            return [known[name] for name in job.uses]
 
-    def _fill(self, around: Iterable[Hashable]) -> None:
+    def _change(self, resource: Resource) -> None:
+        if not self._changed:
+            self._timeline.before_it_moves(self._settle)
+        self._changed[resource] = None
+
+    def _settle(self) -> None:
+        changed, self._changed = self._changed, {}
+        self._fill(changed)
+
+    def _fill(self, around: Iterable[Resource]) -> None:
         """Find the rates of all transfers that are connected with some resources."""
         alone = self._connected(around)
-        tight = dict.fromkeys(r for job in alone for r in job.uses if self._tight(r))
-        left = {resource: self._limit(resource) for resource in tight}
-        open_ = {resource: len(self._users[resource]) for resource in tight}
+        tight = dict.fromkeys(r for job in alone for r in self._of(job) if r.tight)
+        left = {resource: resource.limit for resource in tight}
+        open_ = {resource: len(resource.users) for resource in tight}
         rates: dict[Job, float] = {}
         by_need = sorted(alone, key=alone.__getitem__, reverse=True)  # the last one is content first
         while len(rates) < len(alone):
@@ -81,27 +115,29 @@ class FairShare:
             level = alone[by_need[-1]]
             level = min([level, *[left[resource] / number for resource, number in open_.items() if number]])
             full = [r for r, number in open_.items() if number and left[r] / number <= level * ROUNDING]
-            done = dict.fromkeys(job for r in full for job in self._users[r] if job not in rates)
-            done |= {job: None for job in by_need if job not in rates and alone[job] <= level * ROUNDING}
+            done = dict.fromkeys(job for r in full for job in r.users if job not in rates)
+            while by_need and alone[by_need[-1]] <= level * ROUNDING:
+                if (job := by_need.pop()) not in rates:
+                    done[job] = None
             for job in done:
                 rates[job] = level
-                for used in job.uses:
+                for used in self._of(job):
                     if used in left:
                         left[used] -= level
                         open_[used] -= 1
         for job in alone:
             self._timeline.pace(job, rates[job])
 
-    def _connected(self, around: Iterable[Hashable]) -> dict[Job, float]:
+    def _connected(self, around: Iterable[Resource]) -> dict[Job, float]:
         """Return the transfers that are joined with `around` by tight resources, with the rates they would have alone."""
-        todo = [resource for resource in around if resource in self._users]
+        todo = list(around)
         seen, jobs = set(todo), dict[Job, float]()
         while todo:
-            for job, alone in self._users[todo.pop()].items():
+            for job, alone in todo.pop().users.items():
                 if job not in jobs:
                     jobs[job] = alone
-                    for resource in job.uses:
-                        if resource not in seen and self._tight(resource):
+                    for resource in self._of(job):
+                        if resource not in seen and resource.tight:
                             seen.add(resource)
                             todo.append(resource)
         return jobs

@@ -17,13 +17,16 @@ Action = Callable[[Any], None]
 class Job:
     """Something that takes time: so much is left of it, at such a speed."""
 
-    __slots__ = ("done", "left", "owner", "speed", "touched", "uses", "version")
+    __slots__ = ("done", "left", "owner", "speed", "then", "touched", "uses", "version")
 
-    def __init__(self, owner: Any, left: float, done: Action, uses: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self, owner: Any, left: float, done: Action, uses: tuple[Any, ...] = (), then: Action | None = None
+    ) -> None:
         self.owner = owner
         self.left = left  # seconds at full speed, or bytes
         self.done = done  # called with the owner when nothing is left
         self.uses = uses  # what it shares with others
+        self.then = then  # for whoever made it
         self.speed = 0.0
         self.touched = 0.0  # when `left` was true
         self.version = 0  # grows with each change of speed: events made before are void
@@ -36,6 +39,7 @@ class Timeline:
         self.now = 0.0
         self._order = count()
         self._heap: list[tuple[float, int, Action, Any, Job | None, int]] = []
+        self._unsettled: list[Callable[[], None]] = []
 
     def at(self, time: float, action: Action, what: Any) -> None:
         """Have `action(what)` called at a time that is not over."""
@@ -59,15 +63,24 @@ class Timeline:
         job.version += 1
         job.speed = 0.0
 
+    def before_it_moves(self, settle: Callable[[], None]) -> None:
+        """Have `settle()` called when everything of this moment has happened."""
+        self._unsettled.append(settle)
+
     def next_time(self) -> float | None:
         """Return when something happens next, or None."""
         heap = self._heap
-        while heap:
-            time, _, _, _, job, version = heap[0]
-            if job is None or job.version == version:
-                return time
-            heappop(heap)
-        return None
+        while True:
+            while heap:
+                time, _, _, _, job, version = heap[0]
+                if job is None or job.version == version:
+                    break
+                heappop(heap)
+            if not self._unsettled or (heap and time <= self.now):
+                return time if heap else None
+            unsettled, self._unsettled = self._unsettled, []
+            for settle in unsettled:
+                settle()
 
     def step(self) -> bool:
         """Let the next thing happen; False if nothing is to come."""

@@ -110,6 +110,7 @@ class World:
         self.admit(entry)
         entry.process.unblock(entry.instruction)
         self.next_of(entry)
+        entry.job = entry.mate = None  # or all of them would wait for the garbage collector
 
     def admit(self, entry: Entry) -> None:
         """Begin what waited for an instruction that does not run, or not any more."""

@@ -1,0 +1,126 @@
+"""How large a machine may be: strong scaling of wave_sim on 1 to 128 simulated GPUs, and how fast that is simulated.
+
+Before: backend/simulated/, apps/programs.py.  After: harness.py.
+
+Wall seconds are those of the whole simulation: platform, program, graphs, plans, lowering or replay, engine and simulated
+devices. Instructions are all that were lowered: kernels, copies, fills, sends and receives, allocations, horizons. Virtual
+seconds are those of the program from its first array to its last wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+import coexec as cx
+
+from ...backend.simulated.collecting import rarely_collecting
+from ...machine.platform import Platform
+from ...machine.what_if import what_if
+from ..apps.programs import load
+from ..measure import Data, Progress
+
+PLATFORM = "a100x128"
+SIDE = 65_536  # two arrays of 17 GB, which just fit into one GPU
+GPUS = (1, 2, 4, 8, 16, 32, 64, 128)
+STEPS = 300
+QUICK_GPUS, QUICK_STEPS = (1, 4, 16, 128), 40
+MILLION = 1_000_000
+PER_NODE = 4
+
+
+class Ran(NamedTuple):
+    """What one simulation gave."""
+
+    virtual: float
+    instructions: int
+    wall: float
+
+    def data(self, alone: float) -> Data:
+        """Return the figures as JSON-ready data, without the number of devices."""
+        return {
+            "virtual_s": self.virtual,
+            "speedup": alone / self.virtual,
+            "instructions": self.instructions,
+            "wall_s": self.wall,
+            "instructions_per_s": self.instructions / self.wall,
+        }
+
+
+def measure(quick: bool, progress: Progress) -> Data:
+    """Return strong scaling, with one process for each node and with one for all of them, and the simulator's speed."""
+    numbers, steps = (QUICK_GPUS, QUICK_STEPS) if quick else (GPUS, STEPS)
+    cases: list[Data] = []
+    with rarely_collecting():
+        for gpus in numbers:
+            progress(f"wave_sim on {gpus} simulated GPUs")
+            nodes, one = simulated(gpus, steps, ranks=0), simulated(gpus, steps, ranks=1)
+            cases.append({"gpus": gpus, **_figures(gpus, nodes, cases), "one_process": _figures(gpus, one, cases)})
+        largest = cases[-1]
+        found = {
+            "program": f"wave_sim, {SIDE} x {SIDE} points in float32, {steps} steps",
+            "platform": PLATFORM,
+            "cases": cases,
+            "instructions_per_s": largest["one_process"]["instructions_per_s"],
+            "counted": "instructions_per_s: all instructions of the largest case in one process, divided by all wall seconds",
+            "seconds_128": max(largest["wall_s"], largest["one_process"]["wall_s"]),
+        }
+        if not quick:
+            progress("a million instructions")
+            found["million"] = million()
+    return found
+
+
+def _figures(gpus: int, ran: Ran, cases: list[Data]) -> Data:
+    data = ran.data(cases[0]["virtual_s"] if cases else ran.virtual)
+    return {**data, "efficiency": data["speedup"] / gpus}
+
+
+def million(gpus: int = GPUS[-1], instructions: int = MILLION) -> Data:
+    """Return how long a simulation of at least so many instructions takes, in one process."""
+    begin = perf_counter()
+    with opened(gpus, ranks=1) as runtime:
+        example = load("wave_sim")
+        before, now = _start()
+        steps = 0
+        while runtime.instructions < instructions:
+            before, now = example.compute(before, now, 2)
+            steps += 2
+        cx.wait()
+        virtual, count = _virtual(runtime), runtime.instructions
+    wall = perf_counter() - begin
+    return {"gpus": gpus, "steps": steps, **Ran(virtual, count, wall).data(virtual)}
+
+
+def simulated(gpus: int, steps: int, *, ranks: int) -> Ran:
+    """Simulate wave_sim on some of the GPUs; `ranks` is 0 for one process on each node, and 1 for one in all."""
+    begin = perf_counter()
+    with opened(gpus, ranks=ranks) as runtime:
+        load("wave_sim").compute(*_start(), steps)
+        cx.wait()
+        virtual, instructions = _virtual(runtime), runtime.instructions
+    return Ran(virtual, instructions, perf_counter() - begin)
+
+
+@contextmanager
+def opened(gpus: int, *, ranks: int) -> Iterator[cx.Runtime]:
+    """Open a runtime on the first GPUs of the cluster, on as few nodes as have them."""
+    nodes = -(-gpus // PER_NODE)
+    platform = what_if(Platform.load(PLATFORM), f"nodes {nodes}")
+    names = [device.name for device in platform.devices if device.kind == "gpu"][:gpus]
+    ranks = ranks if nodes > 1 else 1
+    with cx.Runtime(",".join(names), platform=platform, ranks=ranks, store="off", diagnostics="off") as runtime:
+        yield runtime
+
+
+def _start() -> tuple[cx.Array, cx.Array]:
+    return cx.zeros((SIDE, SIDE), np.float32), cx.zeros((SIDE, SIDE), np.float32)
+
+
+def _virtual(runtime: cx.Runtime) -> float:
+    seconds: float = runtime.machine.lanes["host"].clock()
+    return seconds
