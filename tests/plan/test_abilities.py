@@ -201,3 +201,24 @@ def test_the_first_division_of_a_simulation_is_no_guess() -> None:
 @cx.kernel(split=0, x=cx.read, y=cx.write, flops=1_000_000)
 def large(x, y):
     y[...] = x
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "gpu:0"])
+def test_a_variant_for_tensors_is_no_hindrance_where_values_are_computed_with_numpy(device) -> None:
+    ones = np.ones((64, 64), np.float32)
+    with cx.Runtime(platform="laptop", devices=device, execute=True, diagnostics="off"):
+        out = cx.empty((64, 64), np.float32)
+        cx.matmul(cx.array(np.eye(64, dtype=np.float32)), cx.array(ones), out)
+        assert np.array_equal(np.asarray(out), ones)
+
+
+def test_a_simulated_core_runs_what_a_real_one_would() -> None:
+    @cx.kernel(x=cx.read, y=cx.write)
+    def doubled(x, y):
+        y[...] = 2 * x
+
+    doubled.variant(lambda x, y: y, kind="torch", name="tensors")
+    with cx.Runtime(platform="laptop", diagnostics="off") as runtime:
+        candidates = runtime._planner._candidates.of(doubled, None).all
+    assert {c.variant.name for c in candidates if c.device.kind == "cpu"} == {"python"}
+    assert {c.variant.name for c in candidates if c.device.kind == "gpu"} == {"python", "tensors"}

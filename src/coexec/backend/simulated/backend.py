@@ -23,6 +23,7 @@ from .costs import NOTHING, Costs
 from .crowds import node_of
 from .durations import Given, Law, Seconds, fixed_durations
 from .energy import Energy
+from .meter import Free, Meter
 from .places import Entry, Place
 from .scenario import Scenario
 from .values import Computed, Unknown
@@ -63,6 +64,7 @@ class SimulatedBackend:
         self._time, self._lock = self.world.time, self.world.lock
         self._values = Computed() if execute else Unknown()
         self.costs = costs
+        self._meter = Meter() if costs.live else Free()
         self._places = {d.name: self.world.places[d.name] for d in self.devices}
         for name in ("host", "network"):
             self._places[name] = Place(Device(name, "cpu", HOST), 1 << 30, 0.0, self.world.scenario.seed)
@@ -113,7 +115,9 @@ class SimulatedBackend:
     def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> None:
         """Queue an instruction on its lane."""
         with self._lock:
-            stepping = self._stepping == threading.get_ident()
+            stepping = self._account()
+            if stepping and self.costs.cold:
+                self.interpreter += self.costs.instruction
             place = self._places[instruction.device].lane(lane)
             begin = self.interpreter if stepping else max(self.host, self._time.now)
             if self.costs.wake and self._sleeps(place.place, stepping=stepping):
@@ -127,6 +131,8 @@ class SimulatedBackend:
             place.queue.append(entry)
             if place.queue[0] is entry and not entry.blockers:
                 self.world.come(entry)
+        if not stepping:
+            self._meter.go()
 
     def _sleeps(self, place: Place, *, stepping: bool) -> bool:
         """Tell whether the thread that serves a place must be woken: it has nothing to do, and is not the one that asks."""
@@ -157,24 +163,30 @@ class SimulatedBackend:
 
         Whoever waits lets every program wait: programs of several ranks come to their waits together.
         """
-        while (last := self.world.busiest()) is not None:
-            if self._step(last.host):
-                return True
-            with self._lock:
-                last._program_runs(0.0)
-        moved = self._step(None) or (self.world.strand() and self._step(None))
-        self._slept = self._slept or moved
+        with self._lock:
+            self._account()
+        moved = False
+        while not moved and (last := self.world.busiest()) is not None:
+            moved = self._step(last.host)
+            if not moved:
+                with self._lock:
+                    last._program_runs(0.0)
+        if not moved:
+            self._slept = moved = self._step(None) or (self.world.strand() and self._step(None))
+        self._meter.go()
         return moved
 
     def left(self, *, idle: bool) -> None:
         """Note that the program goes on, at the time it has become."""
         del idle
         with self._lock:
+            self._account()
             if self._slept:
                 woken = self._reporting is not self._places["host"]  # what is the host's it has done itself
                 self.host = max(self.host, self.interpreter + (self.costs.wake if woken else 0.0))
             self.host = max(self.host, self._time.now)
             self._slept = False
+        self._meter.go()
         if self._call_helper is not None and self._time.next_time() is not None:
             self._call_helper()  # another thread waits, and nobody moves time any more
 
@@ -187,13 +199,22 @@ class SimulatedBackend:
 
     def charge(self, instructions: int) -> None:
         """Let the interpreter spend time on a batch of instructions that is submitted."""
+        seconds = 0.0 if self.costs.live else self.costs.submission + instructions * self.costs.instruction
         with self._lock:
-            seconds = self.costs.submission + instructions * self.costs.instruction
-            if self._stepping == threading.get_ident():
-                self.interpreter += seconds
-            elif seconds:
-                self.interpreter = self.host = max(self.host, self.interpreter, self._time.now) + seconds
-                self._program_runs(1.0)
+            stepping = self._account(seconds)
+        if not stepping:
+            self._meter.go()
+
+    def _account(self, seconds: float = 0.0) -> bool:
+        """Let whoever calls have spent some time, and what the meter says; tell whether it is the one that reports. Locked."""
+        if self._stepping == threading.get_ident():
+            self.interpreter += seconds
+            return True
+        seconds += self._meter.stop()
+        if seconds:
+            self.interpreter = self.host = max(self.host, self.interpreter, self._time.now) + seconds
+            self._program_runs(1.0)
+        return False
 
     def spend(self, seconds: float) -> None:
         """Let the program itself take time, for something that is no kernel."""
@@ -202,8 +223,11 @@ class SimulatedBackend:
 
     def keep_up(self) -> None:
         """Let devices do what they do until the program's own time."""
+        with self._lock:
+            self._account()
         while self._step(self.world.behind()):
             pass
+        self._meter.go()
 
     def _program_runs(self, threads: float) -> None:
         """Let the program's thread use a core from now on, or none."""
@@ -239,7 +263,11 @@ class SimulatedBackend:
         """Let the interpreter spend time on a completion, which this thread is about to report. Locked."""
         self._stepping = threading.get_ident()
         self._reporting = entry.place
-        self.interpreter = max(self.interpreter, self._time.now) + self.costs.completion
+        kernels = (
+            sum([len(place.running) for place in self._places.values() if place.threads]) if self.costs.cold else 1
+        )
+        seconds = self.costs.completing(entry.instruction, max(1, kernels))
+        self.interpreter = max(self.interpreter, self._time.now) + seconds
 
     def report(self, entry: Entry, stop: float) -> None:
         """Do what an instruction does to values, and tell that it is over."""

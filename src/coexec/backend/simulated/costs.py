@@ -1,11 +1,14 @@
 """What coexec itself costs: seconds of the interpreter for tasks, instructions and completions.
 
-Before: nothing.  After: backend.py.  Plain data; calibrate/ measures it.
+Before: graph/instruction.py.  After: backend.py.  Plain data; calibrate/ measures it.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
+
+from ...graph.instruction import Copy, Fence, Fill, Instruction, Kernel, Reduce
 
 
 class Costs(NamedTuple):
@@ -19,7 +22,32 @@ class Costs(NamedTuple):
     instruction: float = 3e-6  # per instruction, on the thread that submits
     completion: float = 8e-6  # per instruction that is over, before what waits for it is issued
     wake: float = 30e-6  # until a thread that sleeps goes on: a core's without work, or the program's that waits
+    step: float = 15e-6  # to carry out an instruction on the host or on a core that is no kernel, beside what it moves
+    part: float = 2e-6  # to combine one partial result of a reduction
+    cold: tuple[tuple[float, float], ...] = ()  # instead of `completion`: by the bytes that the kernel touched
+    live: bool = False  # instead of the first two: the processor time that the program's thread takes right now
+
+    def completing(self, instruction: Instruction, kernels: int = 1) -> float:
+        """Return the seconds from the end of an instruction until what waits for it is issued.
+
+        A kernel that has touched many bytes has driven all that this needs out of the caches; `kernels` like it did.
+        """
+        if not self.cold or not isinstance(instruction, Kernel) or instruction.work is None:
+            return self.completion
+        touched, first = float(instruction.work.size * kernels), self.cold[0]
+        if touched <= first[0]:
+            return first[1]
+        for (less, quick), (more, slow) in pairwise(self.cold):
+            if touched <= more:
+                return quick + (slow - quick) * (touched - less) / (more - less)
+        return self.cold[-1][1]
+
+    def carrying_out(self, instruction: Instruction) -> float:
+        """Return the seconds that an instruction takes a thread of ours, whatever it moves or computes."""
+        if isinstance(instruction, Reduce):
+            return self.step + self.part * instruction.partials.box.shape[0]
+        return self.step if isinstance(instruction, Fill | Copy | Fence) else 0.0
 
 
-NOTHING = Costs(0.0, 0.0, 0.0, 0.0)
+NOTHING = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Scheduling for free: what remains is the hardware."""

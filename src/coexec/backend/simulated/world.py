@@ -170,7 +170,8 @@ class World:
         elif entry.moves and law.shares and timed.source == "link":
             self.network.begin(entry, self._end)
         else:
-            self.time.at(now + timed.seconds, self._end, entry)
+            further = entry.process.costs.carrying_out(instruction) if place.ours else 0.0
+            self.time.at(now + timed.seconds + further, self._end, entry)
 
     def _compute(self, entry: Entry, place: Place, timed: Timed) -> None:
         place.began(entry, self.time.now)

@@ -77,7 +77,8 @@ def validate(quick: bool, progress: Progress) -> Data:
     return {
         **summary(found),
         "cases": found,
-        "costs_us": {name: seconds * 1e6 for name, seconds in costs._asdict().items()},
+        "costs_us": {name: getattr(costs, name) * 1e6 for name in ("completion", "wake", "step", "part")},
+        "cold_us": {f"{touched / 1e6:.0f} MB": seconds * 1e6 for touched, seconds in costs.cold},
         "bandwidth_gb_per_s": {name: rate / 1e9 for name, rate in rates._asdict().items()},
         "others_cores": others.cores(),
     }
@@ -105,7 +106,7 @@ def compare(case: Case, devices: str, effort: Effort, costs: Costs, rates: Rates
     with cx.Runtime(devices=devices, store=str(store), diagnostics="off") as runtime:
         measured = observe(case, runtime, effort.warm_up, effort.runs)
         platform = described(runtime.platform, rates)
-    machine = simulate(platform, execute=case.values, costs=costs, store=store, vary=True)
+    machine = simulate(platform, execute=case.values, costs=costs._replace(live=True), store=store, vary=True)
     with cx.Runtime(machine=machine, store=str(store), diagnostics="off") as runtime:
         simulated = observe(case, runtime, effort.simulated_warm_up, effort.simulated)
     return figures(case, devices, measured, simulated) | {"sources": shares(machine.lanes["host"])}
