@@ -191,7 +191,7 @@ class Ranked(Runtime):
                     if task.deal is None:
                         member._lookahead.flush()
                     else:
-                        member._lookahead.release_until(task.deal.number)
+                        member._lookahead.release_until(task.round)
 
     def fuse(self, operation: Operation) -> bool:
         """Hold an elementwise operation back: what uses its result may come, and be one kernel with it."""

@@ -164,6 +164,8 @@ class Runtime(Stages):
         """Put a task into the graph and carry it out, or have it carried out when its turn comes. Locked."""
         if self._upkeep.dropped:
             self._upkeep.collect()
+        if self._seat is not None:
+            self._seat.task(task, self._planner.check)
         if self._replay.playing and (replayed := self._replay.task(task)) is not None:
             task.starved = self._engine.idle
             self._issuing.again(task, *replayed)
@@ -172,9 +174,6 @@ class Runtime(Stages):
             self._graph.add(task)
             self._lookahead.then(lambda: self._run(task), task)
         else:
-            if self._seat is not None:
-                self._planner.check(task)  # whatever is wrong with it, no rank begins with it
-                self._seat.task(task)
             self._graph.add(task)
             self._run(task)
         self._entered(task)

@@ -210,7 +210,7 @@ class Stages(ABC):
         self._at_once = (
             AtOnce(self._executor, self._lowering.coherence, machine.lanes["host"].limit_threads) if known else None
         )
-        repeat = config.replay and not at_once and self._seat is None
+        repeat = config.replay and not at_once
         self._replay = Replay(self._graph, self._lowering, lambda: candidates.mark, on=repeat)
         self._issuing = Issuing(
             self._lowering,

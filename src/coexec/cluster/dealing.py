@@ -8,12 +8,12 @@ is measured may decide anything here, or ranks would disagree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial as partially
 from math import lcm
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..geometry import Box, Region, cut, overlaps, whole
+from ..geometry import Box, Pattern, Region, cut, overlaps, whole
 from ..graph.command import AwaitPush, Chunk, Deal, Push
 from ..graph.mapped import Mapped, mapped
 from ..graph.task import Task
@@ -23,10 +23,19 @@ from ..plan.split import blocks
 from ..predict.features import Rows, part_of
 from ..program.access import Access
 from ..program.array import Array
-from .exchange import Boxes, Exchange, Moves
+from .exchange import Boxes, Exchange, Held, Moves
 
 Uses = dict[int, dict[int, list[Box]]]
 """Boxes by argument and rank."""
+
+
+Check = Callable[[Task], None]
+SMALL = 1 << 14  # points of an undivided task that is not worth spreading over ranks
+REMEMBERED = 4096  # rounds
+
+
+def _nothing(task: Task) -> None:
+    del task
 
 
 class Hand(NamedTuple):
@@ -38,18 +47,33 @@ class Hand(NamedTuple):
     first: int = 0
 
 
-class Round(NamedTuple):
+class Round:
     """One task as all ranks share it."""
 
-    number: int
-    hands: dict[int, Hand]
-    slots: int  # blocks of a reduction
-    moves: dict[int, Moves]  # by argument, before the task
-    gathers: dict[int, Moves]  # by argument, after it: slots of private arrays
-    written: dict[int, tuple[Region, dict[int, Boxes]]]  # by argument: everything, and what each rank writes
+    def __init__(
+        self,
+        hands: dict[int, Hand],
+        moves: dict[int, Moves],
+        gathers: dict[int, Moves],
+        written: dict[int, tuple[Region, dict[int, Boxes]]],
+        known: dict[Any, Deal],
+    ) -> None:
+        self.hands = hands
+        self.slots = sum(len(hand.blocks) for hand in hands.values())  # blocks of a reduction
+        self.moves = moves  # by argument, before the task
+        self.gathers = gathers  # by argument, after it: slots of private arrays
+        self.written = written  # by argument: everything, and what each rank writes
+        self._deals: dict[int, Deal] = {}
+        self._known = known  # of all rounds: a deal like another is the same object
 
     def of(self, rank: int) -> Deal:
-        """Return the deal of one rank."""
+        """Return the deal of one rank: the same object each time."""
+        deal = self._deals.get(rank)
+        if deal is None:
+            deal = self._deals[rank] = self._made(rank)
+        return deal
+
+    def _made(self, rank: int) -> Deal:
         hand = self.hands.get(rank)
         box, mine, first = (None, (), 0) if hand is None else hand[1:]
         pushes = [*_pushes(rank, self.moves, partial=False), *_pushes(rank, self.gathers, partial=True)]
@@ -59,7 +83,9 @@ class Round(NamedTuple):
             others = everything - Region(by_rank.get(rank, ()))
             if others.boxes:
                 stale.append((argument, others.boxes))
-        return Deal(self.number, box, mine, first, self.slots, tuple(pushes), tuple(awaits), tuple(stale))
+        content = (box, mine, first, self.slots, tuple(pushes), tuple(awaits), tuple(stale))
+        _make_room(self._known)
+        return self._known.setdefault(content, Deal(*content))
 
 
 def _pushes(rank: int, moves: dict[int, Moves], *, partial: bool) -> list[Push]:
@@ -81,7 +107,7 @@ def _awaits(rank: int, moves: dict[int, Moves], *, partial: bool) -> list[AwaitP
 
 
 class Dealing:
-    """Deals one task after another. Pure: no thread, no device, no clock."""
+    """Deals one task after another. Pure: no thread, no device, no clock. Programs repeat themselves, so rounds are kept."""
 
     def __init__(self, ranks: int, platform: Platform) -> None:
         self.ranks = ranks
@@ -89,33 +115,63 @@ class Dealing:
         self._granule = lcm(*[max(1, device.granule) for device in platform.devices])
         self._conflicts = Conflicts()
         self._points = [0] * ranks  # of undivided tasks, dealt so far
-        self._last = 0
+        self._deals: dict[Any, Deal] = {}  # by what they say
+        self._divisions: dict[Hashable, tuple[Hand, ...]] = {}  # () = undivided
+        self._rounds: dict[Hashable, tuple[Round, tuple[Pattern[Held], ...]]] = {}  # and who holds what afterwards
 
-    def task(self, task: Task) -> Round:
-        """Deal a call."""
-        hands = self._hands(task)
-        return self._round(task, {hand.rank: hand for hand in hands})
+    def task(self, task: Task, check: Check = _nothing) -> Round:
+        """Deal a call. `check` raises if no rank could run it; a call like an earlier one was checked then."""
+        key = _key(task)
+        hands = self._divisions.get(key) if key is not None else None
+        if hands is None or (task.kernel is not None and task.kernel.looked_at):
+            check(task)
+        if hands is None:
+            hands = tuple(self._hands(task))
+            if key is not None:
+                _make_room(self._divisions)
+                self._divisions[key] = hands
+        if not hands or (len(hands) == 1 and hands[0].rank < 0):
+            only = hands[0] if hands else Hand(0, task.box, (task.box,))
+            hands = (only._replace(rank=self._one(task)),)
+        return self._again(task, None if key is None else (key, hands[0].rank), hands)
 
     def read(self, task: Task, readers: Sequence[int]) -> Round:
         """Let some ranks have all of what a task without a kernel reads."""
-        return self._round(task, {rank: Hand(rank, Box((), ())) for rank in readers})
+        array = task.arrays[0]
+        key = ("read", tuple(readers), array._box, array._cut)
+        return self._again(task, key, [Hand(rank, Box((), ())) for rank in readers])
+
+    def _again(self, task: Task, key: Hashable, hands: Sequence[Hand]) -> Round:
+        """Return the round of an earlier task like this one, if all arrays were held alike; else a new one."""
+        by_rank = {hand.rank: hand for hand in hands}
+        if key is None:
+            return self._round(task, by_rank)
+        storages = list(dict.fromkeys(array._storage for array in task.arrays))
+        before = tuple([self.exchange.pattern(storage.id, storage.box) for storage in storages])
+        known = self._rounds.get((key, before))
+        if known is not None:
+            for storage, pattern in zip(storages, known[1], strict=True):
+                self.exchange.become(storage.id, pattern)
+            return known[0]
+        found = self._round(task, by_rank)
+        after = tuple([self.exchange.pattern(storage.id, storage.box) for storage in storages])
+        _make_room(self._rounds)
+        self._rounds[key, before] = (found, after)
+        return found
 
     # Who computes what ------------------------------------------------------------------------------------------------
 
     def _hands(self, task: Task) -> list[Hand]:
-        kernel, options = task.kernel, task.options
+        """Return the parts of a divided task. Rank -1, or no part: one rank gets it, which is chosen anew each time."""
+        kernel, options, box = task.kernel, task.options, task.box
         assert kernel is not None
-        box = task.box
         if kernel.host:
             return [Hand(0, box, (box,))]
         axes = [axis for axis in kernel.split if box.hi[axis] - box.lo[axis] > 1]
-        if axes and not box.empty and (options is None or options.split):
-            hands = self._blocks(task, axes[0]) if kernel.reduces else self._parts(task, axes[0])
-            if len(hands) > 1:
-                return hands
-            if hands and kernel.reduces:
-                return [Hand(self._one(task), *hands[0][1:])]
-        return [Hand(self._one(task), box, (box,))]
+        if not axes or box.empty or not (options is None or options.split):
+            return []
+        hands = self._blocks(task, axes[0]) if kernel.reduces else self._parts(task, axes[0])
+        return hands if len(hands) > 1 else [hand._replace(rank=-1) for hand in hands]
 
     def _parts(self, task: Task, axis: int) -> list[Hand]:
         """Return about equal parts of the index space along one axis; none if they would conflict."""
@@ -165,21 +221,25 @@ class Dealing:
         return True
 
     def _one(self, task: Task) -> int:
-        """Return the rank for an undivided task: the one that holds most of what it reads; among equals the idlest."""
+        """Return the rank for an undivided task: the one that holds most of what it reads.
+
+        Among equals it is the idlest. A small task is no work worth spreading: the first, so that loops repeat themselves.
+        """
         held = [0] * self.ranks
         parts = (None,) * len(task.arrays) if task.visited is None else mapped(task, task.box)
         for param, array, part in zip(task.accesses, task.arrays, parts, strict=True):
             if _reads(param.access, array) and param.access.mode != "reduce":
                 of = self.exchange.volume(array._storage.id, array._storage.box, _touched(array, part))
                 held = [a + b * array.itemsize for a, b in zip(held, of, strict=True)]
+        if task.box.volume < SMALL:
+            return min(range(self.ranks), key=lambda rank: (-held[rank], rank))
         chosen = min(range(self.ranks), key=lambda rank: (-held[rank], self._points[rank], rank))
-        self._points[chosen] += 1 + task.box.volume
+        self._points[chosen] += task.box.volume
         return chosen
 
     # Who sends what ---------------------------------------------------------------------------------------------------
 
     def _round(self, task: Task, hands: dict[int, Hand]) -> Round:
-        self._last += 1
         reads, writes, agreed = self._uses(task, hands)
         moves: dict[int, Moves] = {}
         written: dict[int, tuple[Region, dict[int, Boxes]]] = {}
@@ -190,14 +250,13 @@ class Dealing:
                 moves[argument] = found
         for argument, by_rank in sorted(writes.items()):
             storage = task.arrays[argument]._storage
-            self.exchange.wrote(storage.id, storage.box, by_rank, self._last)
+            self.exchange.wrote(storage.id, storage.box, by_rank)
             everything = Region(tuple([box for boxes in by_rank.values() for box in boxes]))
             written[argument] = (everything, {rank: tuple(boxes) for rank, boxes in by_rank.items()})
         for argument, boxes in agreed.items():
             storage = task.arrays[argument]._storage
-            self.exchange.agreed(storage.id, storage.box, boxes, self._last)
-        slots = sum(len(hand.blocks) for hand in hands.values())
-        return Round(self._last, hands, slots, moves, self._gathers(task, hands, slots), written)
+            self.exchange.agreed(storage.id, storage.box, boxes)
+        return Round(hands, moves, self._gathers(task, hands), written, self._deals)
 
     def _uses(self, task: Task, hands: dict[int, Hand]) -> tuple[Uses, Uses, dict[int, list[Box]]]:
         """Return what each rank reads and writes of each array, and what all write alike: the results of reductions."""
@@ -223,11 +282,12 @@ class Dealing:
                         reads.setdefault(argument, {}).setdefault(rank, []).append(array._box)
         return reads, writes, agreed
 
-    def _gathers(self, task: Task, hands: dict[int, Hand], slots: int) -> dict[int, Moves]:
+    def _gathers(self, task: Task, hands: dict[int, Hand]) -> dict[int, Moves]:
         """Return who sends which partial results of reductions: every rank gets all, and combines them in order."""
         found: dict[int, Moves] = {}
         if task.kernel is None or not task.kernel.reduces:
             return found
+        slots = sum(len(hand.blocks) for hand in hands.values())
         for argument, (param, array) in enumerate(zip(task.accesses, task.arrays, strict=True)):
             if param.access.mode == "reduce" and array.size:
                 extent = whole((slots, *array.shape))
@@ -239,6 +299,21 @@ class Dealing:
                     if other != rank
                 }
         return found
+
+
+def _key(task: Task) -> Hashable | None:
+    """Return what the division of a task depends on; None if that may change from call to call."""
+    kernel = task.kernel
+    if task.key is None or kernel is None or not all(param.access.mapper.fixed for param in task.accesses):
+        return None
+    numbers: dict[int, int] = {}
+    arrays = [(numbers.setdefault(id(a._storage), len(numbers)), a._box, a._cut) for a in task.arrays]
+    return kernel, task.key, task.options, tuple(arrays), len(task.accesses)
+
+
+def _make_room(known: dict[Any, Any]) -> None:
+    if len(known) >= REMEMBERED:
+        known.clear()
 
 
 def _reads(access: Access, array: Array) -> bool:

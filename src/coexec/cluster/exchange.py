@@ -5,18 +5,19 @@ Before: geometry/.  After: cluster/dealing.py.  Knows neither tasks nor memories
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
-from ..geometry import Box, Region, RegionMap
+from ..geometry import Box, Pattern, Region, RegionMap
 
 Boxes = tuple[Box, ...]
 Moves = dict[tuple[int, int], Boxes]
 """Boxes by sender and receiver."""
+REMEMBERED = 4096  # patterns of holders
 
 
 class Held(NamedTuple):
-    """Who holds some elements, as bits, and in which round they were written: what comes from there is sent apart."""
+    """Who holds some elements, as bits, and a number that tells elements apart which different tasks wrote."""
 
     ranks: int
     writer: int = 0
@@ -29,6 +30,7 @@ class Exchange:
         self.ranks = ranks
         self._everyone = (1 << ranks) - 1
         self._held: dict[int, RegionMap[Held]] = {}
+        self._patterns: dict[Hashable, Pattern[Held]] = {}
 
     def holders(self, array: int, extent: Box) -> RegionMap[Held]:
         """Return who holds what of an array. A new one is the same everywhere: every rank ran what made it."""
@@ -40,6 +42,20 @@ class Exchange:
     def forget(self, array: int) -> None:
         """Forget an array that is gone."""
         self._held.pop(array, None)
+
+    def pattern(self, array: int, extent: Box) -> Pattern[Held]:
+        """Return who holds what: the same object whenever that is the same."""
+        held = self.holders(array, extent)
+        if held.pattern is None:
+            signature = held.signature()
+            if len(self._patterns) >= REMEMBERED:
+                self._patterns.clear()
+            held.pattern = self._patterns.setdefault(signature, Pattern(held))
+        return held.pattern
+
+    def become(self, array: int, pattern: Pattern[Held]) -> None:
+        """Let an array be held as it was at some moment."""
+        self._held[array].become(pattern)
 
     def volume(self, array: int, extent: Box, boxes: Iterable[Box]) -> list[int]:
         """Return how many elements of `boxes` each rank holds."""
@@ -54,7 +70,7 @@ class Exchange:
     def read(self, array: int, extent: Box, reads: Mapping[int, Iterable[Box]]) -> Moves:
         """Let each rank have what it reads; return what is sent for that, each element at most once to a rank.
 
-        What was written in one round is sent apart from what was written in others: it is ready at another time.
+        What one task wrote is sent apart from what others wrote: it is ready at another time.
         """
         held = self.holders(array, extent)
         if held.uniform is not None and held.uniform.ranks == self._everyone:
@@ -79,16 +95,18 @@ class Exchange:
             for piece, (mask, writer) in held.get(part):
                 held.set(piece, Held(mask | bit, writer))
 
-    def wrote(self, array: int, extent: Box, writes: Mapping[int, Iterable[Box]], number: int) -> None:
-        """Note that boxes are held by their writer alone, since round `number`."""
+    def wrote(self, array: int, extent: Box, writes: Mapping[int, Iterable[Box]]) -> None:
+        """Note that boxes are held by their writer alone."""
         held = self.holders(array, extent)
+        number = _free(held)
         for rank, boxes in writes.items():
             for box in boxes:
                 held.set(box, Held(1 << rank, number))
 
-    def agreed(self, array: int, extent: Box, boxes: Iterable[Box], number: int) -> None:
+    def agreed(self, array: int, extent: Box, boxes: Iterable[Box]) -> None:
         """Note that every rank has made the same new contents of `boxes`."""
         held = self.holders(array, extent)
+        number = _free(held)
         for box in boxes:
             held.set(box, Held(self._everyone, number))
 
@@ -96,6 +114,12 @@ class Exchange:
         """Return who sends: the nearest holder below, by number, so that no rank sends to all."""
         assert mask, "somebody holds every element"
         return max(_bits(mask), key=lambda holder: -((rank - holder) % self.ranks))
+
+
+def _free(held: RegionMap[Held]) -> int:
+    """Return the least number that no writer has: numbers come again, so that states repeat themselves."""
+    taken = {writer for _, (_, writer) in held.entries()}
+    return next(number for number in range(len(taken) + 1) if number not in taken)
 
 
 def _bits(mask: int) -> list[int]:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..graph.command import Deal
 from ..graph.task import Task
-from .dealing import Dealing, Round
+from .dealing import Check, Dealing, Round
 
 
 class Seat:
@@ -21,24 +20,22 @@ class Seat:
         self._table = table
         self._number = 0  # of deals that it took
 
-    def task(self, task: Task) -> None:
-        """Let a call be dealt: `task.deal` says what of it is this rank's."""
-        deal = task.deal = self._take(lambda: self._table.dealing.task(task))
-        if deal.box is not None and deal.box != task.box:  # from here on it is mapped part by part
-            task.visited = task.box
-            task.shapes = task.shapes or [array.shape for array in task.arrays]
+    def task(self, task: Task, check: Check) -> None:
+        """Let a call be dealt: `task.deal` says what of it is this rank's. Raises what `check` raises."""
+        self._take(task, lambda: self._table.dealing.task(task, check))
 
     def read(self, task: Task, readers: Sequence[int]) -> None:
         """Let a task without a kernel be dealt: what is sent so that `readers` have what it reads."""
-        task.deal = self._take(lambda: self._table.dealing.read(task, readers))
+        self._take(task, lambda: self._table.dealing.read(task, readers))
 
     def forget(self, array: int) -> None:
         """Forget an array that is gone."""
         self._table.dealing.exchange.forget(array)
 
-    def _take(self, make: Callable[[], Round]) -> Deal:
+    def _take(self, task: Task, make: Callable[[], Round]) -> None:
         self._number += 1
-        return self._table.round(self._number, make).of(self.rank)
+        task.round = self._number
+        task.deal = self._table.round(self._number, make).of(self.rank)
 
 
 class Table:

@@ -111,6 +111,8 @@ class Issuing:
             task.why = f"{line.seen.why} (replayed)"
             self._record.command(Command(task.id, task, line.seen.chunks, task.after, task.why), instructions)
         self._executor.submit(instructions)
+        if not line.seen.chunks:
+            self._executor.elsewhere(task)
 
     def part(self, command: Command, instructions: list[Instruction]) -> None:
         """Issue a part that was handed out, and is lowered."""

@@ -5,6 +5,7 @@ Before: graph/task.py, cluster/ and plan/.  After: lower/.  Knows no memory and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -58,10 +59,13 @@ class AwaitPush(NamedTuple):
         return tuple([box for _, boxes in self.sources for box in boxes])
 
 
-class Deal(NamedTuple):
-    """What of a task is this rank's. Every rank knows the deals of all, so sends and receives meet."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Deal:
+    """What of a task is this rank's. Every rank knows the deals of all, so sends and receives meet.
 
-    number: int  # of the task, the same on every rank
+    A call that is dealt like an earlier one gets the same object: replay compares by identity.
+    """
+
     box: Box | None  # what this rank computes; None: nothing
     blocks: Boxes = ()  # the fixed blocks of a reduction in it
     first: int = 0  # the number of the first one

@@ -281,8 +281,8 @@ class Message(Instruction):
     @property
     def key(self) -> tuple[int, Route]:
         """What a transport finds the other side by."""
-        assert self.task is not None and self.task.deal is not None
-        return self.task.deal.number, self.route
+        assert self.task is not None
+        return self.task.round, self.route
 
     @property
     def nbytes(self) -> int:

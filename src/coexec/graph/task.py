@@ -67,6 +67,7 @@ class Task:
     outcome: tuple[Hashable, bool, float] | None = None  # what its time teaches: plan/outcomes.py's key and way
     marks = False  # a horizon or an epoch: it comes after everything
     once = False  # every array is touched by one parameter only
+    round = 0  # how many tasks were dealt to ranks before it, and itself: the same number on all of them
     deal: Deal | None = None  # what of it is this rank's; None: everything, there is one rank
     options: Options | None = None
     body: Callable[..., Any] | None = None

@@ -172,10 +172,10 @@ class Lookahead:
                 return
 
     def release_until(self, number: int) -> None:
-        """Lower everything that was dealt to ranks before and with deal `number`: another rank waits for it."""
+        """Lower everything that was dealt to ranks up to round `number`: another rank waits for it."""
         due = 0
         for position, held in enumerate(self._held, 1):
-            if held.task is not None and held.task.deal is not None and held.task.deal.number <= number:
+            if held.task is not None and 0 < held.task.round <= number:
                 due = position
         if due:
             self._due = max(self._due, due)

@@ -90,7 +90,7 @@ class Replay:
 
     def read(self, task: Task, array: Array, to: Callable[[Any], None]) -> list[Instruction] | None:
         """Return what a host read is lowered to, or None if it is not what comes next."""
-        if self._playing is None or (line := self._next("read", *_read(array))) is None:
+        if self._playing is None or (line := self._next("read", *_read(task, array))) is None:
             return None
         instructions = self._playing.fill(line, task, self._graph)
         deliver(instructions, to)
@@ -147,7 +147,7 @@ class Replay:
     def has_read(self, task: Task, array: Array, instructions: list[Instruction], *, late: bool = False) -> None:
         """Note a host read that was lowered."""
         if self.on and not self._is(late):
-            event = Event(*_read(array), self._last_array)
+            event = Event(*_read(task, array), self._last_array)
             self._note(Seen(event, "read", self._counters(), instructions, task, slots=(likeness(array),)))
 
     def dropped(self, id: int, instructions: list[Instruction], *, late: bool = False) -> None:
@@ -337,6 +337,8 @@ def _call(task: Task, arrays: Sequence[Array]) -> tuple[Any, tuple[int, ...], tu
     kernel = task.kernel
     assert kernel is not None
     what: Any = (kernel, task.key, task.options)
+    if task.deal is not None:
+        what = (*what, task.deal)
     if kernel.looked_at:
         what = (*what, *[None if type(v := task.scalars[name]) is Array else v for name in kernel.looked_at])
     if len(task.accesses) > len(kernel.array_params):
@@ -345,8 +347,8 @@ def _call(task: Task, arrays: Sequence[Array]) -> tuple[Any, tuple[int, ...], tu
     return what, tuple([array._storage.id for array in arrays]), views
 
 
-def _read(array: Array) -> tuple[str, tuple[int, ...], tuple[Any, ...]]:
-    return "read", (array._storage.id,), ((array._box, array._cut),)
+def _read(task: Task, array: Array) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
+    return "read" if task.deal is None else ("read", task.deal), (array._storage.id,), ((array._box, array._cut),)
 
 
 def _asks(task: Task) -> bool:
@@ -366,4 +368,5 @@ def _mapped(task: Task, arrays: Sequence[Array], chunks: Sequence[Any]) -> tuple
 
 
 def _name(what: Any) -> str:
-    return str(what[0].name) if isinstance(what, tuple) and hasattr(what[0], "name") else str(what)
+    first = what[0] if isinstance(what, tuple) else what
+    return str(getattr(first, "name", first))

@@ -137,6 +137,9 @@ class Planner:
         kernel, options = task.kernel, task.options
         assert kernel is not None and options is not None
         box = task.part
+        if task.deal is not None and box != task.box:  # from here on it is mapped part by part
+            task.visited = task.box
+            task.shapes = task.shapes or [array.shape for array in task.arrays]
         if kernel.host:
             return Planned(Command(task.id, task, (Chunk("host", box),), task.after, "host task"), (HOST,))
         if not self._candidates.everything and host_only(task, lambda: self._found(task)):

@@ -230,12 +230,13 @@ class GraphBuilder:
         """Go the way of a call through the runtime: task graph, command, lowering."""
         task = describe(kernel, arrays, scalars, options, self)
         self.tasks.append(task)
+        self._deal(task)
         if chunks is not None:
             self.replay.stop("the test says who computes what")
         if (replayed := self.replay.task(task)) is not None:
             self._emit(replayed[1])
             return task
-        self._add(task)
+        self.graph.add(task)
         parts = self._chunks(task, kernel, options.devices or "", chunks)
         if len(parts) > 1 or chunks is not None:
             task.visited = task.box
@@ -253,8 +254,8 @@ class GraphBuilder:
             self.lookahead.command(command, lower)
         return task
 
-    def _add(self, task: Task) -> None:
-        self.graph.add(task)
+    def _deal(self, task: Task) -> None:
+        """Do nothing: there is one rank."""
 
     def _chunks(
         self, task: Task, kernel: Kernel, devices: str, chunks: Sequence[tuple[str, Box]] | None
@@ -276,6 +277,7 @@ class GraphBuilder:
         """Record a host read. `delivered` has the values once something has run it."""
         task = describe_read(array, self)
         self.tasks.append(task)
+        self._deal(task)
 
         def deliver(values: Any) -> None:
             self.delivered[task.id] = values
@@ -283,7 +285,7 @@ class GraphBuilder:
         if (replayed := self.replay.read(task, array, deliver)) is not None:
             self._emit(replayed)
             return task
-        self._add(task)
+        self.graph.add(task)
 
         def fence() -> None:
             self._lowered(self.lowering.fence(task, array, deliver), partial(self.replay.has_read, task, array))

@@ -39,12 +39,11 @@ class RankBuilder(GraphBuilder):
         super().__init__(devices, **options)
         self.lowering.join(seat.rank)
 
-    def _add(self, task: Task) -> None:
+    def _deal(self, task: Task) -> None:
         if task.kernel is None:
             self.seat.read(task, range(self.seat.ranks))
         else:
-            self.seat.task(task)
-        super()._add(task)
+            self.seat.task(task, _nobody)
 
     def _chunks(
         self, task: Task, kernel: Kernel, devices: str, chunks: Sequence[tuple[str, Box]] | None
@@ -54,6 +53,9 @@ class RankBuilder(GraphBuilder):
         names = devices.split(",")
         if deal.box is None:
             return ()
+        if deal.box != task.box:
+            task.visited = task.box
+            task.shapes = task.shapes or [array.shape for array in task.arrays]
         if kernel.reduces:
             return tuple([Chunk(names[i % len(names)], b, deal.first + i) for i, b in enumerate(deal.blocks)])
         if len(names) > 1 and kernel.split:
@@ -81,6 +83,11 @@ class RankGraphs:
             g.call(name, **{key: _of(rank, use) if key in TOUCHES else use for key, use in uses.items()})
             for rank, g in enumerate(self.ranks)
         ]
+
+    def submit(self, kernel: Kernel, *arrays: list[Array]) -> list[Task]:
+        """Record the call of a real kernel on every rank, divided over all of its devices."""
+        options = kernel.options._replace(devices=",".join(self.ranks[0].devices))
+        return [g.submit(kernel, tuple([a[rank] for a in arrays]), {}, options) for rank, g in enumerate(self.ranks)]
 
     def read(self, array: list[Array]) -> list[Task]:
         """Record a host read on every rank."""
@@ -151,3 +158,7 @@ def _step(instruction: Instruction, mail: Mail, reason: BaseException | None) ->
 
 def _part(allocation: Allocation, box: Box) -> Any:
     return extract(allocation.data, allocation.box.lo, box, None)
+
+
+def _nobody(task: Task) -> None:
+    del task
