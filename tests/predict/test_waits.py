@@ -27,6 +27,13 @@ def test_old_waits_fade() -> None:
     assert model.waits()[False] < 1e-3
 
 
+def test_a_run_that_others_kept_waiting_counts_as_one_that_waited_as_long_as_it_worked() -> None:
+    model = Model()
+    for waited in (0.0, 100.0):
+        model.learn_wait(waited, 1.0)
+    assert model.waits()[False] == pytest.approx(0.5)
+
+
 def test_nothing_is_known_of_what_never_waited_or_took_no_time() -> None:
     model = Model()
     assert model.waits() == {}

@@ -90,7 +90,11 @@ class Model:
                 self._quiet.pop(work.key, None)
 
     def learn_wait(self, waited: float, seconds: float, *, together: bool = False) -> None:
-        """Take how long a run waited for the interpreter lock, beside the seconds that it computed."""
+        """Take how long a run waited for the interpreter lock, beside the seconds that it computed.
+
+        If it waited longer than it computed, other programs kept it from its core; that tells little about the next run.
+        """
+        waited = min(waited, seconds)
         number, mean, computed = self._waits.get(together, (0, 0.0, 0.0))
         number = min(number + 1, WAITS)
         self._waits[together] = (number, mean + (waited - mean) / number, computed + (seconds - computed) / number)

@@ -23,10 +23,10 @@ class Crowds:
         self.rate = rate
 
     def of(self, timed: Timed) -> tuple[tuple[Crowd, ...], tuple[float, ...]]:
-        """Return the crowds of a kernel, and how much it asks of each."""
+        """Return the crowds of a kernel, and how much it asks of each; what was measured is as it was among them."""
         crowds: list[Crowd] = []
         asks: list[float] = []
-        if self.cores is not None:
+        if self.cores is not None and timed.source != "measured":
             crowds.append(self.cores)
             asks.append(self.occupied)
         if self.memory is not None and timed.bytes_per_s:

@@ -32,7 +32,7 @@ def simulate(
     execute: bool = False,
     scenario: Scenario | None = None,
     costs: Costs | None = None,
-    store: Path | None = None,
+    store: Path | str | None = None,
     vary: bool = False,
 ) -> Machine:
     """Return a machine whose devices are those of `platform` (or the named ones), on one virtual clock.
@@ -41,7 +41,7 @@ def simulate(
     What the runtime learns about links changes its own copy of the platform, never the one that is simulated.
     """
     platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
-    measured = Measured(Store(store)) if store is not None else None
+    measured = Measured(Store(Path(store))) if store is not None else None
     world = World(platform, scenario)
     return _machine(world, platform, 0, measured, Costs() if costs is None else costs, execute=execute, vary=vary)
 
@@ -54,11 +54,11 @@ def simulate_ranks(
     execute: bool = False,
     scenario: Scenario | None = None,
     costs: Costs | None = None,
-    store: Path | None = None,
+    store: Path | str | None = None,
 ) -> list[Machine]:
     """Return one machine per node of `platform`, each driven by a process of its own, in one world."""
     platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
-    measured = Measured(Store(store)) if store is not None else None
+    measured = Measured(Store(Path(store))) if store is not None else None
     costs = Costs() if costs is None else costs
     world = World(platform, scenario)
     nodes = [platform.node(rank) for rank in range(platform.nodes)]
