@@ -163,5 +163,14 @@ def test_any_run_has_a_path_without_holes_that_is_no_shorter_than_its_kernels_on
     assert [step.id for step in steps if step.id is not None] == sorted({s.id for s in steps if s.id is not None})
 
 
+def test_things_that_took_no_time_do_not_wait_for_each_other_in_a_circle() -> None:
+    story = Story(PAIR)
+    make = story.run("kernel", "make", "cpu:0", 3.0, task=story.task("make"))
+    task = story.task("sums")
+    ends = [story.run("reduce", "sum", "gpu:0", 0.0, lane=lane, task=task, needs=(make,)) for lane in (0, 1)]
+    story.run("kernel", "use", "gpu:0", 1.0, task=story.task("use"), needs=tuple(ends))
+    assert [(step.seconds, step.name) for step in path_taken(story.trace())] == [(3.0, "make"), (1.0, "use")]
+
+
 def test_a_trace_without_work_has_no_path() -> None:
     assert path_taken(Story().trace()) == []

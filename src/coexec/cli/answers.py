@@ -100,6 +100,7 @@ def _path(title: str, rows: list[tuple[str, ...]]) -> Table:
 
 def _step(step: Data) -> tuple[str, ...]:
     what = f"{step['kind']} {step['name']}" if step["kind"] in ("kernel", "copy") else step["name"] or step["kind"]
+    what = "a result for the program" if step["kind"] == "fence" else what
     if step["others"] >= 0.05:
         what += f" beside {step['others']:.1f} others"
     return seconds_text(step["start"]), seconds_text(step["seconds"]), what, step["device"], step["why"]

@@ -42,6 +42,8 @@ class Part:
             return f"kernel {self.name}"
         if self.kind == "copy":
             return f"copies {self.name}"
+        if self.kind == "fence":
+            return "handing results to the program"
         return self.name if self.name and self.kind not in (LAUNCH, SCHEDULING, PROGRAM) else self.kind
 
 

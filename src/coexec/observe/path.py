@@ -73,15 +73,15 @@ class _Walk:
         self._launch = trace.launches
         self._at_once = {str(d["name"]): int(d.get("concurrent") or 1) for d in trace.header.get("devices", ())}
         self._found: list[Step] = []
+        self._seen: set[int] = set()  # instructions that are on the path: things that took no time may wait in a circle
 
     def steps(self) -> list[Step]:
         """Return the steps in order."""
         row: Row | None = max(self._trace.work, key=lambda r: (r["stop"], r["id"]))
-        seen: set[int] = set()
         why = "it was the last to end"
         at = self._end
-        while row is not None and row["id"] not in seen:
-            seen.add(row["id"])
+        while row is not None:
+            self._seen.add(row["id"])
             self._carried_out(row, min(at, float(row["stop"])), why)
             at = min(at, float(row["start"]))
             cause = self._cause(row, at)
@@ -123,7 +123,8 @@ class _Walk:
         for rank, before, why in ((2, self._lane(row, start), "its lane"), (1, self._device(row, start), "its device")):
             if before is not None:
                 causes.append(_Cause(float(before["stop"]), rank, before, f"{why} was busy with it"))
-        return max((c for c in causes if c.at <= start + _CLOSE), key=lambda c: (c.at, c.rank))
+        new = (c for c in causes if c.at <= start + _CLOSE and (c.row is None or c.row["id"] not in self._seen))
+        return max(new, key=lambda c: (c.at, c.rank))
 
     def _needed(self, row: Row) -> list[Row]:
         """Return what an instruction depends on, looking through what left no record."""
@@ -150,16 +151,16 @@ class _Walk:
 
     def _device(self, row: Row, start: float) -> Row | None:
         """Return the kernel whose end let another one begin, if the device had as many as it runs at once."""
-        if row["kind"] not in COMPUTE or row["device"] not in self._computing:
-            return None
-        before = _before(self._computing[row["device"]], start, row)
+        if row["kind"] not in COMPUTE or row["device"] not in self._at_once:
+            return None  # the host does whatever it is given
+        rows = self._computing.get(row["device"], [])
+        before = _before(rows, start, row)
         if before is None:
             return None
-        most = self._at_once.get(row["device"], 1)
+        most = self._at_once[row["device"]]
         middle = (float(before["start"]) + float(before["stop"])) / 2
         if most == 1:
             return before
-        rows = self._computing[row["device"]]
         later = rows[bisect_right(rows, middle, key=lambda r: float(r["stop"])) :][: 4 * most]
         return before if sum(float(r["start"]) < middle for r in later) >= most else None
 
@@ -167,7 +168,7 @@ class _Walk:
     def _computing(self) -> dict[str, list[Row]]:
         devices = defaultdict(list)
         for row in self._trace.work:
-            if row["kind"] in COMPUTE:
+            if row["kind"] in COMPUTE and row["stop"] > row["start"]:
                 devices[row["device"]].append(row)
         return {name: sorted(rows, key=lambda r: float(r["stop"])) for name, rows in devices.items()}
 
@@ -182,6 +183,8 @@ class _Walk:
         if wait is None:
             return woken, None, ""
         row = self._awaited(wait)
+        if row is not None and row["id"] in self._seen:
+            return woken, None, ""
         stop = min(woken, float(row["stop"])) if row is not None else woken
         self._add(stop, woken, SCHEDULING, "host", "the program had not been told")
         return stop, row, f"the program waited for it ({wait.get('what') or 'wait'})"
