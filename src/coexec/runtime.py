@@ -23,7 +23,7 @@ from .execute.closed import read_closed
 from .graph.call import describe, describe_read, make_returned
 from .graph.command import Command
 from .graph.instruction import Instruction
-from .graph.task import Task, mark_reported
+from .graph.task import Task, seen
 from .machine.platform import Platform
 from .machine.power import parse_watts, powered
 from .plan.plan import Plan
@@ -267,8 +267,7 @@ class Runtime(Stages):
         """Wait for a host read and return its elements."""
         self._wait_for(task, "read")
         if task.failure is not None:
-            mark_reported(task.failure)
-            raise task.failure.with_traceback(None)
+            raise seen(task.failure)
         return box.pop()  # whoever keeps the instruction does not keep the elements
 
     def wait(self) -> None:

@@ -172,9 +172,23 @@ def test_a_program_that_reads_values_is_told_the_line_and_the_way_out(script: Pa
     last = ended.err.splitlines()[-1]
     assert last.startswith("coexec: app.py:11 reads values, but a simulation computes none; add --execute")
     assert "(simulated until there: " in last
+    assert ended.err.count("Traceback") == 1
     ended = child(script.parent, "simulate", "app.py", "--platform", "laptop", "--execute", COEXEC_STORE="off")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("value 8.0\nsimulated on laptop")
+
+
+def test_a_read_may_be_taken_for_the_end_of_the_program(here: Path) -> None:
+    (here / "app.py").write_text(READS)
+    sweep = ["--sweep", "devices=1", "--what-if", "device cpu count +1"]
+    ended = call("simulate", "app.py", "--platform", "laptop", "--devices", "cpu", "--until-read", *sweep)
+    assert ended.code == 0
+    assert "until the program reads a result, at app.py:11" in ended.out
+    assert "Traceback" not in ended.err
+    (here / "app.py").write_text("raise ValueError('no luck')")
+    ended = call("simulate", "app.py", "--platform", "laptop", "--until-read")
+    assert ended.code == 1
+    assert "ValueError: no luck" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -245,6 +259,7 @@ MINE = '[[memory]]\nname = "host"\n[[device]]\nname = "gpu"\nknid = "gpu"\nmemor
         (["app.py", "--platform", "a100x4", "--what-if", "link pcie x2"], "does not read link NAME bandwidth|latency"),
         (["app.py", "--platform", "a100x4", "--what-if", "pcie bandwidth x2"], "unknown thing to change 'pcie'"),
         (["app.py", "--platform", "a100x4", "--plot", "x.svg"], "--plot draws a sweep; add one"),
+        (["app.py", "--platform", "a100x4", "--until-read", "--execute"], "exclude each other"),
         (["app.py", "--platform", "a100x4", "--gantt", "x.png"], "end the name in .svg"),
         (["app.py", "--platform", "a100x4", "--gantt", "no/x.svg"], "there is no folder no; make it first"),
         (["app.py", "--platform", "a100x4", "--trace", "app.py"], "is a file that is no trace"),

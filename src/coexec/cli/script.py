@@ -48,10 +48,12 @@ def stamp(path: Path) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
-def run_child(command: Sequence[str], environ: Mapping[str, str], *, stdout: str | None = None) -> int:
+def run_child(
+    command: Sequence[str], environ: Mapping[str, str], *, stdout: str | None = None, stderr: Path | None = None
+) -> int:
     """Run a command and return its exit code, 128 + n if signal n ended it. SIGINT and SIGTERM reach it once.
 
-    What it prints goes where ours does; with `stdout`, to STDERR or NOWHERE.
+    What it prints goes where ours does; with `stdout`, to STDERR or NOWHERE, and with `stderr` to a file.
     """
     watched = (*FORWARDED, signal.SIGCHLD)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
@@ -59,6 +61,9 @@ def run_child(command: Sequence[str], environ: Mapping[str, str], *, stdout: str
         actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, 2, 1)] if stdout == STDERR else []
         if stdout == NOWHERE:
             actions = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+        if stderr is not None:
+            how = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            actions.append((os.POSIX_SPAWN_OPEN, 2, str(stderr), how, 0o600))
         sys.stdout.flush()
         child = os.posix_spawn(command[0], list(command), dict(environ), file_actions=actions, setsigmask=before)
         with _forwarding(child):

@@ -39,6 +39,7 @@ class Request:
     memory: str | None = None
     scenario: Path | None = None
     execute: bool = False
+    until_read: bool = False
     trace: Path = Path("simulated.json")
     gantt: Path | None = None
     sweeps: tuple[str, ...] = ()
@@ -78,7 +79,7 @@ def execute(request: Request) -> None:
     answer["written"] = _pictures(request, base, answer) if base.answered else []
     if request.json:
         emit(answer)
-    _say_what_is_missing(base, answer)
+    _say_what_is_missing(request, base, answer)
     if not request.json and base.report is not None and base.report["simulation"] is not None:
         simulate_text.show(answer, brief=not base.answered)
     failed = [outcome.code for outcome in outcomes.values() if not outcome.answered]
@@ -104,6 +105,8 @@ def check(request: Request) -> tuple[Request, Cases]:
     scenario = str(request.scenario) if request.scenario is not None else ""
     memory = parse_memory(request.memory or "")
     wanted = Wanted(request.platform, request.devices or "", memory, scenario, request.sweeps, request.what_ifs)
+    if request.until_read and request.execute:
+        raise ConfigError("--until-read and --execute exclude each other: with values, the program goes on")
     if request.plot is not None and not request.sweeps:
         raise ConfigError("--plot draws a sweep; add one, such as --sweep devices=1,2,4")
     for option, picture in (("--gantt", request.gantt), ("--plot", request.plot)):
@@ -141,10 +144,18 @@ def _simulate(request: Request, case: Case, first: bool, folder: Path) -> Outcom
     environ = environment(request, os.environ, source, case.devices, trace)
     command = [sys.executable, str(request.script), *request.arguments]
     begin = time.perf_counter()
-    code = run_child(command, environ, stdout=(STDERR if request.json else None) if first else NOWHERE)
+    stdout = (STDERR if request.json else None) if first else NOWHERE
+    errors = folder / "stderr" if request.until_read else None  # whose end is a traceback that is no news
+    code = run_child(command, environ, stdout=stdout, stderr=errors)
     seconds = time.perf_counter() - begin
     written = [path for path in _numbered(trace) if stamp(path) not in (None, before.get(path))]
-    return _outcome(code, written, seconds)
+    outcome = _outcome(code, written, seconds)
+    if errors is not None:
+        said = errors.read_text(encoding="utf-8", errors="replace")
+        if outcome.unread and NO_VALUES in (said.splitlines() or [""])[-1]:
+            return outcome._replace(code=0)
+        sys.stderr.write(said)
+    return outcome
 
 
 def environment(
@@ -215,6 +226,7 @@ def answers(request: Request, cases: Cases, outcomes: Mapping[int, Outcome]) -> 
         "complete": all(id(case) in outcomes and outcomes[id(case)].answered for case in cases.all),
         **reference,
         "simulated_in": base.seconds,
+        "until": base.unread or None,
         "trace": str(request.trace) if base.traces else None,
         "traces": base.traces,
         "summary": base.report,
@@ -289,7 +301,7 @@ def _pictures(request: Request, base: Outcome, answer: Data) -> list[str]:
     return written
 
 
-def _say_what_is_missing(base: Outcome, answer: Data) -> None:
+def _say_what_is_missing(request: Request, base: Outcome, answer: Data) -> None:
     """Say on stderr what kept the simulation from its end."""
     if base.report is None:
         say("coexec: the script used no coexec array, so there is nothing to simulate")
@@ -298,10 +310,12 @@ def _say_what_is_missing(base: Outcome, answer: Data) -> None:
     if base.report["simulation"] is None:
         say("coexec: the script opened real devices by itself (machine=...), so nothing was simulated")
     elif base.unread:
+        if request.until_read:
+            return
         went_on = "" if base.code else ", and the script went on without"
         say(
-            f"coexec: {base.unread} reads values, but a simulation computes none{went_on}; add --execute, which computes them on "
-            f"this machine (simulated until there: {until})"
+            f"coexec: {base.unread} reads values, but a simulation computes none{went_on}; add --execute to compute them on "
+            f"this machine, or --until-read to take this for the end (simulated until there: {until})"
         )
     elif base.code in INTERRUPTED:
         say(f"coexec: interrupted after {until} of virtual time, so what follows is about a part of the run")

@@ -23,6 +23,9 @@ Goes = Annotated[Path | None, typer.Option("--scenario", metavar="FILE", help="W
 Execute = Annotated[
     bool, typer.Option("--execute", help="Compute values on this machine, for programs that read them.")
 ]
+UntilRead = Annotated[
+    bool, typer.Option("--until-read", help="The first read of a value that nobody computed is the end of the program.")
+]
 Trace = Annotated[Path, typer.Option(metavar="FILE", help="Where to record the run.")]
 Gantt = Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the run (.svg).")]
 Sweeps = Annotated[
@@ -46,6 +49,7 @@ def simulate(
     memory: Memory = None,
     scenario: Goes = None,
     execute: Execute = False,
+    until_read: UntilRead = False,
     trace: Trace = Path("simulated.json"),
     gantt: Gantt = None,
     sweeps: Sweeps = None,
@@ -55,8 +59,9 @@ def simulate(
 ) -> None:
     """Run a script on a machine that is not here: how long, how much energy, where is the bottleneck.
 
-    The script is run as it is, in virtual time: its kernels are not computed unless --execute is given. Options that
-    coexec does not know go to the script, and so does everything after `--`.
+    The script is run as it is, in virtual time. Its kernels are not computed, so it ends where it reads a result: take
+    that for its end with --until-read, or compute with --execute. Options that coexec does not know go to the script,
+    and so does everything after `--`.
 
     A change names what and how: link NAME bandwidth or latency; device NAME flops, bandwidth, launch, watts or count;
     memory NAME capacity; network bandwidth or latency; nodes. By x2, +1, or a value.
@@ -65,7 +70,7 @@ def simulate(
 
     coexec simulate app.py --platform a100x4
 
-    coexec simulate app.py 20000 --platform a100x4 --devices gpu --gantt run.svg
+    coexec simulate app.py 20000 --platform a100x4 --devices gpu --until-read --gantt run.svg
 
     coexec simulate app.py --platform a100x128 --sweep devices=1,2,4,8,16 --plot scaling.svg
 
@@ -76,7 +81,7 @@ def simulate(
     from .simulate import Request, execute as run
 
     given = Request(
-        script, tuple(arguments or ()), platform, devices, memory, scenario, execute, trace, gantt, tuple(sweeps or ()), plot,
+        script, tuple(arguments or ()), platform, devices, memory, scenario, execute, until_read, trace, gantt, tuple(sweeps or ()), plot,
         tuple(changes or ()), json,
     )  # fmt: skip
     run(given)

@@ -27,6 +27,8 @@ def show(answer: Data, *, brief: bool) -> None:
     report = answer["summary"]
     for line in answers.headline(report):
         screen.print(line, soft_wrap=True, markup=False)
+    if answer["until"] and not brief:
+        screen.print(f"until the program reads a result, at {answer['until']}", soft_wrap=True, markup=False)
     if not brief:
         for part in tables(answer):
             screen.print(part)

@@ -10,7 +10,7 @@ from contextvars import Context
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import TaskFailed
+from ..errors import NoValues, TaskFailed
 from ..geometry import Box
 
 if TYPE_CHECKING:
@@ -36,6 +36,14 @@ def mark_reported(failure: BaseException | None) -> None:
     """Note that the program has seen a failure."""
     if isinstance(failure, TaskFailed):
         failure.reported = True
+
+
+def seen(failure: BaseException) -> BaseException:
+    """Return a failure as a program that reads what it spoiled sees it; from then on it is reported."""
+    mark_reported(failure)
+    if isinstance(failure.__cause__, NoValues):  # nothing has failed: only the program's own line matters
+        return NoValues(*failure.__cause__.args)
+    return failure.with_traceback(None)
 
 
 class Task:
