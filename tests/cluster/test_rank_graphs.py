@@ -178,6 +178,25 @@ def test_ranks_exchange_partial_results_and_all_combine_them():
     assert not any(deal.pushes for deal in deals(g.read(total)))
 
 
+def test_ranks_without_blocks_send_nothing_and_still_combine():
+    g = RankGraphs(3)
+    x, total = g.array((2, 1 << 15), 1.0), g.array((), 0.0)
+    tasks = g.call("sum", reads=x, reduces=total, over=(2, 1 << 15), on=["dev:0", "dev:0"])
+    last, task = g.ranks[2], tasks[2]
+    assert [len(last.of(task).of(kind)) for kind in ("kernel", "send", "receive", "reduce")] == [0, 0, 2, 1]
+    assert [len(rank.of(t).of("send")) for rank, t in zip(g.ranks, tasks, strict=True)] == [2, 2, 0]
+
+
+def test_partial_results_are_freed_when_they_are_sent():
+    g = RankGraphs(2)
+    x, total = g.array((4, 1 << 15), 1.0), g.array((), 0.0)
+    tasks = g.call("sum", reads=x, reduces=total, over=(4, 1 << 15), on=["dev:0", "dev:0"])
+    rank = g.ranks[0]
+    (send,) = rank.of(tasks[0]).of("send")
+    (free,) = [i for i in rank.of(tasks[0]).of("free") if i.allocation is send.allocation]
+    assert rank.emitted_graph.ordered(send, free)
+
+
 def test_a_result_that_is_overwritten_before_it_is_read_is_not_sent():
     g = RankGraphs(3)
     a = g.array(9)
