@@ -18,17 +18,15 @@ CLOSE = 1.0 + 1e-9  # sums of rates that come and go are not exact
 class Resource:
     """Something that transfers pass through: what it carries, who uses it, and what they would have alone."""
 
-    __slots__ = ("asked", "limit", "users")
+    __slots__ = ("asked", "left", "limit", "open", "round", "users")
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.users: dict[Job, float] = {}  # and the rate that each would have alone
         self.asked = 0.0  # the sum of these
-
-    @property
-    def tight(self) -> bool:
-        """Whether it could not carry what its transfers would have alone."""
-        return self.asked > self.limit * CLOSE
+        self.round = 0  # in which shares were found last
+        self.left = 0.0  # what nobody has got yet, in that round
+        self.open = 0  # who has got nothing yet
 
 
 class FairShare:
@@ -45,26 +43,21 @@ class FairShare:
         self._limit = limit
         self._resources: dict[Hashable, Resource] = {}
         self._changed: dict[Resource, None] = {}  # tight ones whose users came or went at this moment
+        self._round = 0
 
     def join(self, job: Job) -> None:
         """Begin a transfer; `job.uses` are its resources."""
-        resources = self._of(job)
-        alone = min([resource.limit for resource in resources])
-        free = True
-        for resource in resources:
-            resource.users[job] = alone
-            resource.asked += alone
-            if resource.asked > resource.limit * CLOSE:
-                free = False
-                self._change(resource)
-        if free:
+        alone = self._enter(job)
+        tight = [resource for resource in job.parts if resource.asked > resource.limit * CLOSE]
+        if tight:
+            self._change(tight)
+        else:
             self._timeline.pace(job, alone)
 
     def leave(self, job: Job) -> None:
         """End a transfer."""
-        for resource in self._of(job):
-            if resource.asked > resource.limit * CLOSE:
-                self._change(resource)
+        self._change([resource for resource in job.parts if resource.asked > resource.limit * CLOSE])
+        for resource in job.parts:
             resource.asked -= resource.users.pop(job)
             if not resource.users:
                 resource.asked = 0.0  # sums of what comes and goes are not exact
@@ -75,27 +68,27 @@ class FairShare:
         self._resources.clear()
         self._changed.clear()
         for job in jobs:
-            resources = self._of(job)
-            alone = min([resource.limit for resource in resources])
-            for resource in resources:
-                resource.users[job] = alone
-                resource.asked += alone
-        self._fill(list(self._resources.values()))
+            self._enter(job)
+        self._fill(self._resources.values())
 
-    def _of(self, job: Job) -> list[Resource]:
+    def _enter(self, job: Job) -> float:
+        """Note that a transfer uses its resources; return the rate it would have alone."""
         known = self._resources
-        try:
-            return [known[name] for name in job.uses]
-        except KeyError:
-            for name in job.uses:
-                if name not in known:
-                    known[name] = Resource(self._limit(name))
-            return [known[name] for name in job.uses]
+        for name in job.uses:
+            if name not in known:
+                known[name] = Resource(self._limit(name))
+        job.parts = tuple([known[name] for name in job.uses])
+        alone: float = min([resource.limit for resource in job.parts])
+        for resource in job.parts:
+            resource.users[job] = alone
+            resource.asked += alone
+        return alone
 
-    def _change(self, resource: Resource) -> None:
-        if not self._changed:
-            self._timeline.before_it_moves(self._settle)
-        self._changed[resource] = None
+    def _change(self, resources: Iterable[Resource]) -> None:
+        for resource in resources:
+            if not self._changed:
+                self._timeline.before_it_moves(self._settle)
+            self._changed[resource] = None
 
     def _settle(self) -> None:
         changed, self._changed = self._changed, {}
@@ -103,44 +96,46 @@ class FairShare:
 
     def _fill(self, around: Iterable[Resource]) -> None:
         """Find the rates of all transfers that are connected with some resources."""
-        alone = self._connected(around)
-        tight = dict.fromkeys(r for job in alone for r in self._of(job) if r.tight)
-        left = {resource: resource.limit for resource in tight}
-        open_ = {resource: len(resource.users) for resource in tight}
+        self._round += 1
+        alone, tight = self._connected(around)
         rates: dict[Job, float] = {}
         by_need = sorted(alone, key=alone.__getitem__, reverse=True)  # the last one is content first
         while len(rates) < len(alone):
             while by_need[-1] in rates:
                 by_need.pop()
-            level = alone[by_need[-1]]
-            level = min([level, *[left[resource] / number for resource, number in open_.items() if number]])
-            full = [r for r, number in open_.items() if number and left[r] / number <= level * ROUNDING]
-            done = dict.fromkeys(job for r in full for job in r.users if job not in rates)
+            tight = [resource for resource in tight if resource.open]
+            level = min([alone[by_need[-1]], *[resource.left / resource.open for resource in tight]])
+            full = [resource for resource in tight if resource.left / resource.open <= level * ROUNDING]
+            done = dict.fromkeys([job for resource in full for job in resource.users if job not in rates])
             while by_need and alone[by_need[-1]] <= level * ROUNDING:
                 if (job := by_need.pop()) not in rates:
                     done[job] = None
             for job in done:
                 rates[job] = level
-                for used in self._of(job):
-                    if used in left:
-                        left[used] -= level
-                        open_[used] -= 1
+                for used in job.parts:
+                    if used.round == self._round:
+                        used.left -= level
+                        used.open -= 1
         for job in alone:
             self._timeline.pace(job, rates[job])
 
-    def _connected(self, around: Iterable[Resource]) -> dict[Job, float]:
-        """Return the transfers that are joined with `around` by tight resources, with the rates they would have alone."""
+    def _connected(self, around: Iterable[Resource]) -> tuple[dict[Job, float], list[Resource]]:
+        """Return the transfers that are joined with `around` by tight resources, with their rates alone, and these."""
         todo = list(around)
-        seen, jobs = set(todo), dict[Job, float]()
+        seen, jobs, tight = set(todo), dict[Job, float](), []
         while todo:
-            for job, alone in todo.pop().users.items():
+            resource = todo.pop()
+            if resource.asked > resource.limit * CLOSE:
+                tight.append(resource)
+                resource.round, resource.left, resource.open = self._round, resource.limit, len(resource.users)
+            for job, alone in resource.users.items():
                 if job not in jobs:
                     jobs[job] = alone
-                    for resource in self._of(job):
-                        if resource not in seen and resource.tight:
-                            seen.add(resource)
-                            todo.append(resource)
-        return jobs
+                    for other in job.parts:
+                        if other not in seen and other.asked > other.limit * CLOSE:
+                            seen.add(other)
+                            todo.append(other)
+        return jobs, tight
 
 
 class Crowd:

@@ -17,7 +17,7 @@ Action = Callable[[Any], None]
 class Job:
     """Something that takes time: so much is left of it, at such a speed."""
 
-    __slots__ = ("done", "left", "owner", "speed", "then", "touched", "uses", "version")
+    __slots__ = ("done", "left", "owner", "parts", "speed", "then", "touched", "uses", "version")
 
     def __init__(
         self, owner: Any, left: float, done: Action, uses: tuple[Any, ...] = (), then: Action | None = None
@@ -26,6 +26,7 @@ class Job:
         self.left = left  # seconds at full speed, or bytes
         self.done = done  # called with the owner when nothing is left
         self.uses = uses  # what it shares with others
+        self.parts: tuple[Any, ...] = ()  # the same, for whoever shares it out
         self.then = then  # for whoever made it
         self.speed = 0.0
         self.touched = 0.0  # when `left` was true
