@@ -9,6 +9,7 @@ Before: graph/command.py.  After: execute/.  Knows allocations, never what a bac
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -152,11 +153,9 @@ class Copy(Instruction):
         self.boxes = boxes
         self.reason = reason  # coherence, resize, fence, evict
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
-        boxes = self.boxes
-        volume = boxes[0].volume if len(boxes) == 1 else sum([box.volume for box in boxes])
-        return volume * self.target.dtype.itemsize
+        return sum([box.volume for box in self.boxes]) * self.target.dtype.itemsize
 
 
 class Binding(NamedTuple):

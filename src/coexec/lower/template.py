@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..graph.instruction import Alloc, Allocation, Binding, Fence, Instruction, Kernel
+from ..graph.instruction import Alloc, Allocation, Binding, Copy, Fence, Instruction, Kernel
 from ..graph.task import Task
 from ..plan.candidate import Share
 from .repeats import Event
@@ -188,6 +188,8 @@ class Proto:
     )
 
     def __init__(self, instruction: Instruction, names: Names, start: int) -> None:
+        if isinstance(instruction, Copy):
+            _ = instruction.nbytes  # worked out once for all steps
         fields = {k: v for k, v in instruction.__dict__.items() if k not in RUN_TIME}
         self.position = instruction.id - start
         self.needs = names.edges(fields["needs"])

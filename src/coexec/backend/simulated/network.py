@@ -34,7 +34,9 @@ class Network:
         self._platform = platform
         self._timeline = timeline
         self._share = FairShare(timeline, self._limit)
-        self._ways: dict[tuple[int, int, int], Way] = {}  # by rank of the process, and memories as it numbers them
+        self._ways: dict[
+            tuple[int, int, int], Way | None
+        ] = {}  # by rank of the process, and memories as it numbers them
         self._links: dict[Hashable, Link] = {}  # by the memories that they join
         self._limits: dict[Hashable, float] = {}
         self._factors: list[tuple[str, float]] = []
@@ -43,11 +45,13 @@ class Network:
             if happening.what == "link":
                 self._check(happening.name)
 
-    def begin(self, entry: Any, done: Callable[[Any], None]) -> None:
-        """Begin a copy between two memories; `done(entry)` is called at its end."""
+    def begin(self, entry: Any, done: Callable[[Any], None]) -> bool:
+        """Begin a copy between two memories; `done(entry)` is called at its end. False if no link leads there."""
         copy: Copy = entry.instruction
         way = self._way(entry.process, copy.source.memory, copy.target.memory)
-        self._go(entry, copy.nbytes, way, done)
+        if way is not None:
+            self._go(entry, copy.nbytes, way, done)
+        return way is not None
 
     def send(self, entry: Any, nbytes: int, ranks: tuple[int, int], done: Callable[[Any], None]) -> None:
         """Begin a message between the hosts of two ranks; `done(entry)` is called at its end."""
@@ -77,15 +81,17 @@ class Network:
         assert job.then is not None
         job.then(entry)
 
-    def _way(self, process: SimulatedBackend, source: int, target: int) -> Way:
+    def _way(self, process: SimulatedBackend, source: int, target: int) -> Way | None:
         key = (process.rank, source, target)
-        way = self._ways.get(key)
-        if way is None:
-            link = process.platform.link(source, target)
-            assert link is not None, "a copy without a link takes the time of its memory"
-            ends = (self._id(process, max(source, HOST)), self._id(process, target))
-            self._links.setdefault(ends, link)
-            way = self._ways[key] = Way(link.latency, (ends, *self._limited(link)))
+        if key in self._ways:
+            return self._ways[key]
+        link = process.platform.link(source, target) if source != target else None
+        if link is None:  # within one memory
+            self._ways[key] = None
+            return None
+        ends = (self._id(process, max(source, HOST)), self._id(process, target))
+        self._links.setdefault(ends, link)
+        way = self._ways[key] = Way(link.latency, (ends, *self._limited(link)))
         return way
 
     def _limited(self, link: Link) -> list[str]:

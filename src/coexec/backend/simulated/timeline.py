@@ -87,7 +87,10 @@ class Timeline:
         """Let the next thing happen; False if nothing is to come."""
         if self.next_time() is None:
             return False
-        time, _, action, what, _, _ = heappop(self._heap)
-        self.now = time
-        action(what)
+        self.happen()
         return True
+
+    def happen(self) -> None:
+        """Let the next thing happen, which `next_time` has just found."""
+        self.now, _, action, what, _, _ = heappop(self._heap)
+        action(what)

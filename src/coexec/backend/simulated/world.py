@@ -56,7 +56,8 @@ class World:
 
     def behind(self) -> float:
         """Return the time of the program that is least far: nobody may be taken further without being asked."""
-        return min(process.host for process in self.processes)
+        processes = self.processes
+        return processes[0].host if len(processes) == 1 else min([process.host for process in processes])
 
     def busiest(self) -> SimulatedBackend | None:
         """Return the process whose program runs and is least far, or None if every program waits."""
@@ -96,7 +97,7 @@ class World:
                 assert due is not None
             if until is not None and due > until:
                 return None
-            time.step()
+            time.happen()
         return self._over.popleft()
 
     def _go_on(self, entry: Entry) -> None:
@@ -164,14 +165,11 @@ class World:
             entry.error = _lost(place)
             self.time.at(now, self._end, entry)
             return
-        timed = law.timed(instruction)
         if entry.computes:
-            self._compute(entry, place, timed)
-        elif entry.moves and law.shares and timed.source == "link":
-            self.network.begin(entry, self._end)
-        else:
+            self._compute(entry, place, law.timed(instruction))
+        elif not (entry.moves and law.shares and self.network.begin(entry, self._end)):
             further = entry.process.costs.carrying_out(instruction) if place.ours else 0.0
-            self.time.at(now + timed.seconds + further, self._end, entry)
+            self.time.at(now + law.timed(instruction).seconds + further, self._end, entry)
 
     def _compute(self, entry: Entry, place: Place, timed: Timed) -> None:
         place.began(entry, self.time.now)
