@@ -17,7 +17,7 @@ from .bars import Bar, bar_svg, blocks
 from .idle import COPY, DEPENDENCY, END, LAUNCHING, NOTHING, SCHEDULING, SHARED, Idle, idle, task_label
 from .intervals import length, merge
 from .report import trace_overlap
-from .scheduling import scheduling
+from .scheduling import scheduling, virtual
 from .svg import bytes_text, colours, count_text, document, esc, fit, seconds_text, text_width, ticks
 from .trace import COMPUTE, KERNELS, Row, Trace
 
@@ -110,6 +110,8 @@ def _header(frame: _Frame, trace: Trace, used: Sequence[str]) -> str:
     parallelism = sum(_utilisation(trace, device) for device in used)
     four = trace_overlap(trace)
     title = f"{count_text(len(trace.tasks), 'task')} in {seconds_text(frame.span)}"
+    if virtual(trace):
+        title += " of virtual time" + (f" on {name}" if (name := trace.simulation.get("platform")) else "")
     frame.text(20, 34, title, 19, more='font-weight="600"')
     figures = [
         f"parallelism {parallelism:.2f} on {count_text(len(used), 'device')}",
@@ -119,7 +121,8 @@ def _header(frame: _Frame, trace: Trace, used: Sequence[str]) -> str:
     ]
     idle_devices = [name for name in trace.devices if name not in (*used, "host")]
     if idle_devices:
-        figures.append("not used: " + ", ".join(idle_devices))
+        more = f" and {len(idle_devices) - 6} more" if len(idle_devices) > 6 else ""
+        figures.append("not used: " + ", ".join(idle_devices[:6]) + more)
     if not trace.complete:
         figures.append("trace cut off")
     frame.y = 54
