@@ -222,3 +222,56 @@ def test_a_simulated_core_runs_what_a_real_one_would() -> None:
         candidates = runtime._planner._candidates.of(doubled, None).all
     assert {c.variant.name for c in candidates if c.device.kind == "cpu"} == {"python"}
     assert {c.variant.name for c in candidates if c.device.kind == "gpu"} == {"python", "tensors"}
+
+
+def far_but_fast(transfer: str) -> str:
+    """Return four cores, and a device a thousand times as fast whose data comes at `transfer` bytes per second."""
+    return f"""
+[[memory]]
+name = "host"
+[[memory]]
+name = "gpu"
+[[device]]
+name = "cpu"
+kind = "cpu"
+count = 4
+cores = 1
+memory = "host"
+flops = 1e9
+[[device]]
+name = "gpu"
+kind = "gpu"
+memory = "gpu"
+flops = 1e12
+[[link]]
+from = "host"
+to = "gpu"
+bandwidth = {transfer}
+latency = 0.0
+"""
+
+
+@pytest.mark.parametrize(("transfer", "divided"), [("1e6", True), ("1e14", False)])
+def test_who_is_quick_only_without_its_copies_keeps_nothing_from_being_divided(transfer: str, divided: bool) -> None:
+    with opened(far_but_fast(transfer)):
+        x, y = cx.array(np.zeros(1000)), cx.array(np.zeros(1000))
+        found = used(heavy.plan(x, y))  # 10 ms on a core, 10 us on the other device
+        assert {"cpu:0", "cpu:1"} <= found if divided else found == {"gpu"}
+
+
+@cx.kernel(split=0, x=cx.read, y=cx.update, flops=10_000)
+def heavy(x, y):
+    y += x
+
+
+@pytest.mark.parametrize(("transfer", "divided"), [("1e6", True), ("1e14", False)])
+def test_a_short_reduction_goes_to_who_is_quickest_copies_included(transfer: str, divided: bool) -> None:
+    with opened(far_but_fast(transfer)):
+        x, total = cx.array(np.zeros(100_000)), cx.zeros(())
+        found = used(add_up.plan(x, total))
+        assert len(found) > 1 if divided else found == {"gpu"}
+
+
+@cx.kernel(split=0, over="x", x=cx.read, total=cx.reduce("sum"), flops=100)
+def add_up(x, total):
+    total += x.sum()

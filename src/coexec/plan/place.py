@@ -186,6 +186,18 @@ class Loads:
             total += (min(links) if best else max(links)) if links else 2 * nbytes / 8e9
         return total
 
+    def quick(self, candidates: Sequence[Candidate], work: Work, where: Where, limit: float) -> Candidate | None:
+        """Return who is predicted to do all of some work first, if that takes at most `limit` seconds, copies included."""
+        short = [(s, i) for i, c in enumerate(candidates) if (s := c.model.seconds(work)) is not None and s <= limit]
+        if not short:
+            return None
+        if all(c.memory == candidates[0].memory for c in candidates):
+            return candidates[min(short)[1]]
+        held = where()
+        found = [(s + self.transfer(candidates[i].memory, held), i) for s, i in short]
+        soonest = min(found)
+        return candidates[soonest[1]] if soonest[0] <= limit else None
+
 
 class EarliestFinish:
     """The device predicted to finish first, transfers included; devices nobody measured are tried once."""

@@ -257,7 +257,7 @@ class Planner:
         if not axes or not options.split or len(group) < 2:
             return None
         if policy == "even":
-            if not self._worth(candidates, work, named=named):
+            if not self._worth(task, candidates, work, named=named):
                 return None
             chunks = evenly(task, axes, group)
             if len(chunks) < 2 or not self._conflicts.independent(task, chunks):
@@ -265,7 +265,7 @@ class Planner:
             return self._shared(task, chunks, group, f"divided evenly over {len(chunks)} devices")
         waits = self.loads.waits(task.after, [c.name for c in group])
         divided = self.divider.recall(task, box, group, waits)
-        if divided is None and not self._worth(candidates, work, named=named):
+        if divided is None and not self._worth(task, candidates, work, named=named):
             return None
         divided = self.last = divided or self.divider.divide(task, box, axes, group, waits)
         if len(divided.chunks) < 2 and not self.divider.for_energy:
@@ -310,10 +310,11 @@ class Planner:
         parts = list(deal.blocks) if deal is not None else blocks(box, axes[0] if axes else 0, _granule(task))
         if not self._conflicts.independent(task, [Chunk("", part) for part in parts]):
             parts = [box]
-        alone = min((s for c in group if (s := c.model.seconds(work)) is not None), default=None)
-        small = work.size < UNKNOWN_BYTES if alone is None else alone < WORTH_DIVIDING
+        best = self.loads.quick(group, work, lambda: self._where(task), WORTH_DIVIDING)
+        known = best is not None or any(c.model.seconds(work) is not None for c in group)
+        small = best is not None if known else work.size < UNKNOWN_BYTES
         if not axes or len(parts) < 2 or small or not (task.options is None or task.options.split):
-            chunks = deal_by(parts, axes[0] if axes else 0, [group[0].name], (0, box.volume))
+            chunks = deal_by(parts, axes[0] if axes else 0, [(best or group[0]).name], (0, box.volume))
         elif task.options is not None and (task.options.policy or self._policy) == "even":
             chunks = deal_evenly(parts, [c.name for c in group])
         else:
@@ -336,12 +337,12 @@ class Planner:
         held = self._valid(task.arrays[-1])
         return [c for c in candidates if held >> c.memory & 1] or candidates
 
-    def _worth(self, candidates: Sequence[Candidate], work: Work, *, named: bool) -> bool:
+    def _worth(self, task: Task, candidates: Sequence[Candidate], work: Work, *, named: bool) -> bool:
         if named:
             return len({c.name for c in candidates}) > 1
-        seconds = [s for c in candidates if not c.device.wide and (s := c.model.seconds(work)) is not None]
-        if seconds:
-            return min(seconds) > WORTH_DIVIDING
+        narrow = [c for c in candidates if not c.device.wide]
+        if any(c.model.seconds(work) is not None for c in narrow):
+            return self.loads.quick(narrow, work, lambda: self._where(task), WORTH_DIVIDING) is None
         at = candidates[0].model.flops_at
         return work.size > UNKNOWN_BYTES or (at is not None and work.features[at] > UNKNOWN_FLOPS)
 
