@@ -73,18 +73,26 @@ def smooth_rows(u, out):
     out[...] = u.mean(axis=0)
 
 
-def test_every_rank_writes_a_trace_with_its_messages(tmp_path):
+def test_the_trace_has_all_ranks_and_messages_are_copies_between_hosts(tmp_path):
     with cx.Runtime(platform=cluster(2), ranks=2, trace=tmp_path / "run.json"):
         u, v = cx.zeros(1000), cx.zeros(1000)
         for _ in range(3):
             smooth(u, v)
             u, v = v, u
-    for rank in range(2):
-        rows = cx.Trace.load(tmp_path / f"run.rank{rank}.json").rows
-        kinds = [row["kind"] for row in rows if row["row"] == "ran"]
-        assert kinds.count("send") == kinds.count("receive") == 2
-        pushed = [row for row in rows if row["row"] == "command" and row.get("pushes")]
-        assert [p["targets"] for p in pushed[0]["pushes"]] == [[1 - rank]] and pushed[0]["awaits"]
+    trace = cx.Trace.load(tmp_path / "run.json")
+    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
+    messages = [row for row in trace.instructions if row["name"] == "message"]
+    assert {(row["from"], row["to"]) for row in messages} == {("n0/host", "n1/host"), ("n1/host", "n0/host")}
+    kinds = {row["id"]: row["kind"] for row in trace.instructions}
+    assert len(messages) == 4 and len(kinds) == len(trace.instructions)
+    assert all("copy" in [kinds[id] for id in row["needs"]] for row in messages)  # from the sender's device
+    spans = {row["id"]: (row["start"], row["stop"]) for row in trace.ran}
+    for row in trace.instructions:
+        assert all(spans[id][1] <= spans[row["id"]][0] + 1e-12 for id in row["needs"])
+    pushes = [command["pushes"] for command in trace.commands if command.get("pushes")]
+    assert sorted(push["targets"] for [push] in pushes) == [[0], [0], [1], [1]]
+    assert trace.links["n0/host", "n1/host"]["bytes_per_s"] == 10e9
+    assert trace.simulation["nodes"] == 2
 
 
 def test_ranks_are_nodes_of_a_simulated_cluster():

@@ -309,9 +309,20 @@ class Ranked(Runtime):
             self._fusing.stop()
             for member in self.members:
                 member.close()
+            self._one_trace()
             self._signals.restore()
             session.remove(self)
             process.closed(self)
+
+    def _one_trace(self) -> None:
+        """Make one trace of those of all ranks."""
+        if self.config.trace:
+            from .observe.merging import merge
+
+            files = [Path(member.config.trace) for member in self.members]
+            merge(files, self.config.trace, self.platform)
+            for file in files:
+                file.unlink()
 
     def _gather(self) -> None:
         """Bring every array to the first rank, so that it can be read afterwards; not where nothing is computed."""
@@ -335,7 +346,7 @@ class Ranked(Runtime):
 
 
 def _options(config: Config, rank: int) -> dict[str, Any]:
-    """Return the options of one rank; each writes a trace of its own."""
+    """Return the options of one rank; each writes a trace of its own, until they are made one."""
     file = Path(config.trace) if config.trace else None
     trace = None if file is None else str(file.with_name(f"{file.stem}.rank{rank}{file.suffix}"))
     kept = ("sync", "diagnostics", "debug", "placement", "data_threshold", "lanes", "horizon", "policy", "objective")

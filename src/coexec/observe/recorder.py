@@ -131,7 +131,8 @@ class Recorder:
                 row["to"] = memories[instruction.target.memory].name
                 row["reason"] = instruction.reason
             elif isinstance(instruction, Message):
-                row["from_rank"], row["to_rank"] = instruction.route[:2]
+                (number, route) = instruction.key
+                row |= {"from_rank": route.sender, "to_rank": route.receiver, "message": (number, *route[2:])}
             self._writer.row(row)
 
     def _link(self, source: int, target: int) -> None:

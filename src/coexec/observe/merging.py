@@ -1,0 +1,131 @@
+"""One trace of the traces of several ranks: ids made distinct, and each message one copy from host to host.
+
+Before: observe/trace.py, machine/platform.py.  After: ranked.py.  Knows rows as plain dicts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ..machine.platform import HOST, Platform
+from .trace import Row, Trace, TraceWriter
+
+LANES = 64  # of each rank's host
+
+
+def merge(paths: Sequence[str | os.PathLike[str]], target: str | os.PathLike[str], platform: Platform) -> None:
+    """Write one trace to `target` of the traces of all ranks, in their order; `platform` is all of them together."""
+    ranks = [Trace.load(path) for path in paths]
+    writer = TraceWriter(target)
+    for row in merged([trace.rows for trace in ranks], platform, os.fspath(target)):
+        writer.row(row)
+    writer.close(max(trace.duration for trace in ranks))
+
+
+def merged(ranks: Sequence[Iterable[Row]], platform: Platform, name: str = "") -> Iterator[Row]:
+    """Yield the rows of one trace of those of all ranks."""
+    everything = [list(rows) for rows in ranks]
+    yield _header(everything[0][0], platform, len(everything), name)
+    merging = Merging(everything, platform)
+    for rank, rows in enumerate(everything):
+        for row in rows:
+            yield from merging.row(rank, row)
+
+
+class Merging:
+    """Renames the rows of ranks. Number n of rank r becomes n * ranks + r."""
+
+    def __init__(self, ranks: Sequence[Sequence[Row]], platform: Platform) -> None:
+        self._count = len(ranks)
+        self._platform = platform
+        self._links: set[tuple[Any, ...]] = set()
+        self._sends = {_key(row): (rank, row) for rank, rows in enumerate(ranks) for row in rows if _is(row, "send")}
+        received = {_key(row): (rank, row) for rank, rows in enumerate(ranks) for row in rows if _is(row, "receive")}
+        self._instead = {
+            (rank, row["id"]): self._name(received[key][0], received[key][1]["id"])
+            for key, (rank, row) in self._sends.items()
+            if key in received
+        }
+
+    def _name(self, rank: int, id: int) -> int:
+        return id * self._count + rank
+
+    def _instruction(self, rank: int, id: int) -> int:
+        """Return the name of an instruction; the receive of a message stands for its send."""
+        return self._instead.get((rank, id), self._name(rank, id))
+
+    def row(self, rank: int, row: Row) -> Iterator[Row]:
+        """Yield what a row of one rank becomes."""
+        kind = row["row"]
+        if kind == "link":
+            yield from self._link(row)
+        elif kind == "simulation":
+            if not rank:
+                yield {**row, "nodes": self._count}
+        elif kind in ("instruction", "ran"):
+            if row["kind"] == "receive":
+                yield from self._message(rank, row)
+            elif row["kind"] != "send":  # its receive stands for both
+                yield self._renamed(rank, row)
+        elif kind not in ("header", "end"):
+            yield self._of_task(rank, row)
+
+    def _of_task(self, rank: int, row: Row) -> Row:
+        new = dict(row)
+        for field in ("id", "task"):
+            if new.get(field) is not None:
+                new[field] = self._name(rank, new[field])
+        if "after" in new:
+            new["after"] = [self._name(rank, id) for id in new["after"]]
+        return new
+
+    def _renamed(self, rank: int, row: Row) -> Row:
+        new = {**row, "id": self._instruction(rank, row["id"])}
+        if row.get("task") is not None:
+            new["task"] = self._name(rank, row["task"])
+        for field in ("needs", "after"):
+            if field in new:
+                new[field] = [self._instruction(rank, id) for id in new[field]]
+        if new.get("lane", -1) >= 0 and new["device"] == "host":
+            new["lane"] += LANES * rank
+        return new
+
+    def _message(self, rank: int, row: Row) -> Iterator[Row]:
+        """Yield a receive as a copy from the sender's host, which comes after whatever the send comes after."""
+        new = self._renamed(rank, row) | {"kind": "copy", "name": "message", "device": "host"}
+        if row["row"] == "ran":
+            yield {**new, "lane": LANES * rank + LANES // 2 + row["lane"] % (LANES // 2)}
+            return
+        sender, send = self._sends.get(_key(row), (row["from_rank"], {"needs": [], "after": []}))
+        for field in ("needs", "after"):
+            new[field] = [*new[field], *[self._instruction(sender, id) for id in send[field]]]
+        source, target = _host(self._platform, sender), _host(self._platform, rank)
+        names = [self._platform.memories[end].name for end in (source, target)]
+        if (link := self._platform.link(source, target)) is not None:
+            wire = {"row": "link", "from": names[0], "to": names[1], "name": link.name, "shared": link.shared}
+            yield from self._link({**wire, "latency_s": link.latency, "bytes_per_s": link.bandwidth})
+        yield new | {"from": names[0], "to": names[1], "reason": "message"}
+
+    def _link(self, row: Row) -> Iterator[Row]:
+        ends = (row["from"], row["to"])
+        if ends not in self._links:
+            self._links.add(ends)
+            yield row
+
+
+def _is(row: Row, kind: str) -> bool:
+    return bool(row["row"] == "instruction" and row["kind"] == kind)
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return (row["from_rank"], row["to_rank"], *row["message"])
+
+
+def _header(row: Row, platform: Platform, ranks: int, name: str) -> Row:
+    return {**row, **platform.as_dict(), "options": {**row["options"], "ranks": ranks, "trace": name}}
+
+
+def _host(platform: Platform, rank: int) -> int:
+    return HOST if platform.topology is None else platform.topology.memory(rank, HOST)
