@@ -115,14 +115,24 @@ def test_the_environment_may_ask_for_ranks(monkeypatch):
 def test_what_names_one_machine_is_refused():
     with cx.Runtime(platform=cluster(2), ranks=2):
         x = cx.zeros(10)
-        with pytest.raises(cx.errors.ProgramError, match="name kinds"):
-            half.using(devices="n1/gpu:0")(x)
+        with pytest.raises(cx.errors.UnknownName, match="did you mean 'n1/gpu:0'"):
+            half.using(devices="n1/gpu:1")(x)
         with pytest.raises(cx.errors.ProgramError, match="plans are for one machine"):
             half.plan(x)
         with cx.Runtime(platform=cluster(1)):
             other = cx.zeros(10)
         with pytest.raises(cx.errors.ProgramError, match="another runtime"):
             half(other)
+
+
+def test_calls_may_name_devices_of_some_nodes(tmp_path):
+    with cx.Runtime(platform=cluster(3, 2), ranks=3, execute=True, trace=tmp_path / "run.json"):
+        x = cx.array(np.arange(90.0))
+        y = half.using(devices="n1/gpu:1,n2/gpu:0")(x)
+        z = half.using(devices="n2/gpu:1", split=False)(y)
+        np.testing.assert_array_equal(np.asarray(z), np.arange(90.0) / 4)
+    ran = cx.Trace.load(tmp_path / "run.json").ran
+    assert sorted(row["device"] for row in ran if row["kind"] == "kernel") == ["n1/gpu:1", "n2/gpu:0", "n2/gpu:1"]
 
 
 def test_a_call_that_is_refused_leaves_all_ranks_where_they_were():

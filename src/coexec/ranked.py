@@ -142,10 +142,6 @@ class Ranked(Runtime):
         """Record one call on every rank."""
         arrays, scalars = kernel.bind(args, kwargs)
         self._mine(kernel, arrays, scalars)
-        if options.devices is not None and "/" in options.devices:
-            raise ProgramError(
-                f"kernel {kernel.name!r} names devices of one node, {options.devices!r}: with several ranks, name kinds"
-            )
         with self._lock:
             self._check_open()
             self._fusing.flush()

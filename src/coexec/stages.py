@@ -107,7 +107,8 @@ def simulated_ranks(
         )
     from .backend.simulated.opening import simulate_ranks
 
-    return what, simulate_ranks(what, **_simulation(config, memory, scenario))
+    machines = simulate_ranks(what, **_simulation(config, memory, scenario))
+    return machines[0].lanes["host"].world.platform, machines
 
 
 def _simulation(

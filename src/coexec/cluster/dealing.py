@@ -13,6 +13,7 @@ from functools import partial as partially
 from math import lcm
 from typing import Any, NamedTuple
 
+from ..errors import unknown_name
 from ..geometry import Box, Pattern, Region, cut, overlaps, whole
 from ..graph.command import AwaitPush, Chunk, Deal, Push
 from ..graph.mapped import Mapped, mapped
@@ -112,6 +113,9 @@ class Dealing:
     def __init__(self, ranks: int, platform: Platform) -> None:
         self.ranks = ranks
         self.exchange = Exchange(ranks)
+        topology = platform.topology
+        place = (lambda memory: (0, memory)) if topology is None else topology.place
+        self._owners = {device.name: place(device.memory)[0] for device in platform.devices if "/" in device.name}
         self._granule = lcm(*[max(1, device.granule) for device in platform.devices])
         self._conflicts = Conflicts()
         self._points = [0] * ranks  # of undivided tasks, dealt so far
@@ -124,6 +128,7 @@ class Dealing:
         key = _key(task)
         hands = self._divisions.get(key) if key is not None else None
         if hands is None or (task.kernel is not None and task.kernel.looked_at):
+            self._able(task)
             check(task)
         if hands is None:
             hands = tuple(self._hands(task))
@@ -167,37 +172,48 @@ class Dealing:
         assert kernel is not None
         if kernel.host:
             return [Hand(0, box, (box,))]
-        axes = [axis for axis in kernel.split if box.hi[axis] - box.lo[axis] > 1]
+        axes, able = [axis for axis in kernel.split if box.hi[axis] - box.lo[axis] > 1], self._able(task)
         if not axes or box.empty or not (options is None or options.split):
             return []
-        hands = self._blocks(task, axes[0]) if kernel.reduces else self._parts(task, axes[0])
+        hands = self._blocks(task, axes[0], able) if kernel.reduces else self._parts(task, axes[0], able)
         return hands if len(hands) > 1 else [hand._replace(rank=-1) for hand in hands]
 
-    def _parts(self, task: Task, axis: int) -> list[Hand]:
+    def _able(self, task: Task) -> Sequence[int]:
+        """Return the ranks that a call may use: all, or those whose devices it names."""
+        names = named_devices(task)
+        if not names or any("/" not in name for name in names):
+            return range(self.ranks)
+        for name in names:
+            if name not in self._owners:
+                raise unknown_name("device", name, list(self._owners))
+        return sorted({self._owners[name] for name in names})
+
+    def _parts(self, task: Task, axis: int, able: Sequence[int]) -> list[Hand]:
         """Return about equal parts of the index space along one axis; none if they would conflict."""
         assert task.kernel is not None
         granule, rows = lcm(task.kernel.granule, self._granule), Rows(task, task.box, axis)
         if rows.even:
-            parts = cut(task.box, axis, self.ranks, granule)
+            parts = cut(task.box, axis, len(able), granule)
         else:
-            at = [round(rows.position(rows.rows * i / self.ranks) / granule) * granule for i in range(self.ranks)]
+            count = len(able)
+            at = [round(rows.position(rows.rows * i / count) / granule) * granule for i in range(count)]
             ends = [*at[1:], rows.rows]
             parts = [
                 part_of(task.box, axis, lo, min(hi, rows.rows)) for lo, hi in zip(at, ends, strict=True) if lo < hi
             ]
         if len(parts) < 2 or not self._independent(task, parts):
             return []
-        return [Hand(rank, part) for rank, part in enumerate(parts)]
+        return [Hand(rank, part) for rank, part in zip(able, parts, strict=False)]
 
-    def _blocks(self, task: Task, axis: int) -> list[Hand]:
+    def _blocks(self, task: Task, axis: int, able: Sequence[int]) -> list[Hand]:
         """Return the fixed blocks of a reduction in runs of about equal length; all in one if they would conflict."""
         assert task.kernel is not None
         parts = blocks(task.box, axis, task.kernel.granule)
         if not self._independent(task, parts):
             return [Hand(0, task.box, (task.box,))]
-        hands, count = [], min(self.ranks, len(parts))
-        for rank in range(count):
-            first, last = rank * len(parts) // count, (rank + 1) * len(parts) // count
+        hands, count = [], min(len(able), len(parts))
+        for number, rank in enumerate(able[:count]):
+            first, last = number * len(parts) // count, (number + 1) * len(parts) // count
             mine = tuple(parts[first:last])
             hands.append(Hand(rank, part_of(task.box, axis, *_span(task.box, mine, axis)), mine, first))
         return hands
@@ -231,9 +247,10 @@ class Dealing:
             if _reads(param.access, array) and param.access.mode != "reduce":
                 of = self.exchange.volume(array._storage.id, array._storage.box, _touched(array, part))
                 held = [a + b * array.itemsize for a, b in zip(held, of, strict=True)]
+        able = self._able(task)
         if task.box.volume < SMALL:
-            return min(range(self.ranks), key=lambda rank: (-held[rank], rank))
-        chosen = min(range(self.ranks), key=lambda rank: (-held[rank], self._points[rank], rank))
+            return min(able, key=lambda rank: (-held[rank], rank))
+        chosen = min(able, key=lambda rank: (-held[rank], self._points[rank], rank))
         self._points[chosen] += task.box.volume
         return chosen
 
@@ -299,6 +316,12 @@ class Dealing:
                     if other != rank
                 }
         return found
+
+
+def named_devices(task: Task) -> list[str]:
+    """Return the devices that a call names."""
+    given = task.options.devices if task.options is not None else None
+    return [name.strip() for name in (given or "").split(",") if name.strip()]
 
 
 def _key(task: Task) -> Hashable | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..graph.task import Task
-from .dealing import Check, Dealing, Round
+from .dealing import Check, Dealing, Round, named_devices
 
 
 class Seat:
@@ -19,10 +19,24 @@ class Seat:
         self.ranks = table.dealing.ranks
         self._table = table
         self._number = 0  # of deals that it took
+        self._here = f"n{rank}/"  # what names of this node begin with
 
     def task(self, task: Task, check: Check) -> None:
         """Let a call be dealt: `task.deal` says what of it is this rank's. Raises what `check` raises."""
-        self._take(task, lambda: self._table.dealing.task(task, check))
+        options, names = task.options, named_devices(task)
+        if options is None or not any("/" in name for name in names):
+            self._take(task, lambda: self._table.dealing.task(task, check))
+            return
+
+        def check_here(task: Task) -> None:
+            alike = [self._here + name.rpartition("/")[2] if "/" in name else name for name in names]
+            task.options = options._replace(devices=",".join(dict.fromkeys(alike)))
+            check(task)
+            task.options = options
+
+        self._take(task, lambda: self._table.dealing.task(task, check_here))
+        mine = [name for name in names if "/" not in name or name.startswith(self._here)]
+        task.options = options._replace(devices=",".join(mine))
 
     def read(self, task: Task, readers: Sequence[int]) -> None:
         """Let a task without a kernel be dealt: what is sent so that `readers` have what it reads."""
