@@ -13,6 +13,7 @@ from coexec.backend.simulated import NOTHING, Costs, simulate
 from coexec.backend.simulated.collecting import rarely_collecting
 from coexec.bench.apps.programs import load
 from coexec.bench.simulate import scale
+from coexec.bench.simulate.picture import picture
 from coexec.machine.platform import Platform
 from coexec.machine.what_if import what_if
 
@@ -73,6 +74,9 @@ def test_the_figures_of_the_benchmark_are_those_of_its_cases(monkeypatch: pytest
         assert figures["instructions"] > 10 * (8 + 2 * 7)
     assert found["seconds_128"] == max(last["wall_s"], last["one_process"]["wall_s"])
     assert found["instructions_per_s"] == last["one_process"]["instructions_per_s"]
+    drawn = picture({"scale": found})
+    assert drawn.count("<circle") == 4 and "8 simulated GPUs (a100x128)" in drawn
+    assert "one process for each node" in drawn and "one process for all" in drawn
 
 
 def test_a_million_is_counted_in_instructions() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,22 @@ def test_one_benchmark_prints_its_result_alone_and_progress_apart() -> None:
     ended = call("bench", "fine", "--json", "--quick")
     assert (ended.code, ended.data["quick"], ended.data["chain_us"]) == (0, True, 1.234567)
     assert "fine: half way" in ended.err
+
+
+@pytest.mark.usefixtures("two")
+def test_a_picture_is_written_where_a_benchmark_has_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(coexec.bench, "PICTURES", {"fine": "tests.cli.benchmarks:drawn"})
+    ended = call("bench", "fine", "--json", "--plot", str(tmp_path / "fine.svg"))
+    assert (ended.code, ended.data["chain_us"]) == (0, 1.234567)
+    assert (tmp_path / "fine.svg").read_text() == "<svg>1.234567</svg>"
+    ended = call("bench", "broken", "--plot", str(tmp_path / "broken.svg"))
+    assert ended.code == 2 and "bench broken has no picture; --plot goes with fine" in ended.err
+
+
+def test_every_picture_of_the_table_belongs_to_a_benchmark() -> None:
+    assert coexec.bench.PICTURES.keys() <= coexec.bench.BENCHMARKS.keys()
+    for name in coexec.bench.PICTURES:
+        assert load(name, coexec.bench.PICTURES).__doc__
 
 
 @pytest.mark.usefixtures("two")

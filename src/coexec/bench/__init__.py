@@ -14,3 +14,6 @@ BENCHMARKS: dict[str, str] = {
     "simulate": "coexec.bench.simulate.harness:run",
 }
 """Name -> "module:function". Each function takes (quick, progress) and returns JSON-ready data."""
+
+PICTURES: dict[str, str] = {"simulate": "coexec.bench.simulate.picture:picture"}
+"""Name -> "module:function" of those with a picture. Each function takes what the benchmark returned and returns SVG."""

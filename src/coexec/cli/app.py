@@ -305,6 +305,7 @@ def bench(
     *,
     json: Json = False,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, fewer repetitions.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the result (.svg).")] = None,
 ) -> None:
     """Run the benchmarks.
 
@@ -318,4 +319,4 @@ def bench(
     """
     from .bench import show
 
-    show(name, json=json, quick=quick)
+    show(name, json=json, quick=quick, plot=plot)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CoexecError, PerformanceWarning, unknown_name
+from ..errors import CoexecError, ConfigError, PerformanceWarning, unknown_name
 from .output import FAILURE, console, emit, fields, say, table
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ Data = dict[str, Any]
 Benchmark = Callable[[bool, Callable[[str], None]], Data]
 
 
-def show(name: str, *, json: bool, quick: bool, known: Mapping[str, str] | None = None) -> None:
+def show(
+    name: str, *, json: bool, quick: bool, plot: Path | None = None, known: Mapping[str, str] | None = None
+) -> None:
     """Run one benchmark or all, or list them. With all, one that fails does not stop the others."""
+    drawn = _picture(name) if plot is not None else None
     if known is None:
         from ..bench import BENCHMARKS
 
@@ -43,6 +47,9 @@ def show(name: str, *, json: bool, quick: bool, known: Mapping[str, str] | None 
             failed = True
             say(f"coexec: {chosen} failed: {error}")
             results[chosen] = {"error": str(error)}
+    if plot is not None and drawn is not None:
+        plot.write_text(drawn(results[name]), encoding="utf-8")
+        say(f"{name}: a picture is in {plot}")
     if json:
         emit(results if name == "all" else results[name])
     else:
@@ -51,6 +58,17 @@ def show(name: str, *, json: bool, quick: bool, known: Mapping[str, str] | None 
                 console().print(part)
     if failed:
         raise SystemExit(FAILURE)
+
+
+def _picture(name: str) -> Callable[[Data], str]:
+    """Return what draws the result of a benchmark."""
+    from ..bench import PICTURES
+
+    if name not in PICTURES:
+        raise ConfigError(f"bench {name} has no picture; --plot goes with {', '.join(PICTURES)}")
+    module, _, attribute = PICTURES[name].partition(":")
+    found: Callable[[Data], str] = getattr(import_module(module), attribute)
+    return found
 
 
 def load(name: str, known: Mapping[str, str]) -> Benchmark:

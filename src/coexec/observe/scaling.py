@@ -57,7 +57,7 @@ def _text(x: float, y: float, text: str, size: float = 12, css: str = "ink", mor
 
 
 def _title(frame: Frame, title: str, sweep: Sweep) -> Iterator[str]:
-    name = "Strong scaling" if sweep["what"] == "devices" else f"Time by {sweep['what']}"
+    name = sweep.get("name") or ("Strong scaling" if sweep["what"] == "devices" else f"Time by {sweep['what']}")
     yield _text(24, frame.y + 32, fit(title or name, WIDTH - 48, 17), 17, more='font-weight="600"')
     if title:
         yield _text(24, frame.y + 52, name, 12.5, "dim")
