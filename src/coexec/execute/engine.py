@@ -167,10 +167,11 @@ class Engine:
         lane.tail = node
         node.lane = lane
         node.parents = ()
+        device = self._devices.get
         for children in (node.readers, node.dependents):  # submitted in the same batch
             if children is not None:
-                for child in children:
-                    if not child.issued and self._may_be_eager(child):
+                for child in children:  # on another device it must wait for this one to be over
+                    if not child.issued and device(child.instruction.device) is lanes and self._may_be_eager(child):
                         heappush(self.ready, (-child.instruction.priority, child.instruction.id, child))
         return Issue(instruction, lane, waits)
 

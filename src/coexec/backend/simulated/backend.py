@@ -225,7 +225,8 @@ class SimulatedBackend:
         """Let devices do what they do until the program's own time."""
         with self._lock:
             self._account()
-        while self._step(self.world.behind()):
+        until = self.world.behind()  # programs stand still meanwhile
+        while self._step(until):
             pass
         self._meter.go()
 
