@@ -17,7 +17,7 @@ from coexec.graph.instruction import Kernel, Reduce
 from coexec.machine.platform import HOST, Device
 from coexec.predict.learned import CONDITIONS
 from coexec.predict.store import Store
-from tests.backend.simulated_parts import CORES, arrays, backend_of, kernels_of, make, opened, platform, use
+from tests.backend.simulated_parts import CORES, MB, arrays, backend_of, kernels_of, make, opened, platform, use
 
 OURS = CORES.replace('memory = "host"\nflops = 1e9', 'memory = "host"\neager = false\nflops = 1e9')
 """Two cores with threads of ours, and the wide device."""
@@ -101,19 +101,23 @@ def test_a_reduction_costs_a_bit_for_every_part() -> None:
     assert costs.carrying_out(reduce) == 3.0
 
 
-def kernel_that_touched(nbytes: float) -> Any:
-    kernel: Any = Kernel.__new__(Kernel)
-    kernel.work = SimpleNamespace(size=nbytes)
-    return kernel
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "kernels", "seconds"), [(10, 1, 1.0), (100, 1, 1.0), (200, 1, 2.0), (100, 2, 2.0), (900, 1, 3.0)]
-)
-def test_completions_cost_more_the_more_was_driven_out_of_the_caches(nbytes, kernels, seconds) -> None:
+@pytest.mark.parametrize(("touched", "seconds"), [(10, 1.0), (100, 1.0), (200, 2.0), (300, 3.0), (900, 3.0)])
+def test_completions_cost_more_the_more_was_driven_out_of_the_caches(touched, seconds) -> None:
     costs = Costs(completion=9.0, cold=((100.0, 1.0), (300.0, 3.0)))
-    assert costs.completing(kernel_that_touched(nbytes), kernels) == seconds
-    assert costs._replace(cold=()).completing(kernel_that_touched(nbytes)) == 9.0
+    assert costs.completing(touched) == seconds
+    assert costs._replace(cold=()).completing(touched) == 9.0
+
+
+def test_the_caches_are_those_of_all_kernels_that_run() -> None:
+    costs = NOTHING._replace(cold=((1e6, 0.0), (3e6, 2.0)))
+    with opened(OURS.replace("bandwidth = 3e6\n", ""), costs=costs, **TWO) as runtime:
+        ran = kernels_of(runtime)
+        x, y, z = arrays(3, MB)
+        make.using(devices="cpu:0")(x, 1.0)
+        make.using(devices="cpu:1")(y, 1.5)  # both together have touched 2 MB when the first ends: 1 s
+        make.using(devices="cpu:0")(z, 1.0)
+        cx.wait()
+    assert ran["cpu:0"] == [(0.0, 1.0), (2.0, 3.0)]
 
 
 # The program's own time -----------------------------------------------------------------------------------------------------

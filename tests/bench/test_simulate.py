@@ -19,12 +19,12 @@ ONCE = Effort(1, 2, 1, 2)
 
 def test_every_example_and_every_program_of_the_dag_benchmark_is_covered() -> None:
     examples = {path.stem for path in folder().glob("*.py")} - NO_PROGRAM
-    assert set(cases(quick=True)) == examples | {f"dag {name}" for name in PROGRAMS}
+    assert set(cases(small=True)) == examples | {f"dag {name}" for name in PROGRAMS}
 
 
 @pytest.mark.parametrize("name", ["heat", "cg", "dag VEC"])
 def test_a_program_is_measured_and_simulated(name, tmp_path) -> None:
-    case = cases(quick=True)[name]()
+    case = cases(small=True)[name]()
     found = compare(case, "cpu:0", ONCE, NOTHING, RATES, tmp_path / "store.sqlite")
     assert found["program"] == name
     assert found["measured_s"] > 0.0
@@ -36,7 +36,7 @@ def test_a_program_is_measured_and_simulated(name, tmp_path) -> None:
 
 
 def test_only_programs_that_read_values_compute_any() -> None:
-    for name, make in cases(quick=True).items():
+    for name, make in cases(small=True).items():
         case = make()
         with cx.Runtime(platform="laptop", execute=case.values, diagnostics="off") as runtime:
             turns = Turns(case, runtime)
@@ -49,7 +49,7 @@ def watched(*seconds: float) -> Watched:
 
 
 def test_the_error_is_that_of_the_median_relative_to_what_was_measured() -> None:
-    case = cases(quick=True)["heat"]()
+    case = cases(small=True)["heat"]()
     found = figures(case, "cpu:0", watched(1.0, 9.0, 2.0), watched(1.5, 1.8, 1.9))
     assert (found["measured_s"], found["simulated_s"]) == (2.0, 1.8)
     assert found["error"] == pytest.approx(-0.1)

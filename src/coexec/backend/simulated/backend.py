@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ...graph.instruction import Allocation, Instruction, Send
+from ...graph.instruction import Allocation, Instruction, Kernel, Send
 from ...graph.task import Task
 from ...machine.platform import HOST, USER, Device, Memory, Platform, host_links
 from ..base import CallHelper, Finished, Ran
@@ -77,6 +77,7 @@ class SimulatedBackend:
         self._stepping = 0  # the thread that reports a completion
         self._reporting: Place | None = None  # where the last one came from: its thread reports it
         self._slept = False  # the program's thread waited for something
+        self._touched = 0.0  # bytes, by the kernels that ran last
         self._finished: Finished | None = None
         self._call_helper: CallHelper | None = None
 
@@ -264,11 +265,10 @@ class SimulatedBackend:
         """Let the interpreter spend time on a completion, which this thread is about to report. Locked."""
         self._stepping = threading.get_ident()
         self._reporting = entry.place
-        kernels = (
-            sum([len(place.running) for place in self._places.values() if place.threads]) if self.costs.cold else 1
-        )
-        seconds = self.costs.completing(entry.instruction, max(1, kernels))
-        self.interpreter = max(self.interpreter, self._time.now) + seconds
+        if self.costs.cold and isinstance(entry.instruction, Kernel) and entry.instruction.work is not None:
+            kernels = sum([len(place.running) for place in self._places.values() if place.threads])
+            self._touched = entry.instruction.work.size * max(1, kernels)
+        self.interpreter = max(self.interpreter, self._time.now) + self.costs.completing(self._touched)
 
     def report(self, entry: Entry, stop: float) -> None:
         """Do what an instruction does to values, and tell that it is over."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from ...graph.instruction import Copy, Fence, Fill, Instruction, Kernel, Reduce
+from ...graph.instruction import Copy, Fence, Fill, Instruction, Reduce
 
 
 class Costs(NamedTuple):
@@ -24,19 +24,18 @@ class Costs(NamedTuple):
     wake: float = 30e-6  # until a thread that sleeps goes on: a core's without work, or the program's that waits
     step: float = 15e-6  # to carry out an instruction on the host or on a core that is no kernel, beside what it moves
     part: float = 2e-6  # to combine one partial result of a reduction
-    cold: tuple[tuple[float, float], ...] = ()  # instead of `completion`: by the bytes that the kernel touched
+    cold: tuple[tuple[float, float], ...] = ()  # instead of `completion`: by the bytes that kernels touched before
     live: bool = False  # instead of the first two: the processor time that the program's thread takes right now
 
-    def completing(self, instruction: Instruction, kernels: int = 1) -> float:
+    def completing(self, touched: float) -> float:
         """Return the seconds from the end of an instruction until what waits for it is issued.
 
-        A kernel that has touched many bytes has driven all that this needs out of the caches; `kernels` like it did.
+        Kernels that have touched so many bytes have driven all that this needs out of the caches.
         """
-        if not self.cold or not isinstance(instruction, Kernel) or instruction.work is None:
+        if not self.cold:
             return self.completion
-        touched, first = float(instruction.work.size * kernels), self.cold[0]
-        if touched <= first[0]:
-            return first[1]
+        if touched <= self.cold[0][0]:
+            return self.cold[0][1]
         for (less, quick), (more, slow) in pairwise(self.cold):
             if touched <= more:
                 return quick + (slow - quick) * (touched - less) / (more - less)

@@ -65,21 +65,21 @@ class Turns:
         self._arrays = ()
 
 
-def cases(quick: bool) -> dict[str, Callable[[], Case]]:
-    """Return how to make each program, by name."""
-    found: dict[str, Callable[[], Case]] = {name: lambda name=name: _app(name, quick) for name in APPS}  # type: ignore[misc]
-    found |= {name: lambda make=make: make(quick) for name, make in OTHERS.items()}  # type: ignore[misc]
-    return found | {f"dag {name}": lambda name=name: _dag(name, quick) for name in PROGRAMS}
+def cases(*, small: bool = False) -> dict[str, Callable[[], Case]]:
+    """Return how to make each program, by name; small ones are for tests, and take no time that could be compared."""
+    found: dict[str, Callable[[], Case]] = {name: lambda name=name: _app(name, small) for name in APPS}  # type: ignore[misc]
+    found |= {name: lambda make=make: make(small) for name, make in OTHERS.items()}  # type: ignore[misc]
+    return found | {f"dag {name}": lambda name=name: _dag(name, small) for name in PROGRAMS}
 
 
-def _app(name: str, quick: bool) -> Case:
-    app = import_module(f"coexec.bench.apps.{name}").make(quick)
+def _app(name: str, small: bool) -> Case:
+    app = import_module(f"coexec.bench.apps.{name}").make(small)
     return Case(name, app.size, app.inputs, app.rewritten, app.coexec, values=name == "cg")
 
 
-def _dag(name: str, quick: bool) -> Case:
+def _dag(name: str, small: bool) -> Case:
     benchmark = PROGRAMS[name]
-    size = benchmark.quick // 10 if quick else benchmark.quick
+    size = benchmark.quick // 10 if small else benchmark.quick
     program = benchmark.make(size)
     names = list(program.arrays)
 
@@ -99,21 +99,21 @@ def _dag(name: str, quick: bool) -> Case:
 # Examples that are no application of the benchmark `apps` -----------------------------------------------------------------
 
 
-def _heat(quick: bool) -> Case:
-    side, steps = (120, 4) if quick else (1600, 20)
+def _heat(small: bool) -> Case:
+    side, steps = (120, 4) if small else (1600, 20)
     example: Any = load("heat")
     size = f"{side} x {side}, {steps} steps"
     return Case("heat", size, example.start(side), (0, 1), lambda u, v: example.compute(u, v, steps))
 
 
-def _image(quick: bool) -> Case:
-    side = 150 if quick else 1600
+def _image(small: bool) -> Case:
+    side = 150 if small else 1600
     example: Any = load("image")
     return Case("image", f"{side} x {side}", example.start(side), (), example.compute)
 
 
-def _monte_carlo(quick: bool) -> Case:
-    paths, dates = (20_000, 4) if quick else (400_000, 16)
+def _monte_carlo(small: bool) -> Case:
+    paths, dates = (20_000, 4) if small else (400_000, 16)
     example: Any = load("monte_carlo")
     size = f"{paths:,} paths, {dates} dates"
     return Case(
@@ -121,8 +121,8 @@ def _monte_carlo(quick: bool) -> Case:
     )
 
 
-def _matmul(quick: bool) -> Case:
-    side = 200 if quick else 1536
+def _matmul(small: bool) -> Case:
+    side = 200 if small else 1536
     left, right = np.random.default_rng(1).random((2, side, side), dtype=np.float32)
     inputs = left, right, np.empty_like(left)
     return Case("matmul_everywhere", f"{side} x {side}", inputs, (), cx.matmul)

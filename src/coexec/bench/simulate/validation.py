@@ -42,7 +42,7 @@ class Effort(NamedTuple):
 
 
 THOROUGH = Effort(8, 11, 4, 9)
-BRIEF = Effort(3, 3, 2, 3)
+BRIEF = Effort(4, 5, 2, 5)
 
 
 class Rates(NamedTuple):
@@ -69,8 +69,8 @@ def validate(quick: bool, progress: Progress) -> Data:
     found: list[Data] = []
     with one_library_thread(), TemporaryDirectory() as folder:
         progress("what scheduling costs, memory bandwidth")
-        costs, rates = measured_costs(), measured_rates(2_000_000 if quick else 20_000_000)
-        for number, (name, make) in enumerate(cases(quick).items()):
+        costs, rates = measured_costs(), measured_rates(8_000_000 if quick else 20_000_000)
+        for number, (name, make) in enumerate(cases().items()):
             progress(f"{name}: measured and simulated")
             found.append(compare(make(), devices, effort, costs, rates, Path(folder, f"{number}.sqlite")))
             gc.collect()
