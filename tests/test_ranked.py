@@ -135,6 +135,23 @@ def test_calls_may_name_devices_of_some_nodes(tmp_path):
     assert sorted(row["device"] for row in ran if row["kind"] == "kernel") == ["n1/gpu:1", "n2/gpu:0", "n2/gpu:1"]
 
 
+def test_what_does_not_fit_on_one_rank_fails_there_and_nothing_hangs():
+    @cx.kernel(split=0, x=cx.read(cx.all), y=cx.write)
+    def spread(x, y):
+        y[...] = x[: len(y)]
+
+    with cx.Runtime(platform=cluster(2), ranks=2, execute=True, memory={"n1/gpu:0": "2kB"}, lookahead="none"):
+        x, y, total = cx.array(np.arange(1000.0)), cx.zeros(1000), cx.zeros(())
+        spread(x, y)
+        total_of(y, total)
+        with pytest.raises(cx.errors.DoesNotFit):
+            np.asarray(y[500:])
+        with pytest.raises(cx.errors.DoesNotFit):
+            float(total)
+        np.testing.assert_array_equal(np.asarray(y[:500]), np.arange(500.0))
+        cx.wait()
+
+
 def test_a_call_that_is_refused_leaves_all_ranks_where_they_were():
     @cx.kernel(split=0, y=cx.update, flops=lambda y: -1.0)
     def wrong(y):

@@ -175,7 +175,7 @@ class Runtime(Stages):
             self._lookahead.then(lambda: self._run(task), task)
         else:
             self._graph.add(task)
-            self._run(task)
+            self._carry_out(task)
         self._entered(task)
 
     def fuse(self, operation: Operation) -> bool:

@@ -274,6 +274,16 @@ class Stages(ABC):
         self.learned.take_time()  # what is fetched meanwhile comes at no certain time
         return VirtualExecutor(self._engine, self.machine.lanes, self.machine.memories, self._lock, self._virtual)
 
+    def _carry_out(self, task: Task) -> None:
+        """Run a task, now or when its turn comes. Where other ranks have begun with it, errors are its results. Locked."""
+        if task.deal is None:
+            self._run(task)
+            return
+        try:
+            self._run(task)
+        except Exception as error:  # noqa: BLE001 - whoever wants the results is told
+            self._holding.fail(task, error)
+
     def _entered(self, task: Task) -> None:
         """Account for a task that was recorded. Locked."""
         task.scheduling += time.perf_counter() - task.submitted
@@ -332,6 +342,10 @@ class Stages(ABC):
     @abstractmethod
     def _enter_chain(self, kernel: Kernel, args: tuple[Any, ...], context: Context, where: tuple[str, int]) -> None:
         """Record a chain of elementwise operations. Locked."""
+
+    @abstractmethod
+    def _run(self, task: Task) -> None:
+        """Plan, lower and issue a task. Locked."""
 
     @abstractmethod
     def cancel_pending(self, reason: str) -> None:

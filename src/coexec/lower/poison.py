@@ -16,8 +16,9 @@ def poison(lowering: Lowering, task: Task) -> tuple[int, list[Instruction]]:
     """Give what `task` would write to an instruction that never runs; return its id, and what was emitted so far."""
     emitter = lowering.emitter
     id = emitter.id()
+    part = task.part if task.deal is not None and task.visited is not None else None  # others have written the rest
     for param, array in zip(task.accesses, task.arrays, strict=True):
-        box = touched(task, param.access, array, None)
+        box = touched(task, param.access, array, part)
         if param.access.writes and not box.empty:
             state = array._storage.state
             tracker = lowering.coherence.back(state, HOST, box, task).tracker
