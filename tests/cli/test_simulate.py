@@ -236,6 +236,19 @@ def test_ctrl_c_ends_the_script_and_says_that_the_answer_is_a_part(script: Path)
     assert Trace.load(script.parent / "simulated.json").complete
 
 
+def test_ranks_of_a_cluster_leave_one_trace_and_one_answer(here: Path) -> None:
+    Platform.load("a100x128").save(here / "big.toml")
+    small = (here / "big.toml").read_text().replace("nodes = 32", "nodes = 2")
+    (here / "pair.toml").write_text(small)
+    (here / "big.toml").unlink()
+    data: Any = call("simulate", "app.py", "--platform", "pair.toml", "--devices", "gpu", "--ranks", "0", "--json").data
+    assert (data["exit_code"], data["devices"]) == (0, 8)
+    assert sorted(path.name for path in here.iterdir()) == ["app.py", "pair.toml", "simulated.json"]
+    links = data["summary"]["copies"]["links"]
+    assert "network" in links["n0/host -> n1/host"]["over"]
+    assert data["summary"]["bottleneck"]["seconds"] == pytest.approx(data["seconds"])
+
+
 MINE = '[[memory]]\nname = "host"\n[[device]]\nname = "gpu"\nknid = "gpu"\nmemory = "host"\n'
 
 
@@ -259,6 +272,7 @@ MINE = '[[memory]]\nname = "host"\n[[device]]\nname = "gpu"\nknid = "gpu"\nmemor
         (["app.py", "--platform", "a100x4", "--what-if", "link pcie x2"], "does not read link NAME bandwidth|latency"),
         (["app.py", "--platform", "a100x4", "--what-if", "pcie bandwidth x2"], "unknown thing to change 'pcie'"),
         (["app.py", "--platform", "a100x4", "--plot", "x.svg"], "--plot draws a sweep; add one"),
+        (["app.py", "--platform", "a100x4", "--ranks", "3"], "--ranks 3, but a100x4 has 1 nodes; give 0"),
         (["app.py", "--platform", "a100x4", "--until-read", "--execute"], "exclude each other"),
         (["app.py", "--platform", "a100x4", "--gantt", "x.png"], "end the name in .svg"),
         (["app.py", "--platform", "a100x4", "--gantt", "no/x.svg"], "there is no folder no; make it first"),

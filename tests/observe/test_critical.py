@@ -46,3 +46,15 @@ def test_it_is_the_longest_of_all_paths(shape: list[tuple[int, set[int]]]) -> No
     path = critical_path(story.trace())
     assert path.length == pytest.approx(max(best, default=0))
     assert sum(row["stop"] - row["start"] for row in path.steps) == pytest.approx(path.length)
+
+
+def test_numbers_may_run_against_the_edges_where_ranks_send_each_other_messages() -> None:
+    story = Story()
+    late = story.run("kernel", "late", "cpu:0", 1.0)
+    early = story.run("kernel", "early", "cpu:1", 3.0)
+    row = next(row for row in story.rows if row["row"] == "instruction" and row["id"] == late)
+    ran = next(row for row in story.rows if row["row"] == "ran" and row["id"] == late)
+    row["needs"] = [early]
+    ran |= {"start": 3.0, "stop": 4.0}
+    path = critical_path(story.trace())
+    assert (path.length, [row["name"] for row in path.steps]) == (4.0, ["early", "late"])

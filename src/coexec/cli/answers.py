@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..observe.svg import count_text, joules_text, seconds_text
+from .grouping import platform_devices
 from .output import table
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def headline(report: Data) -> Iterator[str]:
     if simulation is None:
         return
     name = simulation["platform"] or "a machine of the program's own"
-    devices = count_text(len(report["devices"]) - ("host" in report["devices"]), "device")
+    devices = count_text(len(platform_devices(report)), "device")
     busy = f"efficiency {report['efficiency']:.0%}"
     yield f"simulated on {name}, {devices}: {seconds_text(report['makespan'])} of virtual time, {busy}{_joules(simulation)}"
     if simulation["trust"]:

@@ -16,6 +16,8 @@ from ..machine.what_if import parse_sweep, what_if
 
 DEVICES = "devices"
 """The sweep over the number of devices."""
+AS_IT_IS = "as it is"
+"""The label of the platform without any change."""
 MOST_POINTS = 64
 """Values of a sweep: more are taken for a mistake."""
 
@@ -71,7 +73,7 @@ def cases_of(wanted: Wanted) -> Cases:
     """Return what to simulate, each case checked; raise ConfigError or UnknownName with what is wrong."""
     platform = Platform.load(wanted.platform)
     source = wanted.platform if wanted.platform in presets() else str(Path(wanted.platform).resolve())
-    base = Case("as it is", platform, source, wanted.devices)
+    base = Case(AS_IT_IS, platform, source, wanted.devices)
     sweeps: list[Sweep] = []
     for text in wanted.sweeps:
         what, values = parse_sweep(text)

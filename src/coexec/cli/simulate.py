@@ -19,8 +19,10 @@ from ..errors import ConfigError, TraceError
 from ..observe.svg import seconds_text
 from . import simulate_text
 from .cases import Case, Cases, Wanted, cases_of
+from .grouping import platform_devices
 from .output import USAGE, emit, fail, say, spoken_warnings, write_text
-from .script import NOWHERE, STDERR, check_script, check_trace, run_child, stamp
+from .script import NOWHERE, STDERR, check_script, check_trace, run_child
+from .traces import collected, stamps
 
 Data = dict[str, Any]
 INTERRUPTED = (130, 143)
@@ -40,6 +42,7 @@ class Request:
     scenario: Path | None = None
     execute: bool = False
     until_read: bool = False
+    ranks: int | None = None
     trace: Path = Path("simulated.json")
     gantt: Path | None = None
     sweeps: tuple[str, ...] = ()
@@ -115,6 +118,13 @@ def check(request: Request) -> tuple[Request, Cases]:
         if picture is not None and not picture.parent.is_dir():
             raise ConfigError(f"cannot write {picture}: there is no folder {picture.parent}; make it first")
     cases = cases_of(wanted)
+    ranks = config.ranks if request.ranks is None else request.ranks
+    for case in cases.all:
+        if ranks not in (0, 1, case.platform.nodes):
+            raise ConfigError(
+                f"--ranks {ranks}, but {case.platform.name} has {case.platform.nodes} nodes; give 0 for one process on each, "
+                "or 1 for one that drives them all"
+            )
     check_trace(request.trace)
     return request, cases
 
@@ -140,7 +150,7 @@ def _simulate(request: Request, case: Case, first: bool, folder: Path) -> Outcom
     if not source:
         source = str(folder / "changed.toml")
         case.platform.save(source)
-    before = {path: stamp(path) for path in _numbered(trace)}
+    before = stamps(trace)
     environ = environment(request, os.environ, source, case.devices, trace)
     command = [sys.executable, str(request.script), *request.arguments]
     begin = time.perf_counter()
@@ -148,8 +158,7 @@ def _simulate(request: Request, case: Case, first: bool, folder: Path) -> Outcom
     errors = folder / "stderr" if request.until_read else None  # whose end is a traceback that is no news
     code = run_child(command, environ, stdout=stdout, stderr=errors)
     seconds = time.perf_counter() - begin
-    written = [path for path in _numbered(trace) if stamp(path) not in (None, before.get(path))]
-    outcome = _outcome(code, written, seconds)
+    outcome = _outcome(code, collected(trace, before), seconds)
     if errors is not None:
         said = errors.read_text(encoding="utf-8", errors="replace")
         if outcome.unread and NO_VALUES in (said.splitlines() or [""])[-1]:
@@ -171,15 +180,9 @@ def environment(
     }
     if request.execute:
         given["EXECUTE"] = "1"
+    if request.ranks is not None:
+        given["RANKS"] = str(request.ranks)
     return {**environ, **{PREFIX + name: value for name, value in given.items()}}
-
-
-def _numbered(trace: Path) -> list[Path]:
-    """Return the files that the runtimes of a script write, as far as they are there."""
-    found = [trace]
-    while (following := trace.with_name(f"{trace.stem}.{len(found) + 1}{trace.suffix}")).exists():
-        found.append(following)
-    return found
 
 
 def _outcome(code: int, written: list[Path], seconds: float) -> Outcome:
@@ -243,8 +246,7 @@ def _point(case: Case, outcome: Outcome | None) -> Data:
     report = outcome.report if outcome is not None and outcome.answered else None
     energy = (report["simulation"]["energy"] or {}) if report is not None else {}
     return {
-        "devices": case.count
-        or (len(report["devices"]) - ("host" in report["devices"]) if report is not None else None),
+        "devices": case.count or (len(platform_devices(report)) if report is not None else None),
         "seconds": report["makespan"] if report is not None else None,
         "efficiency": report["efficiency"] if report is not None else None,
         "joules": energy.get("total"),

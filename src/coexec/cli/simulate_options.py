@@ -26,6 +26,10 @@ Execute = Annotated[
 UntilRead = Annotated[
     bool, typer.Option("--until-read", help="The first read of a value that nobody computed is the end of the program.")
 ]
+Ranks = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Processes that drive a cluster: 1 for all of it, 0 for one on each node."),
+]
 Trace = Annotated[Path, typer.Option(metavar="FILE", help="Where to record the run.")]
 Gantt = Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the run (.svg).")]
 Sweeps = Annotated[
@@ -50,6 +54,7 @@ def simulate(
     scenario: Goes = None,
     execute: Execute = False,
     until_read: UntilRead = False,
+    ranks: Ranks = None,
     trace: Trace = Path("simulated.json"),
     gantt: Gantt = None,
     sweeps: Sweeps = None,
@@ -76,12 +81,14 @@ def simulate(
 
     coexec simulate app.py --platform workstation --what-if "link pcie bandwidth x2" --what-if "device gpu count +1"
 
+    coexec simulate app.py --platform a100x128 --ranks 0 --sweep nodes=1,2,4,8
+
     coexec simulate --platform laptop --execute app.py -- --steps 100
     """
     from .simulate import Request, execute as run
 
     given = Request(
-        script, tuple(arguments or ()), platform, devices, memory, scenario, execute, until_read, trace, gantt, tuple(sweeps or ()), plot,
+        script, tuple(arguments or ()), platform, devices, memory, scenario, execute, until_read, ranks, trace, gantt, tuple(sweeps or ()), plot,
         tuple(changes or ()), json,
     )  # fmt: skip
     run(given)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..observe.scaling import counts_devices
 from ..observe.svg import joules_text, seconds_text
 from . import answers
+from .cases import AS_IT_IS
 from .output import console, table
 from .trace import copies, devices
 
@@ -51,7 +53,7 @@ def tables(answer: Data) -> Iterator[Table]:
 
 
 def _sweep(sweep: Data) -> Table:
-    counted = sweep["what"] == "devices"
+    counted = counts_devices(sweep["what"])
     best = max((point["speed_up"] or 0.0 for point in sweep["points"]), default=0.0)
     rows = [
         (
@@ -75,7 +77,7 @@ def _bar(value: float | None, best: float) -> str:
 
 def _what_if(answer: Data) -> Table:
     before = (
-        "as it is",
+        AS_IT_IS,
         seconds_text(answer["seconds"]),
         "",
         _or_dash(joules_text, answer["joules"]),
@@ -109,7 +111,7 @@ def longest(report: Data) -> str:
 
 def closing(answer: Data) -> Iterator[str]:
     """Yield where the bottleneck is, what to ask next, and where to look."""
-    case = f"With {answer['case']}, " if answer["sweeps"] else ""
+    case = f"With {answer['case']}, " if answer["case"] != AS_IT_IS else ""
     yield case + answer["bottleneck"]
     if not answer["what_if"] and (hint := _hint(answer["summary"])):
         yield hint

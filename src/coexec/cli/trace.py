@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ConfigError, unknown_name
 from ..observe.svg import bytes_text, count_text, joules_text, seconds_text
-from . import answers
+from . import answers, grouping
 from .output import console, emit, spoken_warnings, table, write_text
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _kernels(report: Data) -> Table:
             _time(kernel["max"]),
             seconds_text(kernel["waited"]),
             f"{kernel['error']:.0%}" if kernel["error"] is not None else "-",
-            ", ".join(f"{device} {count}" for device, count in kernel["devices"].items()),
+            grouping.counts(kernel["devices"]),
         )
         for name, kernel in report["kernels"].items()
     ]
@@ -165,17 +165,16 @@ def _time(seconds: float | None) -> str:
 
 def devices(report: Data) -> Table:
     """Return how busy each device was, why it was idle, and what it drew."""
-    energy = ((report["simulation"] or {}).get("energy") or {}).get("devices", {})
+    told = grouping.devices(report)
+    energy = any(device["joules"] is not None for device in told)
     rows = []
-    for name, device in list(report["devices"].items())[:LONGEST]:
-        causes = sorted(device["idle_by_cause"].items(), key=lambda item: -item[1])
-        why = ", ".join(f"{cause} {seconds_text(seconds)}" for cause, seconds in causes if seconds > 0)
-        drew = [joules_text(energy[name]) if name in energy else "-"] if energy else []
-        busy = seconds_text(device["busy"])
-        rows.append((name, f"{device['utilisation']:.0%}", busy, *drew, seconds_text(device["idle"]), why))
+    for device in told:
+        why = ", ".join(f"{cause} {seconds_text(s)}" for cause, s in device["causes"].items() if s > 0)
+        drew = [joules_text(device["joules"]) if device["joules"] is not None else "-"] if energy else []
+        busy, idle = seconds_text(device["busy"]), seconds_text(device["idle"])
+        rows.append((device["name"], device["share"], busy, *drew, idle, why))
     columns = ["device", "busy", "", *(["energy"] if energy else []), "idle", "idle because"]
-    numbers = "lrrrrw" if energy else "lrrrw"
-    return table(_more("Devices", len(report["devices"])), columns, rows, numbers=numbers)
+    return table("Devices", columns, rows, numbers="lrrrrw" if energy else "lrrrw")
 
 
 def _lanes(report: Data) -> Table:
@@ -203,9 +202,9 @@ def copies(report: Data) -> Table:
             f"{bytes_text(copies['bytes_per_second'])}/s",
             ", ".join(f"{reason} {count:,}" for reason, count in copies["reasons"].items()),
         )
-        for link, copies in list(report["copies"]["links"].items())[:LONGEST]
+        for link, copies in list(grouping.links(report).items())[:LONGEST]
     ]
-    title = _more(f"Bytes moved: {bytes_text(report['copies']['bytes'])}", len(report["copies"]["links"]))
+    title = f"Bytes moved: {bytes_text(report['copies']['bytes'])}"
     columns = ["from -> to", "over", "copies", "bytes", "time", "rate", "because"]
     return table(title, columns, rows, numbers="llrrrrw")
 

@@ -5,6 +5,7 @@ Before: trace.py.  After: report.py.  Knows edges and durations, not who ran wha
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 from .trace import Row, Trace
@@ -24,8 +25,7 @@ def critical_path(trace: Trace) -> CriticalPath:
     """
     finish: dict[int, float] = {}
     previous: dict[int, int] = {}
-    ids = sorted({*trace.instruction_by_id, *trace.ran_by_id})  # an edge always leads to a lower id
-    for id in ids:
+    for id in _in_order(trace):
         before = max((d for d in trace.dependencies(id) if d in finish), key=lambda d: (finish[d], -d), default=None)
         row = trace.ran_by_id.get(id)
         finish[id] = (row["stop"] - row["start"] if row else 0.0) + (finish[before] if before is not None else 0.0)
@@ -39,3 +39,12 @@ def critical_path(trace: Trace) -> CriticalPath:
             steps.append(trace.ran_by_id[at])
         at = previous.get(at)
     return CriticalPath(finish[last] if last is not None else 0.0, steps[::-1])
+
+
+def _in_order(trace: Trace) -> list[int]:
+    """Return all instructions, each after those it depends on: by id on one rank, else by when they were over."""
+    ids = sorted({*trace.instruction_by_id, *trace.ran_by_id})
+    if all(before < id for id in ids for before in trace.dependencies(id)):
+        return ids
+    over = {id: float(row["stop"]) for id, row in trace.ran_by_id.items()}
+    return sorted(ids, key=lambda id: (over.get(id, inf), id))

@@ -27,7 +27,7 @@ def merge(paths: Sequence[str | os.PathLike[str]], target: str | os.PathLike[str
 def merged(ranks: Sequence[Iterable[Row]], platform: Platform, name: str = "") -> Iterator[Row]:
     """Yield the rows of one trace of those of all ranks."""
     everything = [list(rows) for rows in ranks]
-    yield _header(everything[0][0], platform, len(everything), name)
+    yield _header([rows[0] for rows in everything], platform, name)
     merging = Merging(everything, platform)
     for rank, rows in enumerate(everything):
         for row in rows:
@@ -123,8 +123,11 @@ def _key(row: Row) -> tuple[Any, ...]:
     return (row["from_rank"], row["to_rank"], *row["message"])
 
 
-def _header(row: Row, platform: Platform, ranks: int, name: str) -> Row:
-    return {**row, **platform.as_dict(), "options": {**row["options"], "ranks": ranks, "trace": name}}
+def _header(rows: Sequence[Row], platform: Platform, name: str) -> Row:
+    """Return the header of the whole: devices are those that ranks use."""
+    used = [device for row in rows for device in row["devices"]]
+    options = {**rows[0]["options"], "ranks": len(rows), "trace": name}
+    return {**rows[0], **platform.as_dict(), "devices": used, "options": options}
 
 
 def _host(platform: Platform, rank: int) -> int:

@@ -45,11 +45,16 @@ def scaling_svg(sweeps: Sequence[Sweep], title: str = "") -> str:
         body += _title(frame, title if number == 0 else "", sweep)
         if not points:
             body.append(_text(*frame.at(0.5, 0.5), "nothing came to its end", more='text-anchor="middle"'))
-        elif sweep["what"] == "devices":
+        elif counts_devices(sweep["what"]):
             body += _strong_scaling(frame, points)
         else:
             body += _bars(frame, points)
     return document(WIDTH, HEIGHT * max(1, len(sweeps)), body, title or "sweep")
+
+
+def counts_devices(what: str) -> bool:
+    """Tell whether a sweep is over how many devices there are."""
+    return what in ("devices", "nodes") or what.endswith(" count")
 
 
 def _text(x: float, y: float, text: str, size: float = 12, css: str = "ink", more: str = "") -> str:
@@ -57,7 +62,8 @@ def _text(x: float, y: float, text: str, size: float = 12, css: str = "ink", mor
 
 
 def _title(frame: Frame, title: str, sweep: Sweep) -> Iterator[str]:
-    name = sweep.get("name") or ("Strong scaling" if sweep["what"] == "devices" else f"Time by {sweep['what']}")
+    usual = "Strong scaling" if counts_devices(sweep["what"]) else f"Time by {sweep['what']}"
+    name = sweep.get("name") or usual
     yield _text(24, frame.y + 32, fit(title or name, WIDTH - 48, 17), 17, more='font-weight="600"')
     if title:
         yield _text(24, frame.y + 52, name, 12.5, "dim")
