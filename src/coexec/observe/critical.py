@@ -47,4 +47,4 @@ def _in_order(trace: Trace) -> list[int]:
     if all(before < id for id in ids for before in trace.dependencies(id)):
         return ids
     over = {id: float(row["stop"]) for id, row in trace.ran_by_id.items()}
-    return sorted(ids, key=lambda id: (over.get(id, inf), id))
+    return sorted(ids, key=lambda number: (over.get(number, inf), number))
