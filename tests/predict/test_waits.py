@@ -6,11 +6,12 @@ import pytest
 
 import coexec as cx
 from coexec.predict.learned import CONDITIONS
-from coexec.predict.model import WAITS, Model
+from coexec.predict.model import Model
 from coexec.predict.store import Store
+from coexec.predict.waits import MEANS, RUNS, Waits
 
 
-def test_waits_are_averaged_over_runs_by_condition() -> None:
+def test_a_few_runs_are_averaged_by_condition() -> None:
     model = Model()
     for waited in (0.0, 0.0, 0.3, 0.1):
         model.learn_wait(waited, 1.0)
@@ -18,27 +19,28 @@ def test_waits_are_averaged_over_runs_by_condition() -> None:
     assert model.waits() == {False: pytest.approx(0.1), True: pytest.approx(0.5)}
 
 
-def test_old_waits_fade() -> None:
-    model = Model()
-    for _ in range(WAITS):
-        model.learn_wait(1.0, 1.0)
-    for _ in range(10 * WAITS):
-        model.learn_wait(0.0, 1.0)
-    assert model.waits()[False] < 1e-3
+def test_waits_that_come_again_and_again_count_and_one_that_is_very_long_does_not() -> None:
+    often, once = Waits(), Waits()
+    for number in range(RUNS * MEANS):
+        often.learn(1.0 if number % RUNS == 0 else 0.0, 1.0)
+        once.learn(100.0 if number == 0 else 0.0, 1.0)
+    assert often.share == pytest.approx(1.0 / RUNS)
+    assert once.share == 0.0
 
 
-def test_a_run_that_others_kept_waiting_counts_as_one_that_waited_as_long_as_it_worked() -> None:
-    model = Model()
-    for waited in (0.0, 100.0):
-        model.learn_wait(waited, 1.0)
-    assert model.waits()[False] == pytest.approx(0.5)
+def test_old_waits_are_forgotten() -> None:
+    waits = Waits()
+    for waited in (1.0, 0.0):
+        for _ in range(RUNS * MEANS):
+            waits.learn(waited, 1.0)
+    assert waits.share == 0.0
 
 
-def test_nothing_is_known_of_what_never_waited_or_took_no_time() -> None:
-    model = Model()
-    assert model.waits() == {}
-    model.learn_wait(0.0, 0.0)
-    assert model.waits() == {}
+def test_nothing_is_known_before_something_took_time() -> None:
+    assert Model().waits() == {}
+    waits = Waits()
+    waits.learn(0.0, 0.0)
+    assert waits.share == 0.0
 
 
 def test_waits_are_kept_in_the_store(tmp_path) -> None:

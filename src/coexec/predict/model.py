@@ -16,6 +16,7 @@ from .regression import at_hand
 from .roofline import Peaks
 from .sample import Sample
 from .table import SHAPES, size_class
+from .waits import Waits
 from .window import SETTLED
 from .work import Estimate, Work
 
@@ -34,7 +35,6 @@ class Errors(NamedTuple):
 
 SHORT = 50e-6  # seconds
 SHORT_NOISE = 4.0
-WAITS = 64  # runs over which waits are averaged
 ENOUGH = 64  # measurements that trusted peak rates are worth
 QUIET = 32  # kinds of runs that are known to be settled
 
@@ -55,7 +55,7 @@ class Model:
         # By shapes, not by identity: what is the same object depends on what other runtimes have left behind.
         self._quiet: dict[Hashable, tuple[str, bool, float, float]] = {}  # settled, within these seconds
         self._skipped = 0
-        self._waits: dict[bool, tuple[int, float, float]] = {}  # by condition: number, mean seconds waited and computed
+        self._waits: dict[bool, Waits] = {}  # by condition
         self._lock = Lock()  # of everything but `_last`, `_quiet` and `_skipped`
 
     def learn(self, work: Work, seconds: float, *, together: bool = False) -> None:
@@ -90,18 +90,15 @@ class Model:
                 self._quiet.pop(work.key, None)
 
     def learn_wait(self, waited: float, seconds: float, *, together: bool = False) -> None:
-        """Take how long a run waited for the interpreter lock, beside the seconds that it computed.
-
-        If it waited longer than it computed, other programs kept it from its core; that tells little about the next run.
-        """
-        waited = min(waited, seconds)
-        number, mean, computed = self._waits.get(together, (0, 0.0, 0.0))
-        number = min(number + 1, WAITS)
-        self._waits[together] = (number, mean + (waited - mean) / number, computed + (seconds - computed) / number)
+        """Take how long a run waited for the interpreter lock, beside the seconds that it computed."""
+        known = self._waits.get(together)
+        if known is None:
+            known = self._waits[together] = Waits()
+        known.learn(waited, seconds)
 
     def waits(self) -> dict[bool, float]:
-        """Return, by condition, how long runs waited per second that they computed: on average, since waits add up."""
-        return {together: waited / computed for together, (_, waited, computed) in self._waits.items() if computed}
+        """Return, by condition, how long runs waited per second that they computed."""
+        return {together: known.share for together, known in self._waits.items()}
 
     def seconds(self, work: Work, *, together: bool = False) -> float | None:
         """Return the predicted seconds, or None (Unknown) if nothing comparable was measured."""
