@@ -275,3 +275,16 @@ def test_a_short_reduction_goes_to_who_is_quickest_copies_included(transfer: str
 @cx.kernel(split=0, over="x", x=cx.read, total=cx.reduce("sum"), flops=100)
 def add_up(x, total):
     total += x.sum()
+
+
+def test_what_is_spread_over_devices_is_not_gathered_for_a_short_kernel() -> None:
+    with opened(DIRECT.replace("bandwidth = 4e6\n", "")):
+        x, y, total = cx.zeros(MB), cx.zeros(MB), cx.zeros(())
+        heat(x, y)  # a second of work: on both
+        plans = (add_up.plan(y, total), tiny.plan(y, x))
+        assert [used(plan) for plan in plans] == [{"gpu:0", "gpu:1"}] * 2
+
+
+@cx.kernel(split=0, x=cx.read, y=cx.write, flops=1e-1)
+def tiny(x, y):
+    y[...] = x

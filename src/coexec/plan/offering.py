@@ -253,6 +253,17 @@ class Offering:
         return Bytes(fixed, per_row)
 
 
+def spread(task: Task) -> int:
+    """Return the bytes of a task's inputs that lie in several memories, none of which holds all of them."""
+    total = 0
+    for param, array in zip(task.accesses, task.arrays, strict=True):
+        state = array._storage.state
+        valid = state.valid if state.expected is None else state.expected
+        if param.access.mode != "write" and valid.uniform is None and not state.held_by(array._box):
+            total += array.nbytes
+    return total
+
+
 def _for_common_size(link: Link | None) -> float:
     return link.seconds(COMMON) if link is not None else 0.0
 

@@ -16,6 +16,7 @@ from ..predict.work import Work
 from .candidate import Candidate
 from .lags import Lags
 from .outcomes import Outcomes
+from .regret import Regrets
 
 UNKNOWN_SECONDS = 50e-6  # what a kernel nobody measured is taken to cost, so that work spreads over equal devices
 
@@ -70,6 +71,7 @@ class Loads:
         self._overlapping = any(self._sharing.values())
         self.lags = Lags()
         self.outcomes = Outcomes()
+        self.regrets = Regrets()
 
     @property
     def idle(self) -> bool:
@@ -79,11 +81,11 @@ class Loads:
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Let plans be made that nobody will carry out: what they note is forgotten."""
-        before = (dict(self.seconds), dict(self.tasks), dict(self._ends), dict(self._latest))
+        before = (dict(self.seconds), dict(self.tasks), dict(self._ends), dict(self._latest), self.regrets.copy())
         try:
             yield
         finally:
-            self.seconds, self.tasks, self._ends, self._latest = before
+            self.seconds, self.tasks, self._ends, self._latest, self.regrets = before
 
     def ready(self, parents: Sequence[int]) -> float:
         """Return the predicted seconds until all of these tasks are over."""
@@ -186,17 +188,33 @@ class Loads:
             total += (min(links) if best else max(links)) if links else 2 * nbytes / 8e9
         return total
 
-    def quick(self, candidates: Sequence[Candidate], work: Work, where: Where, limit: float) -> Candidate | None:
-        """Return who is predicted to do all of some work first, if that takes at most `limit` seconds, copies included."""
+    def quick(
+        self, candidates: Sequence[Candidate], work: Work, where: Where, limit: float, spread: Callable[[], int]
+    ) -> Candidate | None:
+        """Return who is predicted to do all of some work first, if that takes at most `limit` seconds, copies included.
+
+        `spread` tells how many bytes of its inputs no memory holds all of: they would have to be gathered.
+        """
         short = [(s, i) for i, c in enumerate(candidates) if (s := c.model.seconds(work)) is not None and s <= limit]
         if not short:
             return None
         if all(c.memory == candidates[0].memory for c in candidates):
             return candidates[min(short)[1]]
-        held = where()
-        found = [(s + self.transfer(candidates[i].memory, held), i) for s, i in short]
+        held, gathered = where(), spread()
+        found = [
+            (s + self.transfer(memory := candidates[i].memory, held) + self._gather(memory, gathered), i)
+            for s, i in short
+        ]
         soonest = min(found)
         return candidates[soonest[1]] if soonest[0] <= limit else None
+
+    def _gather(self, memory: int, nbytes: int) -> float:
+        """Return the seconds to bring together in one memory what is spread over several."""
+        if not nbytes:
+            return 0.0
+        link = self.platform.link(HOST, memory) if memory != HOST else None
+        link = link or next((link for link in self.platform.links_into(HOST) if link.source != USER), None)
+        return link.seconds(nbytes) if link is not None else 0.0
 
 
 class EarliestFinish:
@@ -214,7 +232,7 @@ class EarliestFinish:
         loads = self._loads.seconds
         held = None
         best, best_finish, best_seconds = candidates[0], float("inf"), 0.0
-        untried = None
+        untried = tempting = None
         for candidate in candidates:
             if candidate.wide and best_seconds < WORTH_ALL_CORES and best_finish < float("inf"):
                 continue
@@ -222,6 +240,7 @@ class EarliestFinish:
             if candidate.wide and (seconds is None or not candidate.model.measured(work)):
                 untried = candidate
                 continue
+            known = seconds is not None
             if seconds is None or (seconds > TRY_AGAIN and candidate.model.measured(work) < 2):
                 seconds = UNKNOWN_SECONDS if seconds is None else seconds * COLD
             free = loads[candidate.name]
@@ -230,9 +249,16 @@ class EarliestFinish:
                 finish += seconds * (1.0 / WIDE_GAIN - 1.0) + self._withheld(candidates, candidate, seconds, ready)
             if candidate.memory > HOST:
                 held = where() if held is None else held
-                finish += self._loads.transfer(candidate.memory, held)
+                copies = self._loads.transfer(candidate.memory, held)
+                if copies and known and (tempting is None or finish < tempting[0]):
+                    tempting = (finish, copies, candidate)
+                finish += copies
             if finish < best_finish:
                 best, best_finish, best_seconds = candidate, finish, seconds
+        if tempting is not None and held is not None and tempting[0] < best_finish < tempting[0] + tempting[1]:
+            call = (best.model, work.key, tuple(held))
+            if self._loads.regrets.moves(call, best_finish - tempting[0], tempting[1]):
+                return tempting[2], f"its inputs are worth bringing to {tempting[2].name} by now"
         if untried is not None and (
             best_finish == float("inf") or self._worth_a_try(untried, best, best_seconds, work)
         ):

@@ -23,7 +23,7 @@ from .candidate import Candidate, Candidates, Share, one_per_device
 from .conflicts import Conflicts, Tell, apart, nobody
 from .divider import Divided, Divider
 from .host_only import WHY, host_only, on_host
-from .offering import Site
+from .offering import Site, spread
 from .oversubscribe import cut_again, granules, with_shares
 from .place import WIDE_GAIN, Asked, Loads, Placement
 from .plan import Plan
@@ -310,7 +310,7 @@ class Planner:
         parts = list(deal.blocks) if deal is not None else blocks(box, axes[0] if axes else 0, _granule(task))
         if not self._conflicts.independent(task, [Chunk("", part) for part in parts]):
             parts = [box]
-        best = self.loads.quick(group, work, lambda: self._where(task), WORTH_DIVIDING)
+        best = self._quick(task, group, work)
         known = best is not None or any(c.model.seconds(work) is not None for c in group)
         small = best is not None if known else work.size < UNKNOWN_BYTES
         if not axes or len(parts) < 2 or small or not (task.options is None or task.options.split):
@@ -342,9 +342,13 @@ class Planner:
             return len({c.name for c in candidates}) > 1
         narrow = [c for c in candidates if not c.device.wide]
         if any(c.model.seconds(work) is not None for c in narrow):
-            return self.loads.quick(narrow, work, lambda: self._where(task), WORTH_DIVIDING) is None
+            return self._quick(task, narrow, work) is None
         at = candidates[0].model.flops_at
         return work.size > UNKNOWN_BYTES or (at is not None and work.features[at] > UNKNOWN_FLOPS)
+
+    def _quick(self, task: Task, candidates: Sequence[Candidate], work: Work) -> Candidate | None:
+        """Return who does all of the task so soon, copies included, that dividing it is not worth it; None if nobody."""
+        return self.loads.quick(candidates, work, lambda: self._where(task), WORTH_DIVIDING, lambda: spread(task))
 
     def _group(self, candidates: Sequence[Candidate], work: Work) -> list[Candidate]:
         """Return one candidate per device to divide over; all cores as one device stand aside."""
