@@ -152,6 +152,18 @@ def test_what_does_not_fit_on_one_rank_fails_there_and_nothing_hangs():
         cx.wait()
 
 
+def test_a_simulation_without_values_holds_what_the_program_gave_once():
+    data = np.arange(1000.0)
+    with cx.Runtime(platform=cluster(3), ranks=3):
+        x = cx.array(data)
+        data[0] = 7.0
+        places = {id(shadow.state.complete[1].allocation.data) for shadow in x._storage.state}
+        assert len(places) == 1
+        np.testing.assert_array_equal(np.asarray(x), np.arange(1000.0))
+        smooth(x, x.copy())
+        np.testing.assert_array_equal(np.asarray(x), np.arange(1000.0))
+
+
 def test_a_call_that_is_refused_leaves_all_ranks_where_they_were():
     @cx.kernel(split=0, y=cx.update, flops=lambda y: -1.0)
     def wrong(y):

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from . import process
+from .backend.launch import set_data
 from .config import Config, RuntimeOptions
 from .errors import ConfigError, ProgramError, RuntimeClosed
 from .execute.fusing import Fusing
 from .execute.signals import Signals
 from .graph.task import Task, mark_reported
-from .machine.platform import Platform
+from .machine.platform import HOST, Platform
 from .plan.plan import Plan
 from .program import session
 from .program.array import Array, Storage
@@ -40,6 +41,17 @@ class Member(Runtime):
     """One rank, beside others in the same process."""
 
     alone = False
+
+    def adopt_shared(self, storage: Storage, data: Any) -> None:
+        """Register a new array whose contents another rank has: nothing is computed, so nobody writes them."""
+        with self._lock:
+            self._check_open()
+            late = self._upkeep.crowded(storage)
+        if late:
+            self._pass_epoch("memory")
+        with self._lock:
+            self._upkeep.adopt(storage, data, borrowed=False)
+            set_data(storage.state.complete[HOST].allocation, data)
 
 
 class Everywhere(Task):
@@ -103,14 +115,17 @@ class Ranked(Runtime):
         with self._lock:
             self._check_open()
             self._flush_chain(data)
-            storage.state = [self._shadow(member, storage, data, borrowed) for member in self.members]
+            shared = data is not None and not borrowed and not self.config.execute
+            storage.state = []
+            for member in self.members:
+                shadow = Storage(member, storage.shape, storage.dtype, storage.initial)
+                if shared and storage.state:
+                    member.adopt_shared(shadow, storage.state[0].state.complete[HOST].allocation.data)
+                else:
+                    member.adopt(shadow, data, borrowed=borrowed)
+                storage.state.append(shadow)
             self._last_array += 1
             storage.id = self._last_array
-
-    def _shadow(self, member: Runtime, storage: Storage, data: Any, borrowed: bool) -> Storage:
-        shadow = Storage(member, storage.shape, storage.dtype, storage.initial)
-        member.adopt(shadow, data, borrowed=borrowed)
-        return shadow
 
     def _flush_chain(self, data: Any) -> None:
         """Let a chain go first if memory is about to be made: room for it may depend on what came before."""
