@@ -7,7 +7,7 @@ from typing import Any
 from coexec.observe.merging import merged
 from tests.clusters import cluster
 
-HEADER = {"row": "header", "version": 1, "options": {"ranks": 1, "trace": "run.rank0.json"}}
+HEADER = {"row": "header", "version": 1, "options": {"ranks": 1, "trace": "run.rank0.json"}, "devices": []}
 Row = dict[str, Any]
 
 
@@ -23,7 +23,8 @@ def ran(kind: str, id: int, device: str, lane: int) -> Row:
 
 def test_ids_of_ranks_stay_apart_and_the_header_is_that_of_all():
     task = {"row": "task", "id": 3, "name": "t", "after": [1], "submitted": 0.0}
-    rows = list(merged([[HEADER, task], [HEADER, task]], cluster(2), "run.json"))
+    headers = [{**HEADER, "devices": [{"name": f"n{rank}/gpu:0"}]} for rank in range(2)]
+    rows = list(merged([[header, task] for header in headers], cluster(2), "run.json"))
     assert [(row["id"], row["after"]) for row in rows if row["row"] == "task"] == [(6, [2]), (7, [3])]
     assert rows[0]["options"] == {"ranks": 2, "trace": "run.json"}
     assert [device["name"] for device in rows[0]["devices"]] == ["n0/gpu:0", "n1/gpu:0"]
