@@ -62,7 +62,8 @@ def test_an_answer_that_rests_on_guesses_says_so_plainly() -> None:
     assert trust(durations(story("measured", "measured", "scaled from x").trace())) == (
         "67% of the kernel time is measured, 33% scaled from measurements by peak rates"
     )
-    assert trust({}) == ""
+    assert trust(durations(story("measured").trace())) == "100% of the kernel time is measured"
+    assert trust(durations(story("given").trace())) == trust({}) == ""
 
 
 def test_efficiency_is_useful_time_over_devices_and_a_wide_device_counts_as_its_cores() -> None:

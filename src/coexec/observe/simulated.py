@@ -80,8 +80,10 @@ def trust(known: Mapping[str, Mapping[str, Any]]) -> str:
             "so take the answer as a lower bound, or measure them by running the program on real devices once"
         )
     scaled = sum(entry["share"] for source, entry in known.items() if source.startswith(SCALED))
-    measured = known.get(MEASURED, {}).get("share", 0.0)
-    return f"{measured:.0%} of the kernel time is measured, {scaled:.0%} scaled from measurements by peak rates"
+    told = {"measured": known.get(MEASURED, {}).get("share", 0.0), "scaled from measurements by peak rates": scaled}
+    told["what peak rates allow"] = least["share"] if least is not None else 0.0
+    parts = [f"{share:.0%} {how}" for how, share in told.items() if share > 0.0]
+    return ", ".join(parts).replace(" ", " of the kernel time is ", 1) if parts else ""
 
 
 def efficiency(trace: Trace, busy: Mapping[str, float]) -> float:
