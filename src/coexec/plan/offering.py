@@ -22,6 +22,7 @@ from .candidate import Candidate, Share
 from .curve import Curve, sizes
 from .lags import Lags
 from .offer import Offer
+from .place import Loads, Where
 from .places import Pieces, Places, memories
 from .split import in_cache
 
@@ -262,6 +263,33 @@ def spread(task: Task) -> int:
         if param.access.mode != "write" and valid.uniform is None and not state.held_by(array._box):
             total += array.nbytes
     return total
+
+
+def quick(
+    loads: Loads, task: Task, candidates: Sequence[Candidate], work: Work, where: Where, limit: float
+) -> Candidate | None:
+    """Return who is predicted to do all of a task first, if that takes at most `limit` seconds, copies included."""
+    short = [(s, i) for i, c in enumerate(candidates) if (s := c.model.seconds(work)) is not None and s <= limit]
+    if not short:
+        return None
+    if all(c.memory == candidates[0].memory for c in candidates):
+        return candidates[min(short)[1]]
+    held, gathered = where(), spread(task)
+    found = [
+        (s + loads.transfer(memory := candidates[i].memory, held) + _gather(loads.platform, memory, gathered), i)
+        for s, i in short
+    ]
+    soonest = min(found)
+    return candidates[soonest[1]] if soonest[0] <= limit else None
+
+
+def _gather(platform: Platform, memory: int, nbytes: int) -> float:
+    """Return the seconds to bring together in one memory what is spread over several."""
+    if not nbytes:
+        return 0.0
+    link = platform.link(HOST, memory) if memory != HOST else None
+    link = link or next((link for link in platform.links_into(HOST) if link.source != USER), None)
+    return link.seconds(nbytes) if link is not None else 0.0
 
 
 def _for_common_size(link: Link | None) -> float:

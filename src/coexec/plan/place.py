@@ -5,9 +5,9 @@ Before: plan/candidate.py.  After: plan/planner.py.  Knows loads, bytes and link
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..errors import unknown_name
 from ..graph.instruction import Kernel
@@ -16,7 +16,9 @@ from ..predict.work import Work
 from .candidate import Candidate
 from .lags import Lags
 from .outcomes import Outcomes
-from .regret import Regrets
+
+if TYPE_CHECKING:
+    from .regret import Regrets
 
 UNKNOWN_SECONDS = 50e-6  # what a kernel nobody measured is taken to cost, so that work spreads over equal devices
 
@@ -71,7 +73,7 @@ class Loads:
         self._overlapping = any(self._sharing.values())
         self.lags = Lags()
         self.outcomes = Outcomes()
-        self.regrets = Regrets()
+        self._regrets: Regrets | None = None
 
     @property
     def idle(self) -> bool:
@@ -81,11 +83,13 @@ class Loads:
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Let plans be made that nobody will carry out: what they note is forgotten."""
-        before = (dict(self.seconds), dict(self.tasks), dict(self._ends), dict(self._latest), self.regrets.copy())
+        before = (dict(self.seconds), dict(self.tasks), dict(self._ends), dict(self._latest))
+        regrets = self._regrets.copy() if self._regrets is not None else None
         try:
             yield
         finally:
-            self.seconds, self.tasks, self._ends, self._latest, self.regrets = before
+            self.seconds, self.tasks, self._ends, self._latest = before
+            self._regrets = regrets
 
     def ready(self, parents: Sequence[int]) -> float:
         """Return the predicted seconds until all of these tasks are over."""
@@ -188,33 +192,13 @@ class Loads:
             total += (min(links) if best else max(links)) if links else 2 * nbytes / 8e9
         return total
 
-    def quick(
-        self, candidates: Sequence[Candidate], work: Work, where: Where, limit: float, spread: Callable[[], int]
-    ) -> Candidate | None:
-        """Return who is predicted to do all of some work first, if that takes at most `limit` seconds, copies included.
+    def moves(self, call: Hashable, gain: float, copies: float) -> bool:
+        """Tell whether data is to be brought by now to where a call would take `gain` seconds less with it."""
+        if self._regrets is None:
+            from .regret import Regrets  # where nothing is ever far away, nobody needs it
 
-        `spread` tells how many bytes of its inputs no memory holds all of: they would have to be gathered.
-        """
-        short = [(s, i) for i, c in enumerate(candidates) if (s := c.model.seconds(work)) is not None and s <= limit]
-        if not short:
-            return None
-        if all(c.memory == candidates[0].memory for c in candidates):
-            return candidates[min(short)[1]]
-        held, gathered = where(), spread()
-        found = [
-            (s + self.transfer(memory := candidates[i].memory, held) + self._gather(memory, gathered), i)
-            for s, i in short
-        ]
-        soonest = min(found)
-        return candidates[soonest[1]] if soonest[0] <= limit else None
-
-    def _gather(self, memory: int, nbytes: int) -> float:
-        """Return the seconds to bring together in one memory what is spread over several."""
-        if not nbytes:
-            return 0.0
-        link = self.platform.link(HOST, memory) if memory != HOST else None
-        link = link or next((link for link in self.platform.links_into(HOST) if link.source != USER), None)
-        return link.seconds(nbytes) if link is not None else 0.0
+            self._regrets = Regrets()
+        return self._regrets.moves(call, gain, copies)
 
 
 class EarliestFinish:
@@ -257,7 +241,7 @@ class EarliestFinish:
                 best, best_finish, best_seconds = candidate, finish, seconds
         if tempting is not None and held is not None and tempting[0] < best_finish < tempting[0] + tempting[1]:
             call = (best.model, work.key, tuple(held))
-            if self._loads.regrets.moves(call, best_finish - tempting[0], tempting[1]):
+            if self._loads.moves(call, best_finish - tempting[0], tempting[1]):
                 return tempting[2], f"its inputs are worth bringing to {tempting[2].name} by now"
         if untried is not None and (
             best_finish == float("inf") or self._worth_a_try(untried, best, best_seconds, work)

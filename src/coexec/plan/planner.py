@@ -23,7 +23,7 @@ from .candidate import Candidate, Candidates, Share, one_per_device
 from .conflicts import Conflicts, Tell, apart, nobody
 from .divider import Divided, Divider
 from .host_only import WHY, host_only, on_host
-from .offering import Site, spread
+from .offering import Site, quick
 from .oversubscribe import cut_again, granules, with_shares
 from .place import WIDE_GAIN, Asked, Loads, Placement
 from .plan import Plan
@@ -348,7 +348,7 @@ class Planner:
 
     def _quick(self, task: Task, candidates: Sequence[Candidate], work: Work) -> Candidate | None:
         """Return who does all of the task so soon, copies included, that dividing it is not worth it; None if nobody."""
-        return self.loads.quick(candidates, work, lambda: self._where(task), WORTH_DIVIDING, lambda: spread(task))
+        return quick(self.loads, task, candidates, work, lambda: self._where(task), WORTH_DIVIDING)
 
     def _group(self, candidates: Sequence[Candidate], work: Work) -> list[Candidate]:
         """Return one candidate per device to divide over; all cores as one device stand aside."""
