@@ -112,17 +112,29 @@ def test_the_environment_may_ask_for_ranks(monkeypatch):
         assert "2 ranks" in repr(runtime)
 
 
-def test_what_names_one_machine_is_refused():
+def test_what_belongs_elsewhere_is_refused():
     with cx.Runtime(platform=cluster(2), ranks=2):
         x = cx.zeros(10)
         with pytest.raises(cx.errors.UnknownName, match="did you mean 'n1/gpu:0'"):
             half.using(devices="n1/gpu:1")(x)
-        with pytest.raises(cx.errors.ProgramError, match="plans are for one machine"):
-            half.plan(x)
         with cx.Runtime(platform=cluster(1)):
             other = cx.zeros(10)
         with pytest.raises(cx.errors.ProgramError, match="another runtime"):
             half(other)
+
+
+def test_a_plan_is_that_of_all_ranks_and_changes_nothing():
+    with cx.Runtime(platform=cluster(3, 2), ranks=3, policy="even") as runtime:
+        x = cx.zeros((1 << 26,))
+        plan = half.plan(x)
+        assert sorted(plan.shares) == [f"n{node}/gpu:{gpu}" for node in range(3) for gpu in range(2)]
+        assert sum(plan.shares.values()) == pytest.approx(1.0) and plan.seconds is not None
+        assert [part.lo for part in plan.parts] == sorted(part.lo for part in plan.parts)
+        assert set(half.using(devices="n2/gpu:1").plan(x).shares) == {"n2/gpu:1"}
+        assert len(half.using(split=False).plan(x).parts) == 1
+        before = runtime.instructions
+        half.plan(x)
+        assert runtime.instructions == before
 
 
 def test_calls_may_name_devices_of_some_nodes(tmp_path):

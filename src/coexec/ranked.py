@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextvars import Context
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -21,6 +22,7 @@ from .config import Config, RuntimeOptions
 from .errors import ConfigError, ProgramError, RuntimeClosed
 from .execute.fusing import Fusing
 from .execute.signals import Signals
+from .graph.call import describe, make_returned
 from .graph.task import Task, mark_reported
 from .machine.platform import HOST, Platform
 from .plan.plan import Plan
@@ -52,6 +54,19 @@ class Member(Runtime):
         with self._lock:
             self._upkeep.adopt(storage, data, borrowed=False)
             set_data(storage.state.complete[HOST].allocation, data)
+
+    def preview(self, kernel: Kernel, arrays: list[Array], scalars: dict[str, Any], options: Options) -> Plan | None:
+        """Return how this rank would divide and place its part of a call; None if it has none."""
+        self.learned.take_time()
+        if kernel.returns.names:
+            arrays += make_returned(kernel, arrays, scalars, self)
+        with self._lock:
+            self._catch_up()
+            self._replay.stop("a plan was asked for")
+            task = describe(kernel, arrays, scalars, options, self)
+            assert self._seat is not None
+            self._seat.preview(task, self._planner.check)
+            return None if task.deal is None or task.deal.box is None else self._planner.preview(task)
 
 
 class Everywhere(Task):
@@ -233,11 +248,24 @@ class Ranked(Runtime):
         return all(replayed for replayed, _ in ends), next((why for replayed, why in ends if not replayed), "")
 
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
-        """Refuse: a plan is for one machine."""
-        del args, kwargs, options
-        raise ProgramError(
-            f"kernel {kernel.name!r}: plans are for one machine, and every rank plans its part itself; ask a runtime "
-            "on one node: cx.Runtime(platform=cx.Platform.load(...).node(0))"
+        """Return how all ranks would divide and place a call, and how long that is predicted to take. Nothing runs."""
+        arrays, scalars = kernel.bind(args, kwargs)
+        self._mine(kernel, arrays, scalars)
+        with self._lock:
+            self._check_open()
+            self._fusing.flush()
+            found = self._all(lambda rank, m: m.preview(kernel, *self._bound(rank, arrays, scalars), options))
+        plans: list[Plan] = [plan for plan in found if plan is not None]
+        seconds, joules = [p.seconds for p in plans], [p.joules for p in plans]
+        return replace(
+            plans[0],
+            parts=tuple([part for plan in plans for part in plan.parts]),
+            seconds=None if None in seconds else max(filter(None, seconds), default=0.0),
+            joules=None if None in joules else sum(filter(None, joules)),
+            spread=max(plan.spread for plan in plans),
+            single={},
+            left_out={device: why for plan in plans for device, why in plan.left_out.items()},
+            why=f"{len(plans)} of {len(self.members)} ranks; in each: {plans[0].why}",
         )
 
     # Waits ------------------------------------------------------------------------------------------------------------

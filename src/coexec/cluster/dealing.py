@@ -140,6 +140,16 @@ class Dealing:
             hands = (only._replace(rank=self._one(task)),)
         return self._again(task, None if key is None else (key, hands[0].rank), hands)
 
+    def preview(self, task: Task, check: Check = _nothing) -> Round:
+        """Return who would compute what of a call, without what is sent for it. Changes nothing."""
+        check(task)
+        points = list(self._points)
+        hands = self._hands(task) or [Hand(-1, task.box, (task.box,))]
+        if hands[0].rank < 0:
+            hands = [hands[0]._replace(rank=self._one(task))]
+        self._points = points
+        return Round({hand.rank: hand for hand in hands}, {}, {}, {}, self._deals)
+
     def read(self, task: Task, readers: Sequence[int]) -> Round:
         """Let some ranks have all of what a task without a kernel reads."""
         array = task.arrays[0]

@@ -23,9 +23,21 @@ class Seat:
 
     def task(self, task: Task, check: Check) -> None:
         """Let a call be dealt: `task.deal` says what of it is this rank's. Raises what `check` raises."""
+        self._deal(task, check, lambda check: self._take(task, lambda: self._table.dealing.task(task, check)))
+
+    def preview(self, task: Task, check: Check) -> None:
+        """Say which part of a call would be this rank's. Changes nothing but the task."""
+
+        def look(check: Check) -> None:
+            task.deal = self._table.dealing.preview(task, check).of(self.rank)
+
+        self._deal(task, check, look)
+
+    def _deal(self, task: Task, check: Check, deal: Callable[[Check], None]) -> None:
+        """Deal a call; of devices that it names, those of this node remain."""
         options, names = task.options, named_devices(task)
         if options is None or not any("/" in name for name in names):
-            self._take(task, lambda: self._table.dealing.task(task, check))
+            deal(check)
             return
 
         def check_here(task: Task) -> None:
@@ -34,7 +46,7 @@ class Seat:
             check(task)
             task.options = options
 
-        self._take(task, lambda: self._table.dealing.task(task, check_here))
+        deal(check_here)
         mine = [name for name in names if "/" not in name or name.startswith(self._here)]
         task.options = options._replace(devices=",".join(mine))
 
