@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from coexec.cli.cases import Wanted, cases_of
+from coexec.cli.simulate import OPTIONS, misspelt
 from coexec.errors import ConfigError, UnknownName
 from coexec.machine.platform import Platform
 from coexec.observe.trace import Trace
@@ -286,6 +288,21 @@ def test_a_wrong_call_is_told_in_one_sentence_before_anything_runs(here: Path, a
     assert said in ended.err
     assert ended.err.count("\n") == 1
     assert sorted(path.name for path in here.iterdir()) == ["app.py", "mine.toml"]
+
+
+def test_an_argument_of_the_script_that_looks_like_an_option_of_ours_is_asked_about() -> None:
+    assert misspelt(["--swep", "devices=1", "--what_if=x", "--device", "gpu"]) == [
+        ("--swep", "--sweep"),
+        ("--what_if", "--what-if"),
+        ("--device", "--devices"),
+    ]
+    assert misspelt(["--steps", "3", "--devices", "cpu", "-x", "--picture=a.png"]) == []
+
+
+def test_every_option_of_the_command_is_known_as_ours() -> None:
+    shown = call("simulate", "--help").out
+    assert all(option in shown for option in OPTIONS)
+    assert set(re.findall(r"^│ (--[\w-]+)", shown, re.MULTILINE)) - {"--help"} == set(OPTIONS)
 
 
 def names(wanted: Wanted) -> list[list[str]]:

@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,11 @@ Data = dict[str, Any]
 INTERRUPTED = (130, 143)
 """Exit codes of a script that SIGINT or SIGTERM ended: nothing more is simulated."""
 NO_VALUES = "NoValues"
+OPTIONS = (
+    "--platform", "--devices", "--memory", "--scenario", "--execute", "--until-read", "--ranks", "--trace", "--gantt",
+    "--sweep", "--plot", "--what-if", "--json",
+)  # fmt: skip
+"""Ours: what looks like one of them and goes to the script may be a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +131,26 @@ def check(request: Request) -> tuple[Request, Cases]:
                 "or 1 for one that drives them all"
             )
     check_trace(request.trace)
+    for option, near in misspelt(request.arguments):
+        say(f"coexec: {option} is not an option of coexec, so it goes to the script; did you mean {near}?")
     return request, cases
 
 
 def _no_platform(arguments: tuple[str, ...]) -> str:
-    from difflib import get_close_matches
-
     from ..machine.platform import Platform
 
-    options = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
-    near = next((option for option in options if get_close_matches(option, ["--platform"])), None)
-    hint = f" ({near} is not an option of coexec, so it went to the script)" if near else ""
+    given = next((option for option, near in misspelt(arguments) if near == "--platform"), None)
+    hint = f" ({given} is not an option of coexec, so it went to the script)" if given else ""
     return f"name the machine with --platform: a file.toml, or one of {', '.join(Platform.presets())}{hint}"
+
+
+def misspelt(arguments: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the arguments of the script that look like an option of ours, each with that one."""
+    from difflib import get_close_matches
+
+    given = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    near = [(option, get_close_matches(option, OPTIONS, n=1, cutoff=0.8)) for option in given if option not in OPTIONS]
+    return [(option, found[0]) for option, found in near if found]
 
 
 # One simulation -----------------------------------------------------------------------------------------------------------
