@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..geometry import Box, RegionMap, bounding, covers, overlaps
+from ..geometry import Box, Pattern, RegionMap, bounding, covers, overlaps
 from ..graph.instruction import Allocation, Binding
 from ..graph.tracker import Tracker
 from ..machine.platform import HOST, USER
@@ -155,8 +155,7 @@ class ArrayState:
         """Note what a command that is not lowered yet will do to the validity of `box`."""
         if self.expected is None:
             self.expected = RegionMap(self.box, 0)
-            for part, mask in self.valid.entries():
-                self.expected.set(part, mask)
+            self.expected.become(Pattern(self.valid))
         bit = 1 << memory
         if writes:
             self.expected.set(box, bit)
