@@ -11,7 +11,7 @@ releases, no earlier than the interpreter has come to it. Ties go by the order o
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...graph.instruction import Allocation, Instruction, Kernel, Send
@@ -28,6 +28,8 @@ from .places import Entry, Place
 from .scenario import Scenario
 from .values import Computed, Unknown
 from .world import World
+
+_new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
 
 
 class SimulatedBackend:
@@ -286,7 +288,8 @@ class SimulatedBackend:
         if entry.mate is not None and isinstance(instruction, Send):
             entry.mate.error = error
         waited = (stop - entry.start) * entry.waits
-        self._finished(Ran(instruction, entry.place.device.name, entry.lane.number, entry.start, stop, waited, error))
+        name, lane = entry.place.device.name, entry.lane.number
+        self._finished(_new(Ran, (instruction, name, lane, entry.start, stop, waited, error)))
 
     def reported(self) -> None:
         """Note that whoever was told has done what follows. Locked."""

@@ -42,6 +42,7 @@ class FairShare:
         self._timeline = timeline
         self._limit = limit
         self._resources: dict[Hashable, Resource] = {}
+        self._ways: dict[tuple[Hashable, ...], tuple[tuple[Resource, ...], float]] = {}
         self._changed: dict[Resource, None] = {}  # tight ones whose users came or went at this moment
         self._round = 0
 
@@ -66,6 +67,7 @@ class FairShare:
         """Look at everything: limits have changed."""
         jobs = dict.fromkeys(job for resource in self._resources.values() for job in resource.users)
         self._resources.clear()
+        self._ways.clear()
         self._changed.clear()
         for job in jobs:
             self._enter(job)
@@ -73,16 +75,22 @@ class FairShare:
 
     def _enter(self, job: Job) -> float:
         """Note that a transfer uses its resources; return the rate it would have alone."""
-        known = self._resources
-        for name in job.uses:
-            if name not in known:
-                known[name] = Resource(self._limit(name))
-        job.parts = tuple([known[name] for name in job.uses])
-        alone: float = min([resource.limit for resource in job.parts])
-        for resource in job.parts:
+        parts, alone = self._ways.get(job.uses) or self._find(job.uses)
+        job.parts = parts
+        for resource in parts:
             resource.users[job] = alone
             resource.asked += alone
         return alone
+
+    def _find(self, uses: tuple[Hashable, ...]) -> tuple[tuple[Resource, ...], float]:
+        """Return the resources of that name, and what one transfer over all of them gets alone; as limits are now."""
+        known = self._resources
+        for name in uses:
+            if name not in known:
+                known[name] = Resource(self._limit(name))
+        parts = tuple([known[name] for name in uses])
+        way = self._ways[uses] = (parts, min([resource.limit for resource in parts]))
+        return way
 
     def _change(self, resources: Iterable[Resource]) -> None:
         for resource in resources:
