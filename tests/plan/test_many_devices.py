@@ -67,6 +67,16 @@ def test_a_cut_whose_data_is_there_is_kept_on_any_number_of_devices() -> None:
         assert division.seconds < 16 / RATE + 50e-6 + 2 * halo
 
 
+@pytest.mark.parametrize(("launch", "devices"), [(5e-6, 4), (50e-6, 1), (None, 1)])
+def test_devices_that_begin_quickly_share_short_work(launch: float | None, devices: int) -> None:
+    """A part of 200 us is worth dividing over GPUs that need 5 us for a launch, and not where threads must be woken."""
+    gpus = tuple(replace(device, launch=launch) for device in cluster().devices[:4])
+    made = Planning(platform=replace(cluster(), devices=gpus))
+    arrays = [made.g.array((42, 4096), 0.0) for _ in range(2)]
+    made.teach(smooth, arrays, {"n0/gpu:0": RATE})
+    assert len(shares(run(made, *arrays))) == devices
+
+
 def test_rows_that_only_the_host_has_queue_on_its_way_out() -> None:
     """Bringing them to other nodes takes longer than computing them near the host."""
     made = planning()

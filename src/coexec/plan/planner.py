@@ -35,6 +35,7 @@ LOOPING = ("cpu", "torch")  # kinds of devices that compute one piece after the 
 NOT_FAR = 1.6  # times the predicted seconds of a division: beyond, undivided cannot win
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 300e-6  # seconds on one device; below, a second device costs more than it brings
+LAUNCHES = 20  # the same bar for devices that say how long a launch takes
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
 UNKNOWN_FLOPS = 1e7  # and for one that says how many operations it needs
 Valid = Callable[[Array], int]
@@ -348,7 +349,8 @@ class Planner:
 
     def _quick(self, task: Task, candidates: Sequence[Candidate], work: Work) -> Candidate | None:
         """Return who does all of the task so soon, copies included, that dividing it is not worth it; None if nobody."""
-        return quick(self.loads, task, candidates, work, lambda: self._where(task), WORTH_DIVIDING)
+        limit = min(WORTH_DIVIDING, LAUNCHES * max(c.device.launch or inf for c in candidates))
+        return quick(self.loads, task, candidates, work, lambda: self._where(task), limit)
 
     def _group(self, candidates: Sequence[Candidate], work: Work) -> list[Candidate]:
         """Return one candidate per device to divide over; all cores as one device stand aside."""
