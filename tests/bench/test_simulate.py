@@ -54,6 +54,9 @@ def test_the_error_is_that_of_the_median_relative_to_what_was_measured() -> None
     assert (found["measured_s"], found["simulated_s"]) == (2.0, 1.8)
     assert found["error"] == pytest.approx(-0.1)
     assert found["best_s"] == 1.0
+    assert found["same_parts"]
+    other = watched(1.0)._replace(kernels=3.0)
+    assert not figures(case, "cpu:0", watched(1.0), other)["same_parts"]
     assert found["waited"] == pytest.approx(0.2)
 
 

@@ -172,6 +172,7 @@ def figures(case: Case, devices: str, measured: Watched, simulated: Watched) -> 
         "error": virtual / real - 1.0,
         "spread": spread(measured.seconds),
         "best_s": min(measured.seconds),
+        "same_parts": measured.kernels == simulated.kernels,  # else the planner has divided something differently
         "kernels": measured.kernels,
         "simulated_kernels": simulated.kernels,
         "kernels_s": measured.busy,
