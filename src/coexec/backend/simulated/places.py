@@ -109,6 +109,10 @@ class Place:
         """Return how many times as long as its median the next kernel takes, if half of them lie within `spread`."""
         return self._random.lognormvariate(0.0, min(spread, WIDEST) / QUARTILE)
 
+    def waited(self) -> float:
+        """Return how many times as long as on average the next kernel waits: most wait little, some long."""
+        return self._random.expovariate(1.0)
+
     def jitter(self) -> float:
         """Return how many times as long as expected the next kernel takes; 1 on average."""
         if not self._spread:

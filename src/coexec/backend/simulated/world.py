@@ -174,11 +174,13 @@ class World:
     def _compute(self, entry: Entry, place: Place, timed: Timed) -> None:
         place.began(entry, self.time.now)
         seconds = timed.seconds * place.jitter()
+        waits = timed.waits
         if timed.spread:
             seconds *= place.varied(timed.spread)
+            waits *= place.waited()
         self._note_source(entry.instruction, timed.source, seconds)
-        seconds *= 1.0 + timed.waits
-        entry.waits = timed.waits / (1.0 + timed.waits)
+        seconds *= 1.0 + waits
+        entry.waits = waits / (1.0 + waits)
         crowds, asks = self.crowds[place.device.name].of(timed) if entry.process.law.shares else ((), ())
         entry.job = Job(entry, seconds, self._computed, crowds)
         self.kernels.join(entry.job, asks)
