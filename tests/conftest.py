@@ -1,8 +1,9 @@
-"""What every test shares: no deadline on a busy machine, and a cache folder that is not the user's."""
+"""What every test shares: no deadline on a busy machine, Ctrl-C, and a cache folder that is not the user's."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("coexec", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("coexec")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell script runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # programs inherit it, and tests interrupt them
 
 
 @pytest.fixture(scope="session", autouse=True)
