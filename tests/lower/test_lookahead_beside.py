@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from coexec.errors import DoesNotFit
 from coexec.observe.diagnostics import Diagnostics
@@ -41,6 +41,7 @@ def test_a_loop_with_new_arrays_is_replayed_since_their_size_is_known() -> None:
 
 @settings(max_examples=100)
 @given(st.lists(steps(), min_size=1, max_size=4), st.integers(1, 3), st.integers(0, 2**16))
+@example([("half", 0, 0, 0), ("pieces", 1, 0, 1)], 2, 0)  # what catches up allocates pieces as lookahead did
 def test_replay_and_lookahead_together_compute_the_same(body: list[Step], devices: int, seed: int) -> None:
     delivered = []
     for mode in ("none", "auto", "infinite"):

@@ -8,17 +8,20 @@ far is lowered once more from there: the instructions are known, and have the sa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from ..geometry import Box
+from ..geometry.box import covers
 from ..graph.command import Command
-from ..graph.instruction import Allocation, Instruction
+from ..graph.instruction import Alloc, Allocation, Instruction
 from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
 from ..graph.tracker import Tracker
 from .lowering import Lowering
 from .snapshot import Counters, Renaming, Same, Snapshot, load
-from .state import ArrayState
+from .state import ArrayState, Foreseen
 from .template import BACK, Line, Numbers, Seen, back
 
 
@@ -356,11 +359,40 @@ def _lower_again(line: Line, task: Task | None, ids: Sequence[int], lowering: Lo
     task.visited = None if task.kernel is None or task.kernel.simple else task.box
     graph.add(task)
     task.visited = visited
-    if line.kind == "read":
-        lowering.fence(task, ghosts[0], _nobody)
-    else:
-        lowering.lower(Command(task.id, task, seen.chunks, task.after, seen.why), seen.shares)
+    with _as_large(seen, {id: states[now] for id, now in zip(seen.event.arrays, ids, strict=True)}):
+        if line.kind == "read":
+            lowering.fence(task, ghosts[0], _nobody)
+        else:
+            lowering.lower(Command(task.id, task, seen.chunks, task.after, seen.why), seen.shares)
     task.let_go()
+
+
+class AsBefore(Foreseen):
+    """Boxes that were allocated, each for itself."""
+
+    __slots__ = ()
+
+    def take(self, box: Box) -> Box:
+        """Return the box that was allocated for `box`."""
+        return next((known for known in self.boxes if covers(known, box)), box)
+
+
+@contextmanager
+def _as_large(seen: Seen, states: Mapping[int, ArrayState]) -> Iterator[None]:
+    """Let allocations be as large as they were: lookahead may have foreseen more than one command needs."""
+    known = [i.allocation for i in seen.instructions or () if isinstance(i, Alloc) and i.allocation.array in states]
+    before = {states[allocation.array]: states[allocation.array].foreseen for allocation in known}
+    for state in before:
+        state.foreseen = {}
+    for allocation in known:
+        foreseen = states[allocation.array].foreseen
+        assert foreseen is not None
+        foreseen.setdefault(allocation.memory, AsBefore(0, 0)).boxes.append(allocation.box)
+    try:
+        yield
+    finally:
+        for state, earlier in before.items():
+            state.foreseen = earlier
 
 
 def _nobody(values: Any) -> None:
