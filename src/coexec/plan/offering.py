@@ -143,9 +143,10 @@ class Offering:
 
     def _argument(self, site: Site, access: Access, array: Array) -> Argument:
         size = _bytes(site, access.mapper, array) if access.mode != "reduce" else Bytes(array.nbytes)
-        start = array._box.lo[site.axis] + site.box.lo[site.axis] if site.axis < array.ndim else 0
-        rows = site.rows.rows if site.axis < array.ndim else 0
-        return Argument(array, access, size, Places(self._held(array), min(site.axis, array.ndim - 1), start, rows))
+        axis, start, rows = 0, 0, 0  # where the view's axes are not those of the array, rows are not told apart
+        if array._cut is None and site.axis < array.ndim:
+            axis, start, rows = site.axis, array._box.lo[site.axis] + site.box.lo[site.axis], site.rows.rows
+        return Argument(array, access, size, Places(self._held(array), axis, start, rows))
 
     def known(self, site: Site, candidate: Candidate) -> bool:
         """Tell whether anything is known of this candidate."""
