@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -27,3 +28,10 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         patch.setenv("COEXEC_STORE", "off")  # or one test would plan by what another measured
         yield folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> None:
+    """Leave what earlier modules left behind out of all collections: there is much of it, and nobody waits for it."""
+    gc.collect()
+    gc.freeze()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -44,13 +45,18 @@ def check_document(path: Path, name: str, folder: Path) -> None:
 
 
 def test_every_document_does_what_it_shows(subtests: pytest.Subtests, tmp_path: Path) -> None:
-    for number, path in enumerate(DOCUMENTS):
-        with subtests.test(relative(path)):
-            folder = tmp_path / str(number) / "here"
-            folder.mkdir(parents=True)
-            if (ROOT / "examples").is_dir():
-                (folder / "examples").symlink_to(ROOT / "examples")
-            check_document(path, relative(path), folder)
+    def check(number: int, path: Path) -> None:
+        folder = tmp_path / str(number) / "here"
+        folder.mkdir(parents=True)
+        if (ROOT / "examples").is_dir():
+            (folder / "examples").symlink_to(ROOT / "examples")
+        check_document(path, relative(path), folder)
+
+    with ThreadPoolExecutor(2) as pool:  # programs of their own, most of which use one core
+        checks = [pool.submit(check, number, path) for number, path in enumerate(DOCUMENTS)]
+        for path, checked in zip(DOCUMENTS, checks, strict=True):
+            with subtests.test(relative(path)):
+                checked.result()
 
 
 EXAMPLE = """\

@@ -3,7 +3,7 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from coexec.errors import PlanError
 from coexec.plan.curve import Curve
@@ -29,8 +29,16 @@ def test_any_curves_limits_waits_and_data_already_there_agree_with_bisection(off
     assert divide_under_cap(offers, rows).seconds == pytest.approx(divide(offers, rows).seconds, rel=1e-4)
 
 
+LOST_BY_PRESOLVE = [
+    Offer("d0", Curve([0, 1], [0.125, 0.25]), most=3),
+    Offer("d1", Curve([0, 1], [0.125, 5.125]), out_per_row=3.875, fixed_out=2.5),
+    Offer("d2", Curve([0, 1, 2, 4, 5], [0.625, 3.5, 6.625, 6.875, 10]), in_per_row=0.25, fixed_out=4.875),
+]
+
+
 @settings(max_examples=40, deadline=None)
 @given(platforms(devices=3), st.integers(1, 14))
+@example(LOST_BY_PRESOLVE, 6)
 def test_on_a_shared_link_no_optimum_is_above_what_bisection_finds(offers: list[Offer], rows: int) -> None:
     offers = [offer._replace(least=1, there=(0, 0)) for offer in offers]
     assert divide_under_cap(offers, rows).seconds <= divide(offers, rows).seconds * (1 + 1e-6)

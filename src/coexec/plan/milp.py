@@ -57,7 +57,7 @@ class Program:
             integrality=self.whole,
             bounds=Bounds(self.lower, self.upper),
             constraints=limits,
-            options={"mip_rel_gap": 1e-9},
+            options={"mip_rel_gap": 1e-9, "presolve": False},  # which loses optima now and then
         )
         return None if found.x is None else [float(value) for value in found.x]
 
