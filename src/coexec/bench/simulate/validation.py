@@ -2,9 +2,9 @@
 
 Before: programs.py, backend/simulated/, calibrate/costs.py.  After: harness.py.
 
-The real runs come first, with a store of their own; it and what scheduling costs are all that the simulation knows. Both
-run a few times before they count: plans settle. Medians are compared. The spread of the real runs is beside the error: no
-simulation can be closer than that.
+In each round the real runs come first, with a store of their own; it and what scheduling costs are all that the
+simulation knows. Both run a few times before they count: plans settle. Medians are compared. The spread of the real
+runs is beside the error: no simulation can be closer than that.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ class Effort(NamedTuple):
     runs: int
     simulated_warm_up: int
     simulated: int
+    rounds: int = 1  # of all this
 
 
-THOROUGH = Effort(8, 11, 4, 9)
+AGAIN = 3  # runs that do not count at the beginning of a further round
+THOROUGH = Effort(8, 5, 4, 5, rounds=3)
 BRIEF = Effort(4, 5, 2, 5)
 
 
@@ -102,14 +104,26 @@ def measured_rates(elements: int) -> Rates:
 
 
 def compare(case: Case, devices: str, effort: Effort, costs: Costs, rates: Rates, store: Path) -> Data:
-    """Return one case: a program on the machine that is here, and on the same machine simulated."""
-    with cx.Runtime(devices=devices, store=str(store), diagnostics="off") as runtime:
-        measured = observe(case, runtime, effort.warm_up, effort.runs)
-        platform = described(runtime.platform, rates)
-    machine = simulate(platform, execute=case.values, costs=costs._replace(live=True), store=store, vary=True)
-    with cx.Runtime(machine=machine, store=str(store), diagnostics="off") as runtime:
-        simulated = observe(case, runtime, effort.simulated_warm_up, effort.simulated)
-    return figures(case, devices, measured, simulated) | {"sources": shares(machine.lanes["host"])}
+    """Return one case: a program on the machine that is here, and on the same machine simulated.
+
+    The store keeps the latest measurements of a kernel, which may be those of a slow moment: hence several rounds.
+    """
+    measured, simulated = [], []
+    for number in range(effort.rounds):
+        with cx.Runtime(devices=devices, store=str(store), diagnostics="off") as runtime:
+            measured.append(observe(case, runtime, AGAIN if number else effort.warm_up, effort.runs))
+            platform = described(runtime.platform, rates)
+        machine = simulate(platform, execute=case.values, costs=costs._replace(live=True), store=store, vary=True)
+        with cx.Runtime(machine=machine, store=str(store), diagnostics="off") as runtime:
+            simulated.append(observe(case, runtime, effort.simulated_warm_up, effort.simulated))
+    found = figures(case, devices, together(measured), together(simulated))
+    return found | {"sources": shares(machine.lanes["host"])}
+
+
+def together(rounds: Sequence[Watched]) -> Watched:
+    """Return what all rounds took."""
+    kernels, busy, waited = (median(column) for column in list(zip(*rounds, strict=True))[1:])
+    return Watched([seconds for one in rounds for seconds in one.seconds], kernels, busy, waited)
 
 
 def described(platform: Platform, rates: Rates) -> Platform:
