@@ -169,8 +169,12 @@ def test_a_chain_runs_without_any_further_call() -> None:
         x = cx.array(np.ones(SIZE))
         y = x * 3 + 1
         state = y._storage.state
-        until(lambda: opened._fusing.held is None and state.all_backings())
-        until(lambda: opened._engine.idle)
+
+        def over() -> bool:
+            with opened._lock:  # or it might look between lowering and submission
+                return opened._fusing.held is None and bool(state.all_backings()) and opened._engine.idle
+
+        until(over)
         assert next(iter(state.all_backings())).allocation.data[0] == 4.0
 
 
