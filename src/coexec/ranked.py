@@ -9,16 +9,15 @@ Ranks wait for each other, so a call is recorded by all of them before one of th
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from contextvars import Context
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from . import process
 from .backend.launch import set_data
-from .config import Config, RuntimeOptions
+from .config import Config
 from .errors import ConfigError, ProgramError, RuntimeClosed
 from .execute.fusing import Fusing
 from .execute.signals import Signals
@@ -32,7 +31,7 @@ from .program.call import Options
 from .program.fuse import Operation
 from .program.kernel import Kernel
 from .runtime import Runtime
-from .stages import configured, simulated_ranks
+from .stages import simulated_ranks
 
 if TYPE_CHECKING:
     from .backend.machine import Machine
@@ -92,27 +91,20 @@ class Everywhere(Task):
 class Ranked(Runtime):
     """Runs a program on all ranks of a simulated cluster."""
 
-    def __init__(
+    def _open(
         self,
-        devices: str | None = None,
-        *,
-        memory: Mapping[str, str] | str | None = None,
-        trace: str | os.PathLike[str] | None = None,
-        platform: Platform | str | os.PathLike[str] | None = None,
-        scenario: Scenario | str | os.PathLike[str] | None = None,
-        machine: Machine | None = None,
-        **options: Unpack[RuntimeOptions],
+        config: Config,
+        memory: Mapping[str, str] | str | None,
+        platform: Platform | str | os.PathLike[str] | None,
+        scenario: Scenario | str | os.PathLike[str] | None,
+        machine: Machine | None,
     ) -> None:
         """Open one process per node of a `platform` that is simulated."""
         del machine
-        session.check_forked()
-        config = self.config = configured(devices, trace, platform, scenario, options)
         if config.plan:
             raise ConfigError("plan= names devices of one machine; with ranks=, every rank plans its part itself")
         self.platform, machines = simulated_ranks(config, memory, platform, scenario)
         self.machine = machines[0]._replace(seat=None)
-        self.closed, self.checks = False, config.debug
-        self._lock = threading.RLock()
         self.members = [Member(machine=m, **_options(config, rank)) for rank, m in enumerate(machines)]
         for member in self.members:
             member.before_wait = self._let_send
@@ -121,7 +113,6 @@ class Ranked(Runtime):
         self._signals = Signals(self._lock, self.cancel_pending)
         self._signals.install()
         self._last_array = 0
-        process.opened(self)
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from .graph.command import Command
 from .graph.instruction import Instruction
 from .graph.task import Task, seen
 from .machine.platform import Platform
-from .machine.power import parse_watts, powered
 from .plan.plan import Plan
 from .plan.planned import Planned
 from .program import session
@@ -33,7 +32,7 @@ from .program.array import Array, Storage
 from .program.call import DEFAULT, Options
 from .program.fuse import Operation
 from .program.kernel import Kernel
-from .stages import Stages, configured, open_as
+from .stages import Stages, configured
 
 if TYPE_CHECKING:
     from .backend.simulated import Scenario
@@ -59,11 +58,9 @@ class Runtime(Stages):
         """Open devices of this machine, or of a `platform` that is simulated. Options: `coexec devices --options`."""
         session.check_forked()
         config = self.config = configured(devices, trace, platform, scenario, options)
-        self.machine = machine or open_as(config, memory, platform, scenario)
-        self.platform = powered(self.machine.platform, parse_watts(config.watts))
         self._lock = threading.RLock()
         self.closed, self.checks = False, config.debug
-        self._build(config)
+        self._open(config, memory, platform, scenario, machine)
         if self.alone:
             process.opened(self)
 

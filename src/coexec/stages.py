@@ -38,6 +38,7 @@ from .lower.lowering import Lowering
 from .lower.replay import Replay
 from .machine.cores import cache_bytes
 from .machine.platform import Platform
+from .machine.power import parse_watts, powered
 from .observe.diagnostics import Diagnostics
 from .observe.recorder import Recorder
 from .plan.assemble import make_candidates, make_planner
@@ -179,6 +180,19 @@ class Stages(ABC):
         """Which rank this is; None if there is only one."""
         seat: Seat | None = self.machine.seat
         return seat
+
+    def _open(
+        self,
+        config: Config,
+        memory: Mapping[str, str] | str | None,
+        platform: Platform | str | os.PathLike[str] | None,
+        scenario: Scenario | str | os.PathLike[str] | None,
+        machine: Machine | None,
+    ) -> None:
+        """Open the devices, and put the stages together on them."""
+        self.machine = machine or open_as(config, memory, platform, scenario)
+        self.platform = powered(self.machine.platform, parse_watts(config.watts))
+        self._build(config)
 
     def _build(self, config: Config) -> None:
         """Put the stages together."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,23 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     """Return the environment of a child, without coexec's own variables."""
     clean = {name: value for name, value in child_environment(folder).items() if not name.startswith("COEXEC_")}
     return {**clean, "COLUMNS": "120", **more}
+
+
+def signalled(folder: Path, number: signal.Signals, *arguments: object, **environ: str) -> Ended:
+    """Run a command as a child process in `folder`, and send it a signal once its script has printed "ready"."""
+    with subprocess.Popen(
+        arguments_of(*arguments),
+        cwd=folder,
+        env=environment(folder, **environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        assert command.stdout is not None
+        assert command.stdout.readline() == "ready\n"
+        command.send_signal(number)
+        out, err = command.communicate(timeout=SECONDS)
+    return Ended(command.returncode, out, err)
 
 
 def child(folder: Path, *arguments: object, **environ: str) -> Ended:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coexec.observe.trace import Trace
-from tests.cli.commands import SECONDS, Ended, arguments_of, call, child, environment
+from tests.cli.commands import SECONDS, Ended, arguments_of, call, child, environment, signalled
 
 GOOD = """
 import sys
@@ -125,19 +125,7 @@ def test_a_script_that_fails_gives_its_exit_code(script: Path, text: str, code: 
 def interrupted(folder: Path, number: signal.Signals) -> Ended:
     """Run the long script and send `number` to the command once it is at work."""
     (folder / "app.py").write_text(LONG)
-    with subprocess.Popen(
-        arguments_of("run", "app.py"),
-        cwd=folder,
-        env=environment(folder),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as command:
-        assert command.stdout is not None
-        assert command.stdout.readline() == "ready\n"
-        command.send_signal(number)
-        out, err = command.communicate(timeout=SECONDS)
-    return Ended(command.returncode, out, err)
+    return signalled(folder, number, "run", "app.py")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

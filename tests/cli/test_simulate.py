@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from coexec.cli.simulate import OPTIONS, misspelt
 from coexec.errors import ConfigError, UnknownName
 from coexec.machine.platform import Platform
 from coexec.observe.trace import Trace
-from tests.cli.commands import SECONDS, Ended, arguments_of, call, child, environment
+from tests.cli.commands import Ended, call, child, signalled
 
 HEAT = """
 import sys
@@ -219,21 +218,10 @@ def test_a_change_that_keeps_the_script_from_its_end_is_shown_as_missing(here: P
 
 def test_ctrl_c_ends_the_script_and_says_that_the_answer_is_a_part(script: Path) -> None:
     script.write_text(FOREVER)
-    with subprocess.Popen(
-        arguments_of("simulate", "app.py", "--platform", "laptop"),
-        cwd=script.parent,
-        env=environment(script.parent, COEXEC_STORE="off"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as command:
-        assert command.stdout is not None
-        assert command.stdout.readline() == "ready\n"
-        command.send_signal(signal.SIGINT)
-        out, err = command.communicate(timeout=SECONDS)
-    assert command.returncode == 128 + signal.SIGINT
-    assert "interrupted after" in err
-    assert out.startswith("simulated on laptop")
+    ended = signalled(script.parent, signal.SIGINT, "simulate", "app.py", "--platform", "laptop", COEXEC_STORE="off")
+    assert ended.code == 128 + signal.SIGINT
+    assert "interrupted after" in ended.err
+    assert ended.out.startswith("simulated on laptop")
     assert Trace.load(script.parent / "simulated.json").complete
 
 

@@ -87,8 +87,5 @@ def simulate(
     """
     from .simulate import Request, execute as run
 
-    given = Request(
-        script, tuple(arguments or ()), platform, devices, memory, scenario, execute, until_read, ranks, trace, gantt, tuple(sweeps or ()), plot,
-        tuple(changes or ()), json,
-    )  # fmt: skip
-    run(given)
+    given = tuple(arguments or ()), platform, devices, memory, scenario, execute, until_read, ranks
+    run(Request(script, *given, trace, gantt, tuple(sweeps or ()), plot, tuple(changes or ()), json))

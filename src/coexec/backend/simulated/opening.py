@@ -41,9 +41,7 @@ def simulate(
     What the runtime learns about links changes its own copy of the platform, never the one that is simulated.
     """
     platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
-    measured = Measured(Store(Path(store))) if store is not None else None
-    world = World(platform, scenario)
-    return _machine(world, platform, 0, measured, Costs() if costs is None else costs, execute=execute, vary=vary)
+    return _machine(World(platform, scenario), platform, 0, _measured(store), costs, execute=execute, vary=vary)
 
 
 def simulate_ranks(
@@ -58,9 +56,7 @@ def simulate_ranks(
 ) -> list[Machine]:
     """Return one machine per node of `platform`, each driven by a process of its own, in one world."""
     platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
-    measured = Measured(Store(Path(store))) if store is not None else None
-    costs = Costs() if costs is None else costs
-    world = World(platform, scenario)
+    measured, world = _measured(store), World(platform, scenario)
     nodes = [platform.node(rank) for rank in range(platform.nodes)]
     table = Table(Dealing(len(nodes), platform), range(len(nodes)))
     machines = []
@@ -73,8 +69,20 @@ def simulate_ranks(
     return machines
 
 
+def _measured(store: Path | str | None) -> Measured | None:
+    """Return what was measured on real devices, if a file is named."""
+    return Measured(Store(Path(store))) if store is not None else None
+
+
 def _machine(
-    world: World, platform: Platform, rank: int, measured: Measured | None, costs: Costs, *, execute: bool, vary: bool
+    world: World,
+    platform: Platform,
+    rank: int,
+    measured: Measured | None,
+    costs: Costs | None,
+    *,
+    execute: bool,
+    vary: bool,
 ) -> Machine:
     """Return what one process sees of a world."""
     backend = SimulatedBackend(
@@ -82,7 +90,7 @@ def _machine(
         law=Durations(platform, measured, vary=vary),
         platform=platform,
         execute=execute,
-        costs=costs,
+        costs=Costs() if costs is None else costs,
         world=world,
         rank=rank,
     )
