@@ -42,6 +42,11 @@ class Choosing:
         return self.candidates.index(chosen)
 
 
+def _shared_cores() -> Platform:
+    """Return two devices that occupy the same core."""
+    return Platform(tuple(Device(f"dev:{i}", "cpu", HOST, (HOST, USER), cores=(0,)) for i in range(2)))
+
+
 def work(size: int) -> Work:
     """Return so many bytes of work."""
     return Work((float(size),), "", size)
@@ -313,6 +318,20 @@ def test_work_of_a_wide_device_occupies_the_narrow_ones_and_the_other_way_round(
     loads.remove("cpu:0", 0.5)
     assert loads.seconds == {"cpu:0": 0.0, "cpu:1": 0.0, "cpu:all": 0.0}
     assert set(loads.tasks.values()) == {0}
+
+
+def test_what_the_host_itself_does_is_no_load_of_a_device() -> None:
+    """Told of it in any way, one by one, as a step again or cut anew, the loads are those of the devices."""
+    for platform in (invented_platform(2), _shared_cores()):
+        loads = Loads(platform)
+        loads.add("host", 1.0, 0.0, 7)
+        loads.again([("host", 1.0), ("dev:0", 2.0)], 8)
+        loads.in_pieces(["host"], ["host", "host"])
+        assert loads.tasks == {"dev:0": 1, "dev:1": 0}
+        assert loads.ready((7,)) == 0.0
+        loads.remove("host", 1.0)
+        loads.remove("dev:0", 2.0)
+        assert loads.idle
 
 
 def test_an_unknown_policy_is_an_error_with_the_nearest_name() -> None:

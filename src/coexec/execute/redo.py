@@ -63,7 +63,7 @@ class Redo:
         failed.model, failed.redone = None, True  # nothing is learnt from what was redone
         device = self._host_device(kernel.op or kernel.name)
         share = Share(kernel.variants[0], None, failed.work, None)
-        self._loads.add(device, None) if device != "host" else None
+        self._loads.add(device, None)
         return self._lowering.stand_in(failed, device, share)
 
     def _host_device(self, op: str) -> str:

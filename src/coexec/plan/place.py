@@ -56,7 +56,8 @@ class Asked(NamedTuple):
 class Loads:
     """Predicted seconds until each device is free, and the number of its unfinished tasks.
 
-    Time passes here only when work finishes, so no clock is needed.
+    Time passes here only when work finishes, so no clock is needed. The host itself, which runs what no device can, is
+    no device to plan for: whatever is told of it is let pass, here and nowhere else.
     """
 
     def __init__(self, platform: Platform) -> None:
@@ -118,6 +119,8 @@ class Loads:
 
     def add(self, device: str, seconds: float | None, ready: float = 0.0, task: int = 0) -> None:
         """Note work given to a device, and to those whose cores it occupies. It cannot begin before `ready`."""
+        if device not in self.tasks:
+            return
         seconds = UNKNOWN_SECONDS if seconds is None else seconds
         self.tasks[device] += 1
         self._latest[device] = task
@@ -138,6 +141,8 @@ class Loads:
         tasks, free, latest = self.tasks, self.seconds, self._latest
         last, longest = "", -1.0
         for device, predicted in loads:
+            if device not in tasks:
+                continue
             tasks[device] += 1
             latest[device] = task
             free[device] = end = free[device] + (UNKNOWN_SECONDS if predicted is None else predicted)
@@ -148,12 +153,12 @@ class Loads:
 
     def in_pieces(self, before: Sequence[str], now: Sequence[str]) -> None:
         """Note that work given to the devices `before`, part by part, was cut anew for those of `now`."""
-        for device in set(now):
+        for device in set(now) & self.tasks.keys():
             self.tasks[device] += now.count(device) - before.count(device)
 
     def remove(self, device: str, seconds: float | None) -> None:
         """Note work finished."""
-        if device not in self.tasks:  # the host itself, which stood in for a device
+        if device not in self.tasks:
             return
         seconds = UNKNOWN_SECONDS if seconds is None else seconds
         self.tasks[device] -= 1
