@@ -15,6 +15,7 @@ from coexec.graph.command import Chunk
 from coexec.machine.platform import HOST, Memory, Platform
 from coexec.plan import divider
 from coexec.plan.divider import KEEP
+from coexec.plan.planned import Planned
 from coexec.predict.features import work_of
 from coexec.program.array import Array
 from tests.plan.planning import BANDWIDTH, Planning, unlike
@@ -195,6 +196,44 @@ def test_new_measurements_change_the_plan_of_a_call() -> None:
     planning = learnt(FAST, FAST)
     x, y = arrays(planning)
     assert planning.rows(double, x, y)["dev:0"] < before["dev:0"] - 1000
+
+
+def guessed(planning: Planning, *arrays: Array) -> tuple[bool, Planned]:
+    """Plan a call; tell whether it was a guess."""
+    task = planning.task(double, *arrays)
+    planned = planning.planner.plan(task)
+    idle(planning)
+    return task.guess, planned
+
+
+def test_a_first_guess_ends_with_the_first_measurements_however_well_it_was_balanced() -> None:
+    """Like devices are guessed right: nothing moves, but from then on the times are known ones."""
+    planning = Planning(2)
+    x, y = planning.on_host(250_000), planning.on_host(250_000)
+    first, planned = guessed(planning, x, y)
+    assert first and "a first guess" in planned.command.why
+    chunks = planned.command.chunks
+    assert guessed(planning, x, y)[0], "nothing was measured meanwhile"
+    for share in planned.shares:
+        assert share.model is not None and share.work is not None
+        for _ in range(3):
+            share.model.learn(share.work, 1e-3, together=True)
+    second, planned = guessed(planning, x, y)
+    assert not second and planned.command.chunks == chunks
+    assert "kept cuts" in planned.command.why and "1.05 ms" in planned.command.why
+    assert not guessed(planning, x, y)[0]
+
+
+def test_a_device_that_is_given_nothing_does_not_make_a_division_a_guess() -> None:
+    """It would never be measured by it, so that the guess would never end."""
+    slow_link = unlike(own=(False, False, True))
+    links = {pair: replace(link, bandwidth=1e3) for pair, link in slow_link.links.items()}
+    planning = Planning(platform=replace(slow_link, links=links))
+    x, y = arrays(planning)
+    planning.teach(double, [x, y], {"dev:0": FAST, "dev:1": FAST})
+    guess, planned = guessed(planning, x, y)
+    assert {chunk.device for chunk in planned.command.chunks} == {"dev:0", "dev:1"}
+    assert not guess and "all finish together" in planned.command.why
 
 
 def test_a_plan_made_while_a_device_was_busy_is_not_kept_for_when_it_is_free() -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from math import inf, lcm
-from typing import NamedTuple
+from math import lcm
 
 from ..errors import ConfigError
 from ..geometry import Box
@@ -19,6 +18,7 @@ from ..machine.platform import HOST, Platform
 from .adapt import adapt, good_enough
 from .candidate import Candidate, Share
 from .divide import divide, ordered
+from .divided import Cuts, Divided, Known, holds
 from .energy import least_energy, under_cap
 from .growing import alike, fitted
 from .offer import Division, Offer, joules
@@ -29,46 +29,9 @@ KEEP = 0.03  # cuts are kept while new ones promise less than this
 UNSETTLED = 2  # measurements of its parts that a division gets before it is judged: first runs are cold
 MEMO = 256  # divisions remembered
 EVERY_AXIS = 8  # looks at a known division, one of which tries all axes
-FAR_OFF = 0.3  # an imbalance from which a division is looked at anew whenever something changed
-RESTING = 64  # uses that a division has at most before a moderate imbalance counts
-BALANCED = 0.08  # parts that finish so close together leave half of that to gain, and measurements scatter as much
 WORTH_OVERLAPPING = 0.05  # of a share's time that overlapping its copies must save
 BUSY = 0.1  # waits for busy devices count from this part of the task's own time
 BANDS_FROM = 4  # devices; below, cutting two axes moves no less than cutting one
-
-
-class Cuts(NamedTuple):
-    """Where an array was cut last: neighbouring tasks on it are cut alike."""
-
-    axis: int
-    rows: int
-    devices: tuple[str, ...]
-    cuts: tuple[int, ...]
-    memories: frozenset[int]
-
-
-class Divided(NamedTuple):
-    """A division of one task: parts, who runs them and for how long."""
-
-    chunks: tuple[Chunk, ...]
-    shares: tuple[Share, ...]
-    seconds: float
-    why: str
-    site: Site
-    offers: tuple[Offer, ...]
-    division: Division
-    measured: bool = True  # every device's speed is known
-    unsettled: bool = False  # its parts were not measured often enough to judge it
-    made: Cuts | None = None  # what is remembered of it with the arrays
-
-
-class Known(NamedTuple):
-    """A division that was made, and what was known then."""
-
-    versions: tuple[int, ...]  # of the models
-    divided: Divided
-    looks: int  # how often it was looked at anew
-    uses: int = 0  # since then
 
 
 class Divider:
@@ -149,7 +112,7 @@ class Divider:
             known = self._memo.get(key) if key is not None else None
         if key is None or known is None or max(waits) > BUSY * known.divided.seconds:
             return None
-        if not _holds(known, tuple([candidate.model.version for candidate in group])):
+        if not holds(known, tuple([candidate.model.version for candidate in group])):
             return None
         self._memo[key] = known._replace(uses=known.uses + 1)
         divided = known.divided
@@ -202,7 +165,8 @@ class Divider:
         kept = self._kept(task, site, group)
         division = good_enough(offers, rows, kept, keep=KEEP)
         division = division or adapt(offers, rows, divide(offers, rows), sticky=kept, keep=KEEP)
-        measured = all(self.offering.known(site, candidate) for candidate in group)
+        parts = zip(group, division.shares, strict=True)  # who is given nothing is not measured by this, ever
+        measured = all(self.offering.known(site, candidate) for candidate, rows in parts if rows)
         unsettled = kept is not None and self._unsettled(site, group, kept)
         if unsettled and not division.sticky:
             division = adapt(offers, rows, division, sticky=kept, keep=float("inf"))
@@ -347,36 +311,6 @@ def _overlapping(offer: Offer, low: int, high: int) -> list[int]:
             count = 1
     inner = [low + rows * i // count // offer.granule * offer.granule for i in range(1, count)]
     return [low, *inner, high] if rows > 0 else []
-
-
-def _imbalance(divided: Divided) -> float:
-    """Return how much later the last part is predicted to finish than the first, relative; infinite if it should go."""
-    computing: dict[str, float] = {}
-    for chunk, share in zip(divided.chunks, divided.shares, strict=True):
-        seconds = share.model.seconds(share.work, together=share.together) if share.model and share.work else None
-        if seconds is None:
-            return inf
-        computing[chunk.device] = computing.get(chunk.device, 0.0) + seconds
-    finishes = [
-        max(planned.input_end, offer.wait) + computing[offer.device] + planned.finish - planned.compute_end
-        for offer, planned in zip(divided.offers, divided.division.times, strict=True)
-        if offer.device in computing
-    ]
-    alone = min(divided.division.single.values(), default=0.0)
-    if len(finishes) < 2 or max(finishes) > alone:
-        return inf
-    return max(finishes) / min(finishes) - 1.0
-
-
-def _holds(known: Known, versions: tuple[int, ...]) -> bool:
-    """Tell whether a division need not be looked at anew: nothing changed, or it is still balanced.
-
-    Measurements scatter. The more often a division was looked at, the longer a moderate imbalance may last.
-    """
-    if known.versions == versions:
-        return True
-    off = _imbalance(known.divided)
-    return off <= BALANCED or (off <= FAR_OFF and known.uses < min(RESTING, 1 << known.looks))
 
 
 def _joined(site: Site, parts: Sequence[Divided]) -> Divided:

@@ -21,7 +21,8 @@ from ..program.variant import Variant
 from .blocking import Blocking
 from .candidate import Candidate, Candidates, Share, one_per_device
 from .conflicts import Conflicts, Tell, apart, nobody
-from .divider import Divided, Divider
+from .divided import Divided
+from .divider import Divider
 from .host_only import WHY, host_only, on_host
 from .offering import Site, quick
 from .oversubscribe import cut_again, granules, with_shares

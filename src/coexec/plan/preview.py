@@ -1,6 +1,6 @@
 """A Plan for one call, without making the call: what the planner would do, and what is predicted of it.
 
-Before: plan/planner.py, plan/divider.py.  After: runtime.py.  Changes nothing.
+Before: plan/planner.py, plan/divided.py.  After: runtime.py.  Changes nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..geometry import Box
 from ..graph.task import Task
 from ..predict.work import Estimate, Work
 from .candidate import Candidate, Share
-from .divider import Divided
+from .divided import Divided
 from .offer import Times, joules
 from .place import Loads, Where
 from .plan import Part, Plan

@@ -1,0 +1,85 @@
+"""A division of one task as it was made, and whether it still holds after more was measured.
+
+Before: plan/offer.py, plan/offering.py.  After: plan/divider.py, plan/planner.py, plan/preview.py.  Makes no division.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+from ..graph.command import Chunk
+from .candidate import Share
+from .offer import Division, Offer
+from .offering import Site
+
+FAR_OFF = 0.3  # an imbalance from which a division is looked at anew whenever something changed
+RESTING = 64  # uses that a division has at most before a moderate imbalance counts
+BALANCED = 0.08  # parts that finish so close together leave half of that to gain, and measurements scatter as much
+
+
+class Cuts(NamedTuple):
+    """Where an array was cut last: neighbouring tasks on it are cut alike."""
+
+    axis: int
+    rows: int
+    devices: tuple[str, ...]
+    cuts: tuple[int, ...]
+    memories: frozenset[int]
+
+
+class Divided(NamedTuple):
+    """A division of one task: parts, who runs them and for how long."""
+
+    chunks: tuple[Chunk, ...]
+    shares: tuple[Share, ...]
+    seconds: float
+    why: str
+    site: Site
+    offers: tuple[Offer, ...]
+    division: Division
+    measured: bool = True  # the speed of every device that takes part is known
+    unsettled: bool = False  # its parts were not measured often enough to judge it
+    made: Cuts | None = None  # what is remembered of it with the arrays
+
+
+class Known(NamedTuple):
+    """A division that was made, and what was known then."""
+
+    versions: tuple[int, ...]  # of the models
+    divided: Divided
+    looks: int  # how often it was looked at anew
+    uses: int = 0  # since then
+
+
+def _imbalance(divided: Divided) -> float:
+    """Return how much later the last part is predicted to finish than the first, relative; infinite if it should go."""
+    computing: dict[str, float] = {}
+    for chunk, share in zip(divided.chunks, divided.shares, strict=True):
+        seconds = share.model.seconds(share.work, together=share.together) if share.model and share.work else None
+        if seconds is None:
+            return inf
+        computing[chunk.device] = computing.get(chunk.device, 0.0) + seconds
+    finishes = [
+        max(planned.input_end, offer.wait) + computing[offer.device] + planned.finish - planned.compute_end
+        for offer, planned in zip(divided.offers, divided.division.times, strict=True)
+        if offer.device in computing
+    ]
+    alone = min(divided.division.single.values(), default=0.0)
+    if len(finishes) < 2 or max(finishes) > alone:
+        return inf
+    return max(finishes) / min(finishes) - 1.0
+
+
+def holds(known: Known, versions: tuple[int, ...]) -> bool:
+    """Tell whether a division need not be looked at anew: nothing changed, or it is still balanced.
+
+    Measurements scatter. The more often a division was looked at, the longer a moderate imbalance may last. A guess ends
+    with the first measurements, however well it was balanced: its times, and those of single devices, are guessed too.
+    """
+    if known.versions == versions:
+        return True
+    if not known.divided.measured:
+        return False
+    off = _imbalance(known.divided)
+    return off <= BALANCED or (off <= FAR_OFF and known.uses < min(RESTING, 1 << known.looks))
