@@ -1,0 +1,44 @@
+"""Where data is decides the first division of a loop, and the cuts that it makes are kept: like devices should share alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import coexec as cx
+
+SIDE, STEPS, DEVICES = 1024, 12, 4
+
+
+@cx.kernel(split=0, u=cx.read(cx.halo(1, border=0.0)), out=cx.update, flops=8.0)
+def wave(u: Any, out: Any) -> None:
+    near = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+    out[...] = 0.25 * near + u[1:-1, 1:-1] - out
+
+
+def shares_of_wave(start: Any) -> dict[str, float]:
+    """Return who has which share of a step after some, on like devices."""
+    with cx.Runtime(f"simulated:{DEVICES}", store="off"):
+        before, now = cx.zeros((SIDE, SIDE)), cx.zeros((SIDE, SIDE))
+        start(now)
+        for _ in range(STEPS):
+            wave(now, before)
+            before, now = now, before
+        cx.wait()
+        return wave.plan(now, before).shares
+
+
+def a_point(u: Any) -> None:
+    u[SIDE // 2, SIDE // 2] = 1.0
+
+
+def a_band(u: Any) -> None:
+    u[3 * SIDE // 8 : 5 * SIDE // 8] = 1.0
+
+
+@pytest.mark.xfail(strict=True, reason="the step planner will replace kept cuts")
+@pytest.mark.parametrize("start", [a_point, a_band])
+def test_a_loop_that_starts_from_zeros_and_a_little_more_is_divided_evenly_over_like_devices(start: Any) -> None:
+    """What is copied once decides no longer who computes what in every step."""
+    assert shares_of_wave(start) == pytest.approx({f"simulated:{i}": 1 / DEVICES for i in range(DEVICES)}, abs=0.03)
