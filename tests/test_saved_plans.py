@@ -13,6 +13,7 @@ import pytest
 import coexec as cx
 from coexec.errors import CoexecWarning, PlanError
 from coexec.plan.plan import Plan, load_plans, save_plans
+from coexec.plan.split import BLOCK_ELEMENTS
 from tests.devices import MIXED, TWO
 from tests.ops.forced import DEVICES
 
@@ -41,6 +42,12 @@ def total(x, s):
 @cx.kernel(split=0, over="x", x=cx.read, s=cx.reduce("sum"))
 def total_of_rows(x, s):
     s += np.sin(x).sum()
+
+
+@cx.kernel(split=0, over="y", x=cx.read(cx.all), y=cx.update, s=cx.reduce("sum"))
+def added(x, y, s):
+    y += x[::-1][: len(y)].sum()
+    s += y.sum()
 
 
 def uneven(plan: Plan) -> Plan:
@@ -164,6 +171,24 @@ def test_one_array_twice_is_not_divided_by_a_plan_for_two(tmp_path: Path) -> Non
             warnings.simplefilter("ignore", CoexecWarning)
             neighbours(y, y)
         np.testing.assert_array_equal(np.asarray(y), 2 * x)
+
+
+def test_one_array_twice_is_not_reduced_block_by_block_by_a_plan_for_two(tmp_path: Path) -> None:
+    """Every block reads all of what the others write."""
+    x, s = np.ones(3 * BLOCK_ELEMENTS), np.zeros(())
+    made(TWO, added, x, x, s).save(tmp_path / "plan.json")
+    found = []
+    for plan in ("", str(tmp_path / "plan.json")):
+        with cx.Runtime(TWO, plan=plan), warnings.catch_warnings():
+            warnings.simplefilter("ignore", CoexecWarning)
+            y, total = cx.array(x), cx.array(s)
+            added(y, y, total)
+            found.append((np.asarray(y).copy(), float(total)))
+    expected, total = x.copy(), s.copy()
+    added.function(expected, expected, total)
+    for y, summed in found:
+        np.testing.assert_array_equal(y, expected)
+        assert summed == total
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,7 @@ class Ranked(Runtime):
             joules=None if None in joules else sum(filter(None, joules)),
             spread=max(plan.spread for plan in plans),
             single={},
+            limit_s=None,
             left_out={device: why for plan in plans for device, why in plan.left_out.items()},
             why=f"{len(plans)} of {len(self.members)} ranks; in each: {plans[0].why}",
         )

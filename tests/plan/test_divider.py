@@ -307,6 +307,11 @@ def test_a_weight_makes_shares_of_work_out_of_shares_of_rows() -> None:
     works = [share.work for share in planned.shares]
     assert works[0] is not None and works[1] is not None
     assert works[0].features[1] == pytest.approx(works[1].features[1], rel=0.02), "points, weighed"
+    assert "dev:0 50" in planned.command.why and "dev:1 50" in planned.command.why
+    plan = planning.planner.preview(planning.task(triangle, y, devices="dev:0,dev:1"))
+    assert plan.shares == {"dev:0": pytest.approx(0.5, abs=0.01), "dev:1": pytest.approx(0.5, abs=0.01)}
+    even = planning.planner.preview(planning.task(triangle, y, devices="dev:0,dev:1", policy="even"))
+    assert even.parts[0].hi == (ROWS // 2,) and even.shares["dev:0"] == pytest.approx(0.25, abs=0.01), "of the work"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +14,10 @@ from hypothesis import given, strategies as st
 
 import coexec as cx
 from coexec.errors import PlanError
+from coexec.geometry import Box
 from coexec.plan.plan import VERSION, Part, Plan, load_plans, save_plans
+from coexec.plan.split import BLOCK_ELEMENTS, BLOCKS
+from coexec.predict.features import work_of_part
 from coexec.testing import GraphBuilder
 from tests.devices import TWO
 from tests.plan.planning import Planning, unlike
@@ -45,6 +51,7 @@ plans = st.builds(
     single=st.dictionaries(texts, st.one_of(st.floats(0, 1e6), st.just(float("inf"))), max_size=3),
     left_out=st.dictionaries(texts, texts, max_size=3),
     why=texts,
+    limit_s=seconds,
 )
 
 
@@ -150,6 +157,85 @@ def test_a_preview_says_why_a_device_does_nothing() -> None:
     unknown = Planning(3)
     text = preview(unknown).explain()
     assert all(device in text for device in unknown.names)
+
+
+@cx.kernel(split=0, over="x", x=cx.read, total=cx.reduce("sum"))
+def sum_up(x, total):
+    total += x.sum()
+
+
+def faster_as_one() -> Planning:
+    """Return cores that are slower one by one than all of them as one device."""
+    platform = unlike(wide=True)
+    cores = [replace(d, cores=(0, 1) if d.wide else (i,)) for i, d in enumerate(platform.devices)]
+    planning = Planning(platform=replace(platform, devices=tuple(cores)), placement="earliest-finish")
+    planning.teach(
+        double, (planning.on_host(ROWS), planning.on_host(ROWS)), {"dev:0": SLOW, "dev:1": SLOW, "dev:all": FAST}
+    )
+    return planning
+
+
+def faster_in_parts() -> Planning:
+    """Return devices whose parts fit into a cache, so that half of the rows take a quarter of the time."""
+    planning = learnt(SLOW, SLOW)
+    task = planning.task(double, planning.on_host(ROWS), planning.on_host(ROWS))
+    for candidate in planning.candidates.of(double, None).all:
+        for rows in (ROWS // 4, ROWS // 2, 3 * ROWS // 4):
+            for _ in range(9):
+                work = work_of_part(task, Box((0,), (rows,)))
+                candidate.model.learn(work, (rows / ROWS) ** 2 * ROWS / SLOW, together=True)
+    return planning
+
+
+def far_away() -> Planning:
+    """Return devices to which nothing need be copied but by who does all of it."""
+    platform = unlike(own=(True, True))
+    links = {pair: replace(link, bandwidth=1e7) for pair, link in platform.links.items()}
+    planning = Planning(platform=replace(platform, links=links), placement="earliest-finish")
+    planning.teach(double, (planning.on_host(ROWS), planning.on_host(ROWS)), {"dev:0": FAST, "dev:1": FAST})
+    return planning
+
+
+@pytest.mark.parametrize("planning", [faster_as_one, faster_in_parts, far_away, learnt])
+@pytest.mark.parametrize("options", [{}, {"policy": "even"}, {"split": False}, {"oversubscribe": 3}])
+def test_no_plan_is_predicted_to_be_faster_than_its_limit(planning: Callable[[], Planning], options: Any) -> None:
+    made = planning()
+    x, y = made.array(ROWS), made.array(ROWS)
+    made.g.call("left", writes=x[: ROWS // 2], on="dev:0")
+    made.g.call("right", writes=x[ROWS // 2 :], on="dev:1")
+    for plan in (preview(made, **options), made.planner.preview(made.task(double, x, y, **options))):
+        assert plan.seconds is not None and plan.limit_seconds is not None
+        assert plan.seconds >= plan.limit_seconds * (1 - 1e-9), plan.explain()
+
+
+def test_the_blocks_of_one_device_are_predicted_to_take_as_long_as_all_of_them() -> None:
+    planning = Planning(platform=unlike())
+    size = 40 * BLOCK_ELEMENTS
+    x, total = planning.on_host(size), planning.array()
+    for candidate in planning.candidates.of(sum_up, None).all:
+        for rows in (size // BLOCKS, size // 2, size):
+            for together in (False, True):
+                work = work_of_part(planning.task(sum_up, x, total), Box((0,), (rows,)))
+                candidate.model.learn(work, rows / 1e9, together=together)
+    plan = planning.planner.preview(planning.task(sum_up, x, total))
+    assert len(plan.parts) == BLOCKS and plan.seconds == pytest.approx(size / 2e9, rel=0.1)
+    assert plan.limit_seconds is not None and plan.limit_seconds <= plan.seconds * (1 + 1e-9)
+
+
+def test_a_plan_that_is_not_divided_says_why_it_is_not() -> None:
+    """One device is not the only one that can run it because undivided was measured to be faster."""
+    planning = learnt()
+    x, y = planning.on_host(ROWS), planning.on_host(ROWS)
+    task = planning.task(double, x, y)
+    for divided, seconds in ((True, 0.02), (False, 0.008)):
+        for _ in range(9):
+            planning.loads.outcomes.learn((task.kernel, task.key), seconds=seconds, divided=divided)
+    plan = planning.planner.preview(task)
+    assert plan.shares == {"dev:0": 1.0}
+    assert plan.why == "undivided was measured to be faster, and dev:0 is the fastest alone"
+    assert plan.left_out == {"dev:1": "undivided was measured to be faster"}
+    alone = planning.planner.preview(planning.task(double, x, y, devices="dev:1"))
+    assert alone.why == "of the devices that the call names, the only one that can run it"
 
 
 def test_a_preview_changes_nothing() -> None:

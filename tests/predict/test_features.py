@@ -20,6 +20,7 @@ from coexec.predict.features import (
     feature_names,
     flops_at,
     part_of,
+    share_of_work,
     work_of,
     work_of_part,
 )
@@ -95,9 +96,28 @@ def test_calls_are_alike_by_shape_and_by_the_scalars_that_features_look_at() -> 
 
 
 def test_weighed_parts_have_no_history_of_their_shape() -> None:
-    task = task_of(per_point, G.array(10))
-    heavy = work_of_part(task, Box((5,), (10,)), 1.5)
+    @cx.kernel(split=0, y=cx.write, flops=3.0, weight=lambda rows: np.where(rows < 5, 1.0, 3.0))
+    def steep(y):
+        y[...] = 1
+
+    task = task_of(steep, G.array(10))
+    heavy = work_of_part(task, Box((5,), (10,)))
     assert heavy.key is None and heavy.features[1] == 7.5 and heavy.features[-1] == 22.5
+    assert work_of_part(task, task.box).features[1] == 10.0, "the whole is its own average"
+    assert work_of_part(task, Box((5,), (5,))).features[1] == 0.0
+
+
+def test_the_shares_of_work_of_parts_that_make_up_a_task_add_up_to_one() -> None:
+    @cx.kernel(split=(0, 1), y=cx.write, weight=lambda rows: rows + 1.0)
+    def steep(y):
+        y[...] = 1
+
+    task = task_of(steep, G.array((6, 4)))
+    tiles = [Box((i, j), (i + 3, j + 2)) for i in (0, 3) for j in (0, 2)]
+    shares = [share_of_work(task, tile) for tile in tiles]
+    assert sum(shares) == pytest.approx(1.0) and sorted(shares) == shares
+    assert share_of_work(task, Box((0, 0), (3, 4))) == pytest.approx(6 / 21)
+    assert share_of_work(task_of(per_point, G.array(10)), Box((0,), (3,))) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("value", [-1e-9, float("nan"), float("inf"), -float("inf")])

@@ -284,9 +284,11 @@ class Divider:
 def _reason(
     site: Site, cuts: Sequence[int], group: Sequence[Candidate], division: Division, how: str, *, measured: bool
 ) -> str:
-    rows = site.rows.rows or 1
-    parts = [
-        f"{c.name} {(high - low) / rows:.1%}" for c, low, high in zip(group, cuts, cuts[1:], strict=False) if high > low
+    rows = site.rows
+    parts = [  # of the work, which is not of the rows where these weigh unlike
+        f"{c.name} {(rows.work(high) - rows.work(low)) / (rows.rows or 1):.1%}"
+        for c, (low, high) in zip(group, pairwise(cuts), strict=False)
+        if high > low
     ]
     known = f"; {division.seconds * 1e3:.3g} ms" if measured else ""  # a time that rests on guesses is none
     return f"divided along axis {site.axis}, {how}: {', '.join(parts)}{known}"

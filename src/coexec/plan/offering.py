@@ -96,8 +96,7 @@ class Site(NamedTuple):
 
     def work(self, lo: int, hi: int) -> Work:
         """Return what rows [lo, hi) ask of a device."""
-        weight = 1.0 if self.rows.even else (self.rows.work(hi) - self.rows.work(lo)) / max(1, hi - lo)
-        return work_of_part(self.task, self.part(lo, hi), weight)
+        return work_of_part(self.task, self.part(lo, hi))
 
 
 class Offering:

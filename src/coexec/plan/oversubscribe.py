@@ -29,7 +29,6 @@ class Piece(NamedTuple):
     of: tuple[int, ...]  # the chunks that it is a piece of, by number
     axis: int
     part: float  # of their work
-    weight: float  # its work over that of as many average rows
 
 
 def granules(task: Task, platform: Platform) -> Granule:
@@ -50,7 +49,7 @@ def cut_again(task: Task, chunks: Sequence[Chunk], count: int, granule: Granule)
         for low, high in spans(rows, count, step):
             work = rows.work(high) - rows.work(low)
             chunk = Chunk(device, part_of(box, axis, low, high), len(found))
-            found.append(Piece(chunk, of, axis, work / rows.rows, work / (high - low)))
+            found.append(Piece(chunk, of, axis, work / rows.rows))
     return found
 
 
@@ -76,7 +75,7 @@ def with_shares(
         share = shares[piece.of[0]]
         known = [seconds for i in piece.of if (seconds := shares[i].seconds) is not None]
         seconds = sum(known) * piece.part if len(known) == len(piece.of) else None
-        work = work_of_part(task, piece.chunk.box, piece.weight)
+        work = work_of_part(task, piece.chunk.box)
         granule = task.kernel.granule if task.kernel is not None else 1
         made.append(in_cache(piece.chunk, piece.axis, work.size, cache, granule) if share.blocked else piece.chunk)
         given.append(share._replace(work=work, seconds=seconds))

@@ -26,7 +26,7 @@ class Part:
     variant: str
     lo: tuple[int, ...]  # a box of the index space
     hi: tuple[int, ...]
-    share: float  # of the whole, by points
+    share: float  # of the work of the whole: of the points, each as much as the kernel's weight= says
     input_s: float = 0.0  # seconds of copies before it can begin
     compute_s: float | None = None  # None: nothing is known
     output_s: float = 0.0
@@ -53,6 +53,7 @@ class Plan:
     single: Mapping[str, float] = field(default_factory=dict)  # device -> predicted seconds if it did everything
     left_out: Mapping[str, str] = field(default_factory=dict)  # device -> why it does nothing
     why: str = ""
+    limit_s: float | None = None  # see limit_seconds
 
     @property
     def predicted(self) -> Estimate | None:
@@ -65,7 +66,7 @@ class Plan:
 
     @property
     def shares(self) -> dict[str, float]:
-        """The part of the whole that each device does."""
+        """The part of the work that each device does; of the rows too, unless the kernel's `weight=` makes them unlike."""
         shares: dict[str, float] = {}
         for part in self.parts:
             shares[part.device] = shares.get(part.device, 0.0) + part.share
@@ -73,9 +74,11 @@ class Plan:
 
     @property
     def limit_seconds(self) -> float | None:
-        """The physical limit: all devices at their own speed from the first moment, nothing to copy, nothing to hand over."""
-        rates = [1.0 / seconds for seconds in self.single.values() if 0.0 < seconds < float("inf")]
-        return 1.0 / sum(rates) if rates else None
+        """The physical limit: all devices at their own speed from the first moment, nothing to copy, nothing to hand over.
+
+        No plan is predicted to be faster. None if nothing is known of any device.
+        """
+        return self.limit_s
 
     def explain(self) -> str:
         """Return the plan in sentences: shares, times, the limit, and why each device does what it does."""

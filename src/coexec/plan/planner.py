@@ -23,22 +23,24 @@ from .candidate import Candidate, Candidates, Share, one_per_device
 from .conflicts import Conflicts, Tell, apart, nobody
 from .divided import Divided
 from .divider import Divider
+from .following import following, in_one_piece_each, looping
 from .host_only import WHY, host_only, on_host
 from .offering import Site, quick
 from .oversubscribe import cut_again, granules, with_shares
 from .place import WIDE_GAIN, Asked, Loads, Placement
 from .plan import Plan
 from .planned import Planned
-from .preview import alone_seconds, preview
-from .split import SEVERAL_BLOCKS, blocks, deal as deal_by, deal_evenly, evenly, in_runs, tiles
+from .preview import LookedAt, alone_seconds, preview
+from .split import SEVERAL_BLOCKS, blocks, deal as deal_by, deal_evenly, evenly, in_runs
 
-LOOPING = ("cpu", "torch")  # kinds of devices that compute one piece after the other by themselves
 NOT_FAR = 1.6  # times the predicted seconds of a division: beyond, undivided cannot win
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 300e-6  # seconds on one device; below, a second device costs more than it brings
 LAUNCHES = 20  # the same bar for devices that say how long a launch takes
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
 UNKNOWN_FLOPS = 1e7  # and for one that says how many operations it needs
+ONLY = "the only device that can run it"
+NAMED = "of the devices that the call names, the only one that can run it"
 Valid = Callable[[Array], int]
 Note = Callable[[str], None]
 
@@ -53,11 +55,6 @@ def _planned(fields: tuple[Command, tuple[Share, ...], bool]) -> Planned:
 
 def _granule(task: Task) -> int:
     return task.kernel.granule if task.kernel is not None else 1
-
-
-def _looping(group: Sequence[Candidate]) -> set[str]:
-    """Return the devices that loop over pieces."""
-    return {c.name for c in group if c.device.kind in LOOPING}
 
 
 HOST = Share(Variant("host", "cpu"), None, None, None)
@@ -94,19 +91,19 @@ class Planner:
         self._plans = {(plan.name, plan.shapes): plan for plan in plans}  # to be followed to the letter
         self._conflicts = Conflicts(tell)
         self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
+        self.whole = ""  # why that division was not made
 
     def preview(self, task: Task) -> Plan:
         """Return what would be planned for `task`, as data. Changes nothing that later plans depend on."""
         kernel, options = task.kernel, task.options
         assert kernel is not None and options is not None
-        self.last = None
+        self.last, self.whole = None, ""
         with self.loads.untouched(), self.divider.untouched():
             planned = self.plan(task)
         candidates = [] if planned.command.chunks[0].device == "host" else self._found(task)
         alone = alone_seconds(candidates, work_of(task), self.loads, lambda: self._where(task))
-        policy = options.policy or self._policy
-        unfit = self._candidates.unfit(kernel)
-        return preview(task, planned, self.last, candidates, unfit, alone, objective=self._objective, policy=policy)
+        looked_at = LookedAt(self.last, self.whole, candidates, self._candidates.unfit(kernel), alone, work_of(task))
+        return preview(task, planned, looked_at, objective=self._objective, policy=options.policy or self._policy)
 
     def check(self, task: Task) -> None:
         """Raise what planning `task` would raise: no device that can run it, or features that are none."""
@@ -148,10 +145,11 @@ class Planner:
             chunks = on_host(task, box)
             return self._command(task, chunks, (HOST,) * len(chunks), WHY)
         candidates, blocked, only_cpu = self._candidates.of(kernel, options.devices)
+        only = ONLY if options.devices is None else NAMED
         if not only_cpu:
             candidates = self._candidates.able(task, candidates)
-            if kernel.internal and len(candidates) > 1:
-                candidates = self._near(task, candidates)
+            if kernel.internal and len(candidates) > 1 and len(near := self._near(task, candidates)) < len(candidates):
+                candidates, only = near, "it holds the array already"
         work = work_of(task)
         if self._plans and task.deal is None and (plan := self._plans.get((task.name, repr(task.key)))) is not None:
             followed = self._followed(task, plan, candidates)
@@ -170,7 +168,7 @@ class Planner:
             divided = self._divide(task, box, candidates, work, named=options.devices is not None)
             if divided is not None:
                 return self._cut_again(divided) if again else divided
-        placed = self._placed(task, box, candidates, work)
+        placed = self._placed(task, box, candidates, work, only)
         return self._cut_again(placed) if again else placed
 
     def _cut_again(self, planned: Planned) -> Planned:
@@ -187,10 +185,10 @@ class Planner:
         task.outcome = task.inputs = None  # how long it takes teaches nothing about other divisions
         return self._command(task, made, given, f"{why}; each part in {count} pieces")
 
-    def _placed(self, task: Task, box: Box, candidates: Sequence[Candidate], work: Work) -> Planned:
-        """Return the task as one chunk, on the device that the placement chooses."""
+    def _placed(self, task: Task, box: Box, candidates: Sequence[Candidate], work: Work, only: str = ONLY) -> Planned:
+        """Return the task as one chunk, on the device that the placement chooses; `only` is why there is but one."""
         if len(candidates) == 1:
-            chosen, why = candidates[0], "the only device that can run it"
+            chosen, why = candidates[0], only
         else:
             if not self._placement.pairs:
                 candidates = one_per_device(candidates, work)
@@ -211,26 +209,8 @@ class Planner:
 
         None if it cannot be divided so, because this call has one array twice.
         """
-        pairs = {(c.name, c.variant.name): c for c in candidates}
-        missing = [f"{p.device} ({p.variant})" for p in plan.parts if (p.device, p.variant) not in pairs]
-        if missing:
-            raise PlanError(
-                f"the plan for {task.name!r} wants {', '.join(missing)}, which this runtime does not have; open it with "
-                "the devices of the plan, or make the plan anew"
-            )
-        group = [pairs[part.device, part.variant] for part in plan.parts]
-        chunks = tuple(Chunk(p.device, Box(p.lo, p.hi), slot) for slot, p in enumerate(plan.parts))
-        if not tiles(task.box, [chunk.box for chunk in chunks]):
-            spans = ", ".join(f"{part.lo} to {part.hi}" for part in plan.parts)
-            raise PlanError(
-                f"the plan for {task.name!r} has parts {spans}, which do not make up {task.box}; make the plan anew"
-            )
-        if task.kernel is not None and task.kernel.reduces:
-            axis = next((a for a in task.kernel.split if task.box.hi[a] - task.box.lo[a] > 1), 0)
-            cuts = [chunk.box.lo[axis] if chunk.box.lo else 0 for chunk in chunks]
-            dealt = deal_by(blocks(task.box, axis, task.kernel.granule), axis, [c.device for c in chunks], cuts)
-            chunks = in_runs(dealt, _looping(group))
-        elif not self._conflicts.independent(task, chunks):
+        chunks, group = following(task, plan, candidates)
+        if not self._conflicts.independent(task, in_one_piece_each(chunks)):
             return None
         return self._shared(task, chunks, group, "as the plan says")
 
@@ -273,14 +253,17 @@ class Planner:
         if len(divided.chunks) < 2 and not self.divider.for_energy:
             return None
         if not self._conflicts.independent(task, divided.chunks):
+            self.whole = "one part would touch what another writes"
             return None
         if policy == "static" and self._better_undivided(task, group, work, divided.seconds):
             self._watched(task, {}, divided=False)
             task.trial = not self.loads.outcomes.judged((task.kernel, task.key))
+            self.whole = "undivided is being tried" if task.trial else "undivided was measured to be faster"
             single = divided.division.single
             best = min(group, key=lambda c: single.get(c.name, inf))
-            return self._placed(task, box, [best], work)
+            return self._placed(task, box, [best], work, f"{self.whole}, and {best.name} is the fastest alone")
         if not self.divider.for_energy and self._wide_is_faster(candidates, work, divided.seconds):
+            self.whole = "all cores as one device were measured to be faster than the division"
             return None
         if policy in ("dynamic", "auto") and divided.division.cuts and apart(task):  # anywhere along one axis
             why = f"{policy}, beginning with: {divided.why}"
@@ -327,7 +310,7 @@ class Planner:
             chunks = deal_by(parts, axes[0], [c.name for c in group], cuts)
         if deal is not None and deal.first:
             chunks = tuple([chunk._replace(slot=chunk.slot + deal.first) for chunk in chunks])
-        return self._shared(task, in_runs(chunks, _looping(group)), group, "fixed blocks")
+        return self._shared(task, in_runs(chunks, looping(group)), group, "fixed blocks")
 
     def _wide_is_faster(self, candidates: Sequence[Candidate], work: Work, seconds: float) -> bool:
         """Tell whether all cores as one device (library threads) were measured to be faster than the division."""

@@ -5,10 +5,13 @@ Before: plan/planner.py, plan/divided.py.  After: runtime.py.  Changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from ..geometry import Box
 from ..graph.task import Task
+from ..predict.features import share_of_work
 from ..predict.work import Estimate, Work
 from .candidate import Candidate, Share
 from .divided import Divided
@@ -18,35 +21,39 @@ from .plan import Part, Plan
 from .planned import Planned
 
 
-def preview(
-    task: Task,
-    planned: Planned,
-    divided: Divided | None,
-    candidates: Sequence[Candidate],
-    unfit: dict[str, str],
-    alone: dict[str, float],
-    *,
-    objective: str,
-    policy: str,
-) -> Plan:
+class LookedAt(NamedTuple):
+    """What the planner saw before it decided."""
+
+    divided: Divided | None  # the division that was looked at, whether or not it was made
+    whole: str  # why it was not
+    candidates: Sequence[Candidate]
+    unfit: dict[str, str]  # devices that cannot run it, and why
+    alone: dict[str, float]  # seconds of each device doing all of it, copies included
+    work: Work
+
+
+def preview(task: Task, planned: Planned, looked_at: LookedAt, *, objective: str, policy: str) -> Plan:
     """Return what was planned for `task` as data."""
+    divided, candidates, alone = looked_at.divided, looked_at.candidates, looked_at.alone
     chunks, shares = planned.command.chunks, planned.shares
     kept = divided if divided is not None and divided.chunks == chunks else None
     times = dict(zip([o.device for o in kept.offers], kept.division.times, strict=True)) if kept is not None else {}
-    total = task.box.volume or 1
-    parts = tuple(
-        _part(chunk.device, chunk.box, share, chunk.box.volume / total, times.get(chunk.device))
-        for chunk, share in zip(chunks, shares, strict=True)
+    parts = _in_turn(
+        [
+            _part(chunk.device, chunk.box, share, share_of_work(task, chunk.box), times.get(chunk.device))
+            for chunk, share in zip(chunks, shares, strict=True)
+        ],
+        times,
     )
     finishes = [part.finish_s for part in parts]
     seconds = max((f for f in finishes if f is not None), default=None) if None not in finishes else None
-    left_out = dict(unfit)
+    left_out = dict(looked_at.unfit)
     if divided is not None:
         left_out |= divided.division.left_out
     used = {chunk.device for chunk in chunks}
     for candidate in candidates:
         if candidate.name not in used and candidate.name not in left_out:
-            left_out[candidate.name] = _slower(candidate, alone, seconds)
+            left_out[candidate.name] = looked_at.whole or _slower(candidate, alone, seconds)
     return Plan(
         "kernel",
         task.name,
@@ -62,7 +69,47 @@ def preview(
         single=alone,
         left_out={device: why for device, why in left_out.items() if device not in used},
         why=planned.command.why or "the device that is predicted to finish first",
+        limit_s=_limit(parts, candidates, looked_at.work),
     )
+
+
+def _in_turn(parts: Sequence[Part], times: Mapping[str, Times]) -> tuple[Part, ...]:
+    """Return the parts of a device one after the other, unless a division says when it is done with all of them."""
+    ends: dict[str, float | None] = {}
+    found = []
+    for part in parts:
+        before, end = ends.get(part.device, 0.0), part.finish_s
+        if part.device not in times and end is not None:
+            end = None if before is None else before + end
+        ends[part.device] = end
+        found.append(replace(part, finish_s=end))
+    return tuple(found)
+
+
+def _limit(parts: Sequence[Part], candidates: Sequence[Candidate], work: Work) -> float | None:
+    """Return the seconds with every device at its best speed that is known, from the first moment, and nothing to copy.
+
+    Its best speed is that of doing all of it, or that of doing its part, which may fit a cache or run in another way.
+    So no plan is predicted to be faster. All cores as one device count in place of the cores, not beside them.
+    """
+    rates: dict[str, float] = {}
+    for candidate in candidates:
+        estimate = candidate.model.estimate(work)
+        if estimate is not None and estimate.seconds > 0.0:
+            rates[candidate.name] = max(rates.get(candidate.name, 0.0), 1.0 / estimate.seconds)
+    for device in {part.device for part in parts}:
+        mine = [part for part in parts if part.device == device]
+        computing = sum(part.compute_s or 0.0 for part in mine)
+        took = min(computing, max(part.finish_s or 0.0 for part in mine))
+        if took > 0.0:
+            rates[device] = max(rates.get(device, 0.0), sum(part.share for part in mine) / took)
+    wide = {c.name: c.device for c in candidates if c.wide and c.name in rates}
+    within = {
+        c.name for c in candidates if not c.wide and any(set(c.device.cores) & set(d.cores) for d in wide.values())
+    }
+    cores = max([sum(rates.get(name, 0.0) for name in within), *[rates[name] for name in wide]])
+    total = cores + sum(rate for name, rate in rates.items() if name not in wide and name not in within)
+    return 1.0 / total if total else None
 
 
 def _part(device: str, box: Box, share: Share, fraction: float, times: Times | None) -> Part:

@@ -90,22 +90,46 @@ def task_key(task: Task) -> Hashable:
     return task.key
 
 
-def work_of_part(task: Task, box: Box, weight: float = 1.0) -> Work:
-    """Return the features of one chunk; `weight` is the work of its rows over that of as many average rows."""
-    known = remembered(task) if weight == 1.0 and task.kernel is not None and not task.kernel.looked_at else None
+def work_of_part(task: Task, box: Box) -> Work:
+    """Return the features of one chunk; its points and operations count as much as the declared weight of its rows says."""
+    known = remembered(task) if task.kernel is not None and not task.kernel.looked_at else None
     work: Work | None = known.get(("work", box)) if known is not None else None
     if work is None:
-        work = _work_of_part(task, box, weight)
+        work = _work_of_part(task, box)
         if known is not None:
             known["work", box] = work
     return work
 
 
-def _work_of_part(task: Task, box: Box, weight: float) -> Work:
-    parts = mapped(task, box)
+def _work_of_part(task: Task, box: Box) -> Work:
+    parts, weight = mapped(task, box), weight_of(task, box)
     shapes = [a.shape if part is None else part.box.shape for a, part in zip(task.arrays, parts, strict=True)]
     key = (task_key(task), box.shape) if weight == 1.0 and task.key is not None else None
     return _work(task, shapes, box.volume, key, weight)
+
+
+def weight_of(task: Task, box: Box) -> float:
+    """Return the work of a part over that of as many average points of its task: 1 if no weight is declared."""
+    kernel = task.kernel
+    if kernel is None or kernel.asks.weight is None or box.empty:
+        return 1.0
+    whole, known, weight = task.box, remembered(task), 1.0
+    for axis in kernel.split:
+        lo, hi, first = box.lo[axis], box.hi[axis], whole.lo[axis]
+        if hi - lo == whole.hi[axis] - first:
+            continue
+        rows: Rows | None = known.get(("rows", axis)) if known is not None else None
+        if rows is None:
+            rows = Rows(task, whole, axis)
+            if known is not None:
+                known["rows", axis] = rows
+        weight *= (rows.work(hi - first) - rows.work(lo - first)) / (hi - lo)
+    return weight
+
+
+def share_of_work(task: Task, box: Box) -> float:
+    """Return which part of a task's work a box of its index space is."""
+    return weight_of(task, box) * box.volume / (task.box.volume or 1)
 
 
 def _work(task: Task, shapes: Sequence[tuple[int, ...]], points: int, key: Hashable, weight: float) -> Work:
@@ -204,7 +228,9 @@ __all__ = [
     "flops_at",
     "part_of",
     "scratch_of",
+    "share_of_work",
     "task_key",
+    "weight_of",
     "work_of",
     "work_of_part",
 ]
