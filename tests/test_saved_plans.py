@@ -184,11 +184,11 @@ def test_one_array_twice_is_not_reduced_block_by_block_by_a_plan_for_two(tmp_pat
             y, total = cx.array(x), cx.array(s)
             added(y, y, total)
             found.append((np.asarray(y).copy(), float(total)))
-    expected, total = x.copy(), s.copy()
-    added.function(expected, expected, total)
-    for y, summed in found:
-        np.testing.assert_array_equal(y, expected)
-        assert summed == total
+    expected, summed = x.copy(), s.copy()
+    added.function(expected, expected, summed)
+    for values, one in found:
+        np.testing.assert_array_equal(values, expected)
+        assert one == summed
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ def shares_of_wave(start: Any) -> dict[str, float]:
             wave(now, before)
             before, now = now, before
         cx.wait()
-        return wave.plan(now, before).shares
+        shares: dict[str, float] = wave.plan(now, before).shares
+        return shares
 
 
 def a_point(u: Any) -> None:

@@ -219,7 +219,9 @@ def test_the_blocks_of_one_device_are_predicted_to_take_as_long_as_all_of_them()
                 candidate.model.learn(work, rows / 1e9, together=together)
     plan = planning.planner.preview(planning.task(sum_up, x, total))
     assert len(plan.parts) == BLOCKS and plan.seconds == pytest.approx(size / 2e9, rel=0.1)
-    assert plan.limit_seconds is not None and plan.limit_seconds <= plan.seconds * (1 + 1e-9)
+    assert (
+        plan.seconds is not None and plan.limit_seconds is not None and plan.limit_seconds <= plan.seconds * (1 + 1e-9)
+    )
 
 
 def test_a_plan_that_is_not_divided_says_why_it_is_not() -> None:
