@@ -24,6 +24,7 @@ LAYERS = [
     "testing",
     "process",
     "stages",
+    "pace",
     "runtime",
     "ranked",
     "ops",

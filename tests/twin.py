@@ -242,7 +242,7 @@ class Twin:
 
     def reduce(self, a: int, b: int, c: int) -> None:
         x, slot, fresh = self.pick(a, b), c % 4, bool(c // 4 % 2)
-        self.call(fresh_total_of if fresh else total_of, None, self._mine(x), self.sums[slot])
+        self.call(fresh_total_of if fresh else total_of, None, self._mine(x), self.sums[slot, ...])
         bad = self._bad(x) or (not fresh and bool(self.sums_bad[slot]))
         self.sums_bad[slot] = bad
         if not bad:

@@ -34,6 +34,7 @@ from .program.kernel import Kernel, kernel
 from .program.mapper import all, axis, even, fixed, halo, same
 from .program.record import record
 from .program.returns import like, new
+from .program.value import Value, valued as _valued
 from .program.variant import close, exact
 from .runtime import Runtime
 
@@ -77,6 +78,8 @@ LATE = {
     "var": ".ops.statistics",
 }
 """Names that are found on first use, so that import is quick."""
+NUMBERS = frozenset({"argmax", "argmin", "dot", "max", "mean", "min", "prod", "std", "sum", "var"})
+"""Those of them that answer with a value where NumPy's function of that name gives a number."""
 
 
 def __getattr__(name: str) -> Any:
@@ -84,7 +87,8 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         module = import_module(LATE[name], __name__)
-        return module if name in ("random", "testing") else getattr(module, name)
+        found = module if name in ("random", "testing") else getattr(module, name)
+        return _valued(found) if name in NUMBERS else found
     raise AttributeError(f"module 'coexec' has no attribute {name!r}")
 
 
@@ -100,6 +104,7 @@ __all__ = [
     "TaskCancelled",
     "TaskFailed",
     "Trace",
+    "Value",
     "__version__",
     "all",
     "argmax",

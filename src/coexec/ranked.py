@@ -27,9 +27,11 @@ from .machine.platform import HOST, Platform
 from .plan.plan import Plan
 from .program import session
 from .program.array import Array, Storage
-from .program.call import Options
+from .program.assign import element
+from .program.call import DEFAULT, Options
 from .program.fuse import Operation
 from .program.kernel import Kernel
+from .program.value import Lending
 from .runtime import Runtime
 from .stages import simulated_ranks
 
@@ -113,6 +115,7 @@ class Ranked(Runtime):
         self._signals = Signals(self._lock, self.cancel_pending)
         self._signals.install()
         self._last_array = 0
+        self.lending = Lending(self, lambda source, own: self.submit(element, (source, own), {}, DEFAULT))
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 
@@ -161,16 +164,18 @@ class Ranked(Runtime):
 
     def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Record one call on every rank."""
-        arrays, scalars = kernel.bind(args, kwargs)
-        self._mine(kernel, arrays, scalars)
+        given, values = kernel.bind(args, kwargs)
         with self._lock:
             self._check_open()
             self._fusing.flush()
+            arrays, scalars = self.lending.settled(kernel, given, values)
+            self._mine(kernel, arrays, scalars)
             recorded = self._all(
                 lambda rank, member: member.record(kernel, *self._bound(rank, arrays, scalars), options)
             )
             for member, (task, _) in zip(self.members, recorded, strict=True):
                 member.keep_pace(task)
+            self.lending.let_go()
         if self._signals.pending is not None:
             self._signals.check()
         returned = recorded[0][1]
@@ -240,7 +245,7 @@ class Ranked(Runtime):
 
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return how all ranks would divide and place a call, and how long that is predicted to take. Nothing runs."""
-        arrays, scalars = kernel.bind(args, kwargs)
+        arrays, scalars = self.lending.settled(kernel, *kernel.bind(args, kwargs), read=True)
         self._mine(kernel, arrays, scalars)
         with self._lock:
             self._check_open()

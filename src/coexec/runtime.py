@@ -25,23 +25,23 @@ from .graph.command import Command
 from .graph.instruction import Instruction
 from .graph.task import Task, seen
 from .machine.platform import Platform
+from .pace import UNREAD, Pace
 from .plan.plan import Plan
 from .plan.planned import Planned
 from .program import session
 from .program.array import Array, Storage
+from .program.assign import element
 from .program.call import DEFAULT, Options
 from .program.fuse import Operation
 from .program.kernel import Kernel
-from .stages import Stages, configured
+from .program.value import Lending, Value, any_values
+from .stages import configured
 
 if TYPE_CHECKING:
     from .backend.simulated import Scenario
 
-GUESSES = 4  # tasks divided by guess that may be under way
-UNREAD = 64  # records that may wait before the predictors see them
 
-
-class Runtime(Stages):
+class Runtime(Pace):
     """Runs a program on devices. The default one starts with the first array; `with cx.Runtime(...)` opens another."""
 
     def __init__(
@@ -60,6 +60,7 @@ class Runtime(Stages):
         config = self.config = configured(devices, trace, platform, scenario, options)
         self._lock = threading.RLock()
         self.closed, self.checks = False, config.debug
+        self.lending = Lending(self, lambda source, own: self.record(element, [source, own], {}, DEFAULT))
         self._open(config, memory, platform, scenario, machine)
         if self.alone:
             process.opened(self)
@@ -99,6 +100,9 @@ class Runtime(Stages):
     ) -> tuple[Task, tuple[Array, ...]]:
         """Record a call whose arguments are bound; return its task and its new arrays. Waits for nothing."""
         begin = time.perf_counter()
+        if any_values(arrays, scalars):
+            with self._lock:  # until it is recorded: other threads may change what the values look at
+                return self.record(kernel, *self.lending.settled(kernel, arrays, scalars), options)
         returned: tuple[Array, ...] = make_returned(kernel, arrays, scalars, self) if kernel.returns.names else ()
         task = describe(kernel, [*arrays, *returned] if returned else arrays, scalars, options, self)
         task.submitted = begin
@@ -107,35 +111,14 @@ class Runtime(Stages):
                 self._check_open()
             if self._fusing.held is not None:
                 self._fusing.flush()
+            self.lending.keep(kernel, arrays)
             self._enter(task)
         return task, returned
-
-    def keep_pace(self, task: Task) -> None:
-        """After a call: say what is odd, bound what is remembered, and wait where running ahead is of no use."""
-        if self._signals.pending is not None:
-            self._signals.check()
-        if self._diagnostics.pending:
-            self._diagnostics.speak()
-        due = self._graph.since_horizon - self._horizon_step
-        if due >= 0 and (self._replay.between or due >= self._horizon_step):
-            self._pass_horizon()
-        elif len(self._executor.records) > UNREAD:
-            self._drain()
-        if self._sync:
-            task.result()
-        elif task.guess:
-            self._let_measure(task)
-
-    def _let_measure(self, task: Task) -> None:
-        """Do not run far ahead with guesses: what is measured now makes better plans."""
-        if self._timed or self._virtual is not None:
-            self._guesses.append(task)
-            if len(self._guesses) > GUESSES:
-                self._wait_for(self._guesses.popleft(), "first measurements")
 
     def _run_at_once(self, at_once: AtOnce, kernel: Kernel, args: tuple[Any, ...]) -> Task | None:
         """Run a call that is known to be short, if nothing is pending; return its task, or None if it was not run."""
         with self._lock:
+            args = tuple([value.plain() if type(value) is Value else value for value in args])
             pending = not self._engine.idle or self._engine.failed or self._lookahead.holding or self._upkeep.dropped
             if pending or self.closed or self._fusing.held is not None or self._signals.pending is not None:
                 return None
@@ -215,7 +198,7 @@ class Runtime(Stages):
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return how a call would be divided and placed, and how long it is predicted to take. Nothing runs."""
         self.learned.take_time()
-        arrays, scalars = kernel.bind(args, kwargs)
+        arrays, scalars = self.lending.settled(kernel, *kernel.bind(args, kwargs), read=True)
         if kernel.returns.names:
             arrays += make_returned(kernel, arrays, scalars, self)
         with self._lock:
@@ -254,6 +237,7 @@ class Runtime(Stages):
         box: list[Any] = []
         with self._lock:
             self._catch_up()
+            array = array.at() if type(array) is Value else array
             task = describe_read(array, self, located=self._recorder.tracing)
             if self._seat is not None:
                 self._seat.read(task, range(self._seat.ranks) if readers is None else readers)
@@ -306,7 +290,7 @@ class Runtime(Stages):
             stopped = self._executor.cancel(mine, "cancel() was called")
         return bool(stopped) and len(stopped) == len([i for i in mine if i.completes])
 
-    # Horizons and waits -------------------------------------------------------------------------------------------
+    # Waits --------------------------------------------------------------------------------------------------------
 
     def _wait_for(self, task: Task, what: str, timeout: float | None = None) -> bool:
         start = self._recorder.clock()
@@ -331,20 +315,6 @@ class Runtime(Stages):
         with self._lock, self._executor.standing_still():
             self._lower_all()
             self._executor.cancel([*self._engine.waiting(), *self._engine.issued()], reason)
-
-    def _pass_horizon(self) -> None:
-        """Bound what is remembered, and how far the program runs ahead: by two horizons."""
-        before = self._upkeep.last
-        if before is not None and not before.finished:
-            self._wait_for(before, "run-ahead")
-        with self._lock:
-            since = self._graph.since_horizon
-            if since < self._horizon_step or self._upkeep.last is not before:
-                return  # another thread was faster
-            if not self._replay.between and since < 2 * self._horizon_step:
-                return  # the end of the step is near
-            self._upkeep.horizon()
-        self._drain()
 
     def unseen(self) -> list[Any]:
         """Return the failures that the program has not looked at yet."""

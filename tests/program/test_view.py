@@ -65,8 +65,8 @@ def follow(array, steps):
     for kind, value in steps:
         if kind == "transpose":
             array = array.transpose(value)
-        elif isinstance(array, np.ndarray) and ... not in _tuple(value):
-            array = array[(*_tuple(value), ...)]  # keeps a full index a view, as coexec always does
+        elif ... not in _tuple(value):
+            array = array[(*_tuple(value), ...)]  # keeps a full index a view
         else:
             array = array[value]
     return array

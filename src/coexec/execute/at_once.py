@@ -23,6 +23,7 @@ from ..program.array import Array
 from ..program.capture import PLAIN
 from ..program.kernel import Kernel
 from ..program.session import in_kernel
+from ..program.value import looking_at
 from .executor import Executor
 
 LONG = 60e-6  # seconds: a call that took longer is looked at by the planner again
@@ -41,6 +42,7 @@ class Slot(NamedTuple):
     memory: int
     backing: Backing
     valid: int  # the memories that hold all of it, as bits
+    writes: bool
 
 
 class Known:
@@ -99,7 +101,7 @@ class AtOnce:
         if type(known) is not Known:
             return False
         values = known.values
-        for position, state, box, cut, _, _, valid in known.slots:
+        for position, state, box, cut, _, _, valid, writes in known.slots:
             array = args[position]
             if (
                 type(array) is not Array
@@ -107,6 +109,7 @@ class AtOnce:
                 or (array._box is not box and array._box != box)
                 or array._cut != cut
                 or state.valid.uniform != valid
+                or (writes and array._storage.lent and looking_at(array))  # values are copied first
             ):
                 return False
         if known.freed != self._coherence.freed and not self._still_there(known):
@@ -223,4 +226,4 @@ def _slot(position: int, array: Array, binding: Binding) -> Slot | None:
         return None
     if binding.writes and valid != 1 << memory:
         return None
-    return Slot(position, state, array._box, array._cut, memory, backing, valid)
+    return Slot(position, state, array._box, array._cut, memory, backing, valid, binding.writes)

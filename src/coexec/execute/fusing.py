@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from ..program.array import Array
-from ..program.fuse import Chain, Line, Operation
+from ..program.fuse import Chain, Line, Operation, private
 from ..program.kernel import Kernel
+from ..program.value import Value
 from .moment import Moment
 
 MOMENT = 300e-6  # seconds: longer than the next operation of an expression takes to come, shorter than one to compute
@@ -52,6 +53,9 @@ class Fusing:
             return False
         line = _caller()
         with self._lock:
+            if any(type(value) is Value for value in operation.inputs):
+                seen = [value.at() if type(value) is Value else value for value in operation.inputs]
+                operation = operation._replace(inputs=private(seen))
             if self.held is not None and (errors != self._errors or not self.held.accepts(operation)):
                 self.flush()
             if self.held is None:

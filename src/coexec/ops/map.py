@@ -19,6 +19,7 @@ from ..program.access import read, update, write
 from ..program.array import Array
 from ..program.body import signature
 from ..program.capture import Captured
+from ..program.drawing import warn_if_drawing
 from ..program.kernel import Kernel
 from ..program.ufunc import WEAK, broadcast, operand, outputs_of
 
@@ -81,6 +82,7 @@ def map(function: Callable[..., Any], *operands: Any, out: Array | None = None, 
     if not callable(function):
         raise ArgumentError(f"cx.map takes a function and arrays, not a {type(function).__name__} first")
     name = str(getattr(function, "__name__", type(function).__name__))
+    warn_if_drawing(f"cx.map({name})", function, stacklevel=2)
     taken = [operand(value) for value in operands]
     present = [value for value in taken if isinstance(value, Array)]
     given = outputs_of(f"cx.map({name})", 1, (out,))[0]

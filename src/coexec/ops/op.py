@@ -16,6 +16,7 @@ from ..machine.cores import available_cores
 from ..program import array as arrays
 from ..program.array import Array
 from ..program.kernel import Kernel
+from ..program.value import IMMUTABLE, as_value
 
 LEAST_ROWS = 48  # below, packing the columns takes a good part of the time
 
@@ -79,7 +80,8 @@ class Op:
         kernel(*call.arguments)
         if call.computed is not call.result:
             call.result[...] = call.computed
-        return call.result
+        result: Array = as_value(call.result, (*args, *kwargs.values()))
+        return result
 
     def using(self, **options: Any) -> Op:
         """Return this operation with options for the calls made through it, as kernels have them."""
@@ -122,6 +124,8 @@ def output(
             f"{op}: out is a {type(out).__name__}, which would be written some time later; pass a coexec array as out, "
             "or none and use np.asarray(result)"
         )
+    if out.immutable:
+        raise ArgumentError(f"{op}: out is a value, and {IMMUTABLE}")
     if out.shape != shape:
         raise ShapeError(f"{op}: out has shape {out.shape}, the result {shape}; leave out= away or make it fit")
     if not np.can_cast(dtype, out.dtype, "same_kind"):

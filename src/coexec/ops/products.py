@@ -55,7 +55,7 @@ def _inner(x: Array, y: Array) -> Array:
     parts = arrays.empty(-(-x.size // rows), dtype)
     _inner_kernel(rows)(x, y, parts, rows)
     if parts.size == 1:
-        return parts[0]
+        return parts._view(0)
     result = arrays.empty((), dtype)
     record(Request(_adding(dtype), (0,), dtype), parts, None, result)
     return result
@@ -231,7 +231,7 @@ def _matrix_product(
         return _inner(x, y)
     product = matmul(x if rows else x[..., None, :], y if columns else y[..., None])
     whole = (slice(None),) * len(batch)
-    product = product[(*whole, slice(None) if rows else 0, slice(None) if columns else 0)]
+    product = product._view((*whole, slice(None) if rows else 0, slice(None) if columns else 0))
     return _permuted((product, "".join([*batch, *rows, *columns])), kept)
 
 

@@ -170,7 +170,7 @@ def memory_order(x: Array) -> tuple[int, ...]:
 
 def squeezed(out: Array, axes: Sequence[int], *, keep: bool) -> Array:
     """Return the view of a result without the axes of length one that stand for reduced ones."""
-    return out[tuple(0 if axis in axes else slice(None) for axis in range(out.ndim))] if keep else out
+    return out._view(tuple(0 if axis in axes else slice(None) for axis in range(out.ndim))) if keep else out
 
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:

@@ -194,6 +194,5 @@ def _matrix_norm(size: Array, ord: Any, axis: Any, keepdims: bool) -> Array:
     added, chosen = (row, column) if abs(ord) == 1 else (column, row)
     sums = reduce_ufunc(np.add, size, added, None, None, keepdims=True)
     found = reduce_ufunc(np.maximum if ord > 0 else np.minimum, sums, chosen, None, None, keepdims=True)
-    return (
-        found if keepdims else found[tuple(0 if i in (row, column) else slice(None) for i in range(found.ndim))].copy()
-    )
+    kept = tuple(0 if i in (row, column) else slice(None) for i in range(found.ndim))
+    return found if keepdims else found._view(kept).copy()

@@ -6,8 +6,10 @@ Before: program/view.py, program/session.py.  After: program/kernel.py.  Knows n
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
-from typing import Any, SupportsIndex
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -15,6 +17,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ..errors import ArgumentError, ShapeError
 from ..geometry import Box, Grid, whole
 from . import session
+from .manners import ALWAYS_COPIED, absent, check_swap, fixed, no_attribute
 from .methods import Methods
 from .view import Cut, grid_of, index, transpose, view_shape
 
@@ -25,7 +28,8 @@ class Storage:
     """What all views of one array share. `state`, `tracker`, `cuts` and `known` belong to lower/, graph/, plan/, execute/."""
 
     __slots__ = (
-        "__weakref__", "box", "cuts", "dtype", "id", "initial", "known", "name", "session", "shape", "state", "tracker"
+        "__weakref__", "borrowed", "box", "cuts", "dtype", "id", "initial", "known", "lent", "name", "session", "shape",
+        "state", "tracker",
     )  # fmt: skip
 
     def __init__(self, runtime: Any, shape: Shape, dtype: np.dtype[Any], initial: Any = None) -> None:
@@ -40,6 +44,8 @@ class Storage:
         self.tracker: Any = None
         self.known: Any = None  # calls on it, by kernel, that may be run at once
         self.cuts: Any = None  # where the last task that was divided over devices cut it
+        self.borrowed = False  # the first contents are somebody else's memory
+        self.lent: dict[int, Any] = {}  # values that look at it, weakly, by identity: program/value.py's own
 
     def __del__(self) -> None:
         # A finalizer may run anywhere, also while the runtime's lock is held: it only enqueues.
@@ -51,6 +57,8 @@ class Hooks:
     """What arrays do through kernels, which are made of arrays: program/__init__.py puts it in."""
 
     assign: Callable[[Array, Any], None]
+    assign_where: Callable[[Array, Any, Any], None]
+    element: Callable[[Array], Array]
     ufunc: Callable[[Any, str, Any, Any], Any]
     function: Callable[[Any, Any, Any, Any], Any]
 
@@ -64,23 +72,39 @@ class Array(NDArrayOperatorsMixin, Methods):
     Python's operators are NumPy's ufuncs, which __array_ufunc__ turns into elementwise kernels.
     """
 
-    __slots__ = ("__weakref__", "_box", "_cut", "_grid", "_storage", "shape", "size")
+    __slots__ = ("__weakref__", "_box", "_cut", "_grid", "_shape", "_size", "_storage")
     __array_priority__ = 1000
-    shape: Shape
-    size: int
+    immutable = False  # values are: program/value.py
 
     def __init__(self, storage: Storage, box: Box, cut: Cut | None) -> None:
         self._storage = storage
         self._box = box
         self._cut = cut
         self._grid: Grid | None = None if cut is None else grid_of(box, cut)
-        self.shape = box.shape if cut is None else view_shape(box, cut)
-        self.size = math.prod(self.shape)
+        self._shape: Shape = box.shape if cut is None else view_shape(box, cut)
+        self._size = math.prod(self._shape)
+
+    if TYPE_CHECKING:
+        shape: Shape
+        size: int
+    else:
+        shape = property(attrgetter("_shape"), fixed("shape", "b = a.reshape(shape)"), doc="The extent of each axis.")
+        size = property(attrgetter("_size"), fixed("size", "b = a.reshape(shape)"), doc="How many elements there are.")
+        strides = property(absent("strides"), fixed("strides", "a view, such as a[::2] or a.T"))
+        data = property(absent("data"), fixed("data", "a[...] = values"))
+        flags = property(absent("flags"), fixed("flags", "np.asarray(a), which is read-only"))
+        flat = property(absent("flat"), fixed("flat", "a[...] = value"))
+        real = property(absent("real"), fixed("real", "a[...] = value + 1j * imaginary"))
+        imag = property(absent("imag"), fixed("imag", "a[...] = real + 1j * value"))
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The elements' type."""
         return self._storage.dtype
+
+    @dtype.setter
+    def dtype(self, value: Any) -> NoReturn:
+        fixed("dtype", "b = a.astype(dtype)")(self, value)
 
     @property
     def ndim(self) -> int:
@@ -102,6 +126,10 @@ class Array(NDArrayOperatorsMixin, Methods):
         """The view with its axes reversed."""
         return self.transpose()
 
+    @T.setter
+    def T(self, value: Any) -> NoReturn:  # noqa: N802 - NumPy's name
+        fixed("T", "a.T[...] = values")(self, value)
+
     @property
     def runtime(self) -> Any:
         """The runtime this array belongs to."""
@@ -113,14 +141,26 @@ class Array(NDArrayOperatorsMixin, Methods):
         order = tuple(range(self.ndim))[::-1] if not order else tuple(int(a) + self.ndim * (a < 0) for a in order)
         return Array(self._storage, self._box, transpose(self._cut, self.ndim, self._box.ndim, order))
 
-    def __getitem__(self, key: Any) -> Array:
-        """Return a view. Never waits."""
-        box, cut = index(self._box, self._cut, self.shape, key)
+    def _view(self, key: Any) -> Array:
+        """Return the elements that `key` names as a view, also if that is a single one."""
+        box, cut = index(self._box, self._cut, self._shape, key)
         return Array(self._storage, box, cut)
+
+    def __getitem__(self, key: Any) -> Array:
+        """Return a view; for a full integer index the element's value. Never waits. `a[i, ...]` is the element's view."""
+        view = self._view(key)
+        if view._shape or key is ... or (type(key) is tuple and any(entry is ... for entry in key)):
+            return view
+        return hooks.element(view)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Assign, in program order, like any task. Never waits."""
-        hooks.assign(self[key], value)
+        if isinstance(value, Array) and value._shape and value._storage is self._storage:
+            check_swap(sys._getframe(1))
+        if type(key) in MASKS:
+            hooks.assign_where(self, key, value)
+        else:
+            hooks.assign(self._view(key), value)
 
     def copy(self) -> Array:
         """Return a new array with the same elements."""
@@ -135,7 +175,7 @@ class Array(NDArrayOperatorsMixin, Methods):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Wait for this array alone; return its elements as they are at this point of the program."""
         if copy is False:
-            raise ValueError("a coexec array is always copied to NumPy; use np.asarray(array) without copy=False")
+            raise ValueError(ALWAYS_COPIED)
         data: np.ndarray[Any, Any] = self._storage.session.read(self)
         if dtype is not None and np.dtype(dtype) != data.dtype:
             return data.astype(dtype)
@@ -149,7 +189,7 @@ class Array(NDArrayOperatorsMixin, Methods):
 
     def item(self, *index_: SupportsIndex) -> Any:
         """Wait for one element and return it as a Python scalar."""
-        view = self[tuple(index_)] if index_ else self
+        view = self._view(tuple(index_)) if index_ else self
         if view.size != 1:
             raise ShapeError(f"item() takes exactly one element; this array has {view.size} (shape {view.shape})")
         return np.asarray(view).reshape(()).item()
@@ -188,18 +228,37 @@ class Array(NDArrayOperatorsMixin, Methods):
         return (self[i] for i in range(self.shape[0]))
 
     def __getattr__(self, name: str) -> Any:
-        if hasattr(np.ndarray, name):
-            raise AttributeError(
-                f"coexec arrays have no {name!r}: it would gather the array silently. Write a kernel, or say it: "
-                f"np.asarray(array).{name}"
-            )
-        raise AttributeError(f"'Array' object has no attribute {name!r}")
+        raise no_attribute(name)
 
     __hash__ = None  # type: ignore[assignment]  # elementwise ==, like NumPy
+
+    def __eq__(self, other: object) -> Any:
+        return full(self.shape, value=False) if other is None else NDArrayOperatorsMixin.__eq__(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return full(self.shape, value=True) if other is None else NDArrayOperatorsMixin.__ne__(self, other)
+
+    def __copy__(self) -> Array:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        return array, (np.asarray(self),)  # waits: whoever saves an array wants its elements
+
+    def __format__(self, spec: str) -> str:
+        if spec and self.ndim:
+            raise TypeError(f"{spec!r} formats a number; this array has shape {self.shape}: format np.asarray(array)")
+        return format(self.item(), spec) if spec else str(self)
 
     def __repr__(self) -> str:
         name = f"{self._storage.name}, " if self._storage.name else ""
         return f"cx.Array({name}shape={self.shape}, dtype={self.dtype})"
+
+
+MASKS = frozenset({Array, np.ndarray, list})
+"""What an index may be that names elements by their values."""
 
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:
@@ -228,6 +287,7 @@ def check_shape(shape: Any) -> Shape:
 def _new(shape: Any, dtype: Any, initial: Any, data: Any = None, *, borrowed: bool = False) -> Array:
     runtime = session.current()
     storage = Storage(runtime, check_shape(shape), check_dtype(dtype), initial)
+    storage.borrowed = borrowed
     runtime.adopt(storage, data, borrowed=borrowed)
     return Array(storage, storage.box, None)
 
@@ -250,7 +310,8 @@ def asarray(data: Any, dtype: Any = None) -> Array:
     that read it may be pending.
     """
     if isinstance(data, Array):
-        return data if dtype is None or np.dtype(dtype) == data.dtype else array(data, dtype)
+        same = not data.immutable and (dtype is None or np.dtype(dtype) == data.dtype)
+        return data if same else array(data, dtype)
     if not isinstance(data, np.ndarray) and hasattr(data, "__dlpack__"):
         data = np.from_dlpack(data)
     if not isinstance(data, np.ndarray) or (dtype is not None and np.dtype(dtype) != data.dtype):

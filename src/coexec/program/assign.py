@@ -16,6 +16,7 @@ from .access import read, write
 from .array import Array
 from .kernel import Kernel, kernel
 from .mapper import all as map_all
+from .value import IMMUTABLE, Value
 from .variant import exact
 
 
@@ -65,11 +66,21 @@ def move(source: Any, out: Any) -> None:
     out[...] = source.copy()
 
 
-set_item.internal = assign_constant.internal = True
+@kernel(name="element", source=read(map_all), out=write)
+def element(source: Any, out: Any) -> None:
+    """Copy one element, for a value that is about to lose it."""
+    out[...] = source
+
+
+set_item.internal = element.internal = assign_constant.internal = True
 
 
 def assign(view: Array, value: Any) -> None:
     """Assign `value` to every element of `view`, in program order."""
+    if view.immutable:
+        raise TypeError(IMMUTABLE)
+    if isinstance(value, Value) and value.known is not None:
+        value = value.known
     if isinstance(value, Array):
         _check_broadcast(value.shape, view.shape)
         if value._storage is view._storage and value._box == view._box and value._cut == view._cut:
@@ -81,7 +92,7 @@ def assign(view: Array, value: Any) -> None:
         return
     structured = view.dtype.names is not None and not isinstance(value, np.ndarray | np.generic)
     plain = np.asarray(value, dtype=view.dtype if structured else None)
-    _check_castable(plain, view)
+    check_castable(plain, view)
     _check_broadcast(plain.shape, view.shape)
     if plain.ndim:
         fixed = np.array(plain, dtype=view.dtype, copy=True)
@@ -101,7 +112,8 @@ def _submit(task: Kernel, *args: Any) -> None:
     target._storage.session.submit(task, args, {}, task.options)
 
 
-def _check_castable(value: np.ndarray[Any, Any], view: Array) -> None:
+def check_castable(value: np.ndarray[Any, Any], view: Array) -> None:
+    """Raise unless values of this type can be assigned, as NumPy would."""
     if value.dtype.kind in "OSU" and view.dtype.kind not in "SUV":
         value.astype(view.dtype)  # raises as NumPy would
     if value.dtype.kind == "c" and view.dtype.kind in "fiub":

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from .refusals import mutable_outside
 
 PLAIN = frozenset({int, float, bool, complex, str, bytes, type(None), type(...), np.float64, np.float32, np.int64})
 """Types passed by value at once, without a further look."""
@@ -94,10 +94,7 @@ class Captured:
         for name, value in zip((*names, *self._cells), values, strict=True):
             if not is_plain(value) and not callable(value):
                 self._glimpse = None
-                raise ArgumentError(
-                    f"kernel {self._function.__name__!r} takes {name!r} ({type(value).__name__}) from outside, and it "
-                    "could change before the kernel runs; pass it as an argument"
-                )
+                raise mutable_outside(self._function.__name__, name, value)
         self._seen = values
         self._fixed = self._copy(dict(zip(names, values, strict=False)), cells)
         return self._fixed

@@ -269,4 +269,4 @@ def fused_kernel(
 
 def private(values: Iterable[Any]) -> tuple[Any, ...]:
     """Return handles of our own for arrays, so that only the program's handles keep a result wanted."""
-    return tuple([Array(v._storage, v._box, v._cut) if isinstance(v, Array) else v for v in values])
+    return tuple([Array(v._storage, v._box, v._cut) if type(v) is Array else v for v in values])

@@ -22,8 +22,11 @@ from .array import Array
 from .asks import NOTHING_SAID, Asks, declare_asks
 from .call import DEFAULT, Key, Options, check_oversubscribe
 from .capture import PLAIN, Captured, is_plain, rebound_outputs
+from .drawing import warn_if_drawing
 from .mapper import All, Same, all as map_all
+from .refusals import mutable, not_an_array, undeclared
 from .returns import Returns, as_returns
+from .value import Value
 from .variant import Numerics, Variant, exact
 
 SPECIAL = ("chunk", "xp")
@@ -89,6 +92,8 @@ class Kernel:
         plain = inspect.isfunction(function)
         self._captured = Captured(function) if plain else None  # type: ignore[arg-type]
         self.captures_nothing = self._captured is None or self._captured.nothing
+        if self.split:
+            warn_if_drawing(f"kernel {self.name!r}", function, stacklevel=3)
         for output, line in rebound_outputs(function, (p.name for p in self.array_params if p.access.writes)):
             warnings.warn(
                 f"kernel {self.name!r} (line {line}) rebinds its output {output!r}, so the array passed in does not "
@@ -169,8 +174,8 @@ class Kernel:
             position = param[1]
             if position >= 0:
                 array = args[position]
-                if type(array) is not Array:
-                    raise self._not_an_array(param, array)
+                if type(array) is not Array and (type(array) is not Value or param.access.writes):
+                    raise not_an_array(self.name, param.name, param.access.mode, array)
                 arrays.append(array)
         if not self.scalar_params:
             return arrays, NO_SCALARS
@@ -200,24 +205,12 @@ class Kernel:
         bound.apply_defaults()
         return tuple(bound.arguments[name] for name in self.passed)
 
-    def _not_an_array(self, param: ArrayParam, value: Any) -> ArgumentError:
-        return ArgumentError(
-            f"kernel {self.name!r}: parameter {param.name!r} is declared {param.access.mode} and takes a coexec array, "
-            f"got {type(value).__name__}; make one with cx.array(value) (copies) or cx.asarray(value) (borrows)"
-        )
-
     def _check_scalar(self, name: str, value: Any) -> None:
         if isinstance(value, Array):
             if value.ndim:
-                raise ArgumentError(
-                    f"kernel {self.name!r}: array of shape {value.shape} passed for {name!r}, which has no declared "
-                    f"access; declare {name}=cx.read (or write, update, reduce)"
-                )
+                raise undeclared(self.name, name, value.shape)
         elif not is_plain(value):
-            raise ArgumentError(
-                f"kernel {self.name!r}: {name!r} is a {type(value).__name__}, which could change before the kernel "
-                "runs; pass numbers, strings or tuples, or a coexec array with declared access"
-            )
+            raise mutable(self.name, name, value)
 
     # Index space --------------------------------------------------------------------------------------------------
 

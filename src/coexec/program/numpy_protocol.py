@@ -16,7 +16,10 @@ from . import array as arrays
 from .array import Array
 from .assign import assign
 from .late import late
+from .manners import no_function
+from .masked import copy_where
 from .ufunc import WEAK, array_ufunc, elementwise, operand, outputs_of
+from .value import IMMUTABLE, as_value
 from .view import reshaped
 
 
@@ -28,11 +31,9 @@ def array_function(function: Callable[..., Any], types: Any, args: Sequence[Any]
         known = FUNCTIONS[function] = late(READY_MADE[function])
     if known is None:
         name = f"{function.__module__}.{function.__name__}".replace("numpy", "np", 1)
-        raise UnsupportedError(
-            f"{name} is not defined for coexec arrays, and coexec gathers nothing silently; "
-            f"use {name}(np.asarray(array)), or write a kernel"
-        )
-    return known(*args, **kwargs)
+        raise no_function(name)
+    result = known(*args, **kwargs)
+    return as_value(result, (*args, *kwargs.values())) if function in NUMBERS else result
 
 
 def _where(condition: Any, *choices: Any) -> Array:
@@ -57,6 +58,8 @@ def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -
     if not isinstance(dst, Array):
         np.copyto(dst, np.asarray(src), casting=casting, where=where)  # type: ignore[arg-type]
         return
+    if dst.immutable:
+        raise TypeError(IMMUTABLE)
     source = operand(src)
     held = source if type(source) in WEAK else source.dtype
     if not np.can_cast(np.result_type(held), dst.dtype, casting) and type(source) not in WEAK:  # type: ignore[arg-type]
@@ -64,10 +67,7 @@ def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -
     if where is True:
         assign(dst, source)
     else:
-        same = (
-            arrays.array(source, dst.dtype) if isinstance(source, Array) else np.asarray(source).astype(dst.dtype)[()]
-        )
-        elementwise(np.where, [operand(where), same, dst], [dst])
+        copy_where(dst, operand(where), source)
 
 
 def _moved(a: Array, source: Any, destination: Any) -> Array:
@@ -104,7 +104,7 @@ def _squeeze(a: Array, axis: Any = None) -> Array:
     dropped = ones if axis is None else _axes(axis, a.ndim)
     if any(a.shape[axis] != 1 for axis in dropped):
         raise ShapeError("cannot select an axis to squeeze out which has size not equal to one")
-    return a[tuple(0 if axis in dropped else slice(None) for axis in range(a.ndim))]
+    return a._view(tuple(0 if axis in dropped else slice(None) for axis in range(a.ndim)))
 
 
 def reshape(a: Array, /, shape: Any = None, order: str = "C", *, copy: bool | None = None, **old: Any) -> Array:
@@ -117,7 +117,7 @@ def reshape(a: Array, /, shape: Any = None, order: str = "C", *, copy: bool | No
             f"np.reshape from {a.shape} to {wanted} is no view of a coexec array (only axes of length one come and go); "
             "use np.asarray(array).reshape(...), or a kernel"
         )
-    return a[key].copy() if copy else a[key]
+    return a._view(key).copy() if copy else a._view(key)
 
 
 def _known_shape(extents: list[int], a: Array) -> tuple[int, ...]:
@@ -249,5 +249,11 @@ READY_MADE: dict[Any, str] = {
     np.isclose: "ops.comparing:isclose",
 }
 """NumPy functions that are ready-made kernels, and where: their modules load when asked for."""
+
+NUMBERS = frozenset(
+    {np.clip, np.sum, np.prod, np.max, np.min, np.any, np.all, np.count_nonzero, np.argmax, np.argmin, np.mean, np.var}
+    | {np.std, np.average, np.linalg.norm, np.dot, np.vdot, np.inner, np.einsum, np.isclose}
+)
+"""NumPy functions that answer with a number, not an array, where a result has no axes."""
 
 __all__ = ["FUNCTIONS", "READY_MADE", "array_function", "array_ufunc"]

@@ -24,6 +24,7 @@ from .late import late
 from .mapper import Mapper
 from .padding import Shape
 from .ufunc_source import GROUP, Operand, source
+from .value import IMMUTABLE, Value, as_value
 
 WEAK = (bool, int, float, complex)
 """Python's numbers, whose types do not count beside an array's (NEP 50)."""
@@ -120,7 +121,8 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dic
     """Record `ufunc.method(*inputs)` as a kernel; return its new arrays, or `out`."""
     name = f"np.{ufunc.__name__}"
     if method == "reduce":
-        return late("ops.reduce:reduce_ufunc")(ufunc, *inputs, **kwargs)
+        result = late("ops.reduce:reduce_ufunc")(ufunc, *inputs, **kwargs)
+        return as_value(result, kwargs.get("out") or ())
     if method == "outer":
         first, second = (operand(value) for value in inputs)
         inputs = (expanded(first, np.ndim(second)), second)
@@ -142,7 +144,10 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dic
     if any(value is NotImplemented for value in taken):
         return NotImplemented
     given = outputs_of(name, ufunc.nout, out)
+    if not any(isinstance(value, Array) for value in (*taken, *given, mask)):  # values that were read are numbers
+        return ufunc(*taken, where=mask, **kwargs)
     results = elementwise(ufunc, taken, given, tuple(sorted(options.items())), mask=mask)
+    results = [as_value(result, given) for result in results]
     return results[0] if ufunc.nout == 1 else tuple(results)
 
 
@@ -157,6 +162,8 @@ def _matmul(a: Any, b: Any, out: Any = None, **options: Any) -> Any:
 
 def operand(value: Any) -> Any:
     """Return an input as an array, or as a scalar to pass by value."""
+    if type(value) is Value:
+        return value if value.known is None else value.known
     if isinstance(value, Array | np.generic) or type(value) in WEAK:
         return value
     if isinstance(value, np.ndarray):
@@ -179,6 +186,8 @@ def outputs_of(name: str, count: int, out: tuple[Any, ...]) -> list[Array | None
                 f"{name}(out={type(entry).__name__}) would be written some time later; pass a coexec array as out, or "
                 f"use {name}(np.asarray(x), out=...)"
             )
+        if entry is not None and entry.immutable:
+            raise UnsupportedError(f"{name}: out is a value, and {IMMUTABLE}")
     return list(out) if out else [None] * count
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..errors import UnsupportedError
 from ..geometry import Box, Grid
+from .manners import BY_VALUE
 
 NEW = -1
 """In `Cut.axes`: an axis of length one that the base does not have."""
@@ -121,17 +122,11 @@ def index(box: Box, cut: Cut | None, shape: tuple[int, ...], key: Any) -> tuple[
 def _position(entry: Any, count: int, axis: int) -> int:
     """Return an integer index in range, or raise as NumPy would."""
     if isinstance(entry, bool) or not hasattr(entry, "__index__"):
-        raise UnsupportedError(
-            f"an index of type {type(entry).__name__} selects by value; coexec views take integers, slices, None and "
-            "'...'. Use a kernel, or np.asarray(array)[index] to work on a copy"
-        )
+        raise UnsupportedError(BY_VALUE.format(type(entry).__name__))
     try:
         position = operator.index(entry)
     except TypeError:
-        raise UnsupportedError(
-            f"an index of type {type(entry).__name__} selects by value; coexec views take integers, slices, None and "
-            "'...'. Use a kernel, or np.asarray(array)[index] to work on a copy"
-        ) from None
+        raise UnsupportedError(BY_VALUE.format(type(entry).__name__)) from None
     if not -count <= position < count:
         raise IndexError(f"index {position} is out of bounds for axis {axis} with size {count}")
     return position % count

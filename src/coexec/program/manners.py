@@ -1,0 +1,83 @@
+"""What NumPy's arrays let one do and coexec's do not: each is refused with a way that works.
+
+Before: errors.py.  After: program/array.py.  Knows NumPy's names; nothing of views or tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dis import opname
+from types import FrameType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import UnsupportedError
+
+ALWAYS_COPIED = "a coexec array is always copied to NumPy; use np.asarray(array) without copy=False"
+IN_PLACE_METHODS = frozenset({"byteswap", "itemset", "partition", "put", "resize", "setfield", "setflags", "sort"})
+"""Methods of np.ndarray that change it: np.asarray(array), which is read-only, would be no way out."""
+IN_PLACE_FUNCTIONS = frozenset({"fill_diagonal", "place", "put", "put_along_axis", "putmask"})
+"""NumPy functions that change their first argument."""
+BY_VALUE = (
+    "an index of type {} selects by value; coexec views take integers, slices, None and '...'. To read, use "
+    "np.asarray(array)[index], a copy; to write, array[mask] = value, np.add(array, 1, out=array, where=mask), or a kernel"
+)
+
+
+def fixed(name: str, instead: str) -> Callable[[Any, Any], NoReturn]:
+    """Return what refuses to set an attribute: pending tasks know an array by its handle, so handles never change."""
+
+    def refuse(_array: Any, _value: Any) -> NoReturn:
+        raise AttributeError(f"a coexec array's {name} cannot be set, since pending tasks use it; use {instead}")
+
+    return refuse
+
+
+def absent(name: str) -> Callable[[Any], NoReturn]:
+    """Return what refuses to read an attribute of np.ndarray."""
+
+    def refuse(_array: Any) -> NoReturn:
+        raise no_attribute(name)
+
+    return refuse
+
+
+def no_attribute(name: str) -> AttributeError:
+    """Return the error for an attribute that coexec arrays do not have."""
+    if name in IN_PLACE_METHODS:
+        return AttributeError(
+            f"coexec arrays have no {name!r}: say that the array comes to the host and goes back: "
+            f"host = np.array(array); host.{name}(...); array[...] = host"
+        )
+    if hasattr(np.ndarray, name):
+        return AttributeError(
+            f"coexec arrays have no {name!r}: it would gather the array silently. Write a kernel, or say it: "
+            f"np.asarray(array).{name}"
+        )
+    return AttributeError(f"'Array' object has no attribute {name!r}")
+
+
+def no_function(name: str) -> UnsupportedError:
+    """Return the error for a NumPy function that is not defined for coexec arrays."""
+    if name.rpartition(".")[2] in IN_PLACE_FUNCTIONS:
+        return UnsupportedError(
+            f"{name} is not defined for coexec arrays, and coexec gathers nothing silently; say it: "
+            f"host = np.array(array); {name}(host, ...); array[...] = host. Or use array[mask] = value, or a kernel"
+        )
+    return UnsupportedError(
+        f"{name} is not defined for coexec arrays, and coexec gathers nothing silently; "
+        f"use {name}(np.asarray(array)), or write a kernel"
+    )
+
+
+def check_swap(caller: FrameType) -> None:
+    """Raise if compiled code assigns one part of an array to another: a shuffle that swaps rows, which are views.
+
+    An assignment in Python is the caller's present instruction; NumPy's generators are compiled and have no frame.
+    """
+    if not opname[caller.f_code.co_code[caller.f_lasti]].startswith("STORE_"):
+        raise UnsupportedError(
+            "compiled code, such as rng.shuffle, swaps parts of a coexec array that are views of each other's place, and "
+            "would lose some; use array[...] = np.asarray(array)[rng.permutation(len(array))]"
+        )

@@ -1,0 +1,275 @@
+"""Values: single elements as they are at one point of the program, which never change, as NumPy's numbers do not.
+
+Before: program/array.py.  After: program/kernel.py, program/ufunc.py, runtime.py.  Knows no device.
+
+A value is not copied when it is made. It looks at its array until a call would change the element, or until nobody else
+wants the array; then the runtime copies the one element first. Most values are gone or read before that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, wraps
+from operator import attrgetter, index
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin as Operators
+
+from ..geometry import overlaps
+from . import array as arrays
+from .array import Array, Storage
+from .manners import ALWAYS_COPIED, fixed
+
+LOOKS = 4  # arrays that are looked at after a call, whether anybody but their values holds them
+
+
+class Value(Array):
+    """One element, as it is at the point of the program where it was asked for. Behaves like NumPy's numbers, lazily."""
+
+    __slots__ = ("_at", "_dtype", "_session", "known")
+    immutable = True
+
+    def __init__(self, at: Array) -> None:
+        self._at: Array | None = at  # where the element is now; None once it was read
+        self.known: Any = None  # NumPy's number, once it was read
+        self._dtype, self._session = at._storage.dtype, at._storage.session
+        self._shape, self._size = (), 1
+
+    def at(self) -> Array:
+        """Return the 0-d array that holds the element now. Whoever uses it later than now holds the runtime's lock."""
+        at = self._at
+        if at is None:
+            storage = Storage(self._session, (), self._dtype, self.known)
+            self._session.adopt(storage, None, borrowed=False)
+            at = self._at = Array(storage, storage.box, None)
+        return at
+
+    def plain(self) -> Any:
+        """Return the element as a number if it was read, else as a 0-d array."""
+        return self.at() if self.known is None else self.known
+
+    def number(self) -> Any:
+        """Wait for the element; return it as NumPy's number."""
+        if self.known is None:
+            self.known = np.asarray(self._session.read(self))[()]
+            self._at = None
+        return self.known
+
+    _storage = property(lambda self: self.at()._storage)
+    _box = property(lambda self: self.at()._box)
+    _cut = property(lambda self: self.at()._cut)
+    _grid = property(lambda self: self.at()._grid)
+
+    if not TYPE_CHECKING:
+        dtype = property(attrgetter("_dtype"), fixed("dtype", "b = a.astype(dtype)"), doc="The element's type.")
+
+    @property
+    def runtime(self) -> Any:
+        """The runtime this value belongs to."""
+        return self._session
+
+    def _view(self, key: Any) -> Array:
+        """Return a view of a new array that holds this value, as NumPy does for a number."""
+        return arrays.array(self)._view(key)
+
+    def __getitem__(self, key: Any) -> Array:
+        return self if key == () and isinstance(key, tuple) else self._view(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(IMMUTABLE)
+
+    def transpose(self, *axes: Any) -> Array:
+        """Return this value: it has no axes."""
+        return self if not axes or axes == ((),) else self._view(()).transpose(*axes)
+
+    def copy(self) -> Array:
+        """Return this value: it never changes."""
+        return self
+
+    def __copy__(self) -> Array:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self
+
+    def __reduce__(self) -> Any:
+        return self.number().__reduce__()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Wait for this element alone."""
+        if copy is False:
+            raise ValueError(ALWAYS_COPIED)
+        data = np.array(self.number(), dtype)
+        data.flags.writeable = bool(copy)
+        return data
+
+    def item(self, *index_: Any) -> Any:
+        """Wait for the element and return it as a Python scalar."""
+        return self.number().item(*index_)
+
+    def __float__(self) -> float:
+        return float(self.number())
+
+    def __int__(self) -> int:
+        return int(self.number())
+
+    def __complex__(self) -> complex:
+        return complex(self.number())
+
+    def __bool__(self) -> bool:
+        return bool(self.number())
+
+    def __index__(self) -> int:
+        return index(self.number())
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self.number(), digits)
+
+    def __hash__(self) -> int:  # type: ignore[override]  # as NumPy's numbers, unlike its arrays
+        return hash(self.number())
+
+    def __eq__(self, other: object) -> Any:
+        return False if other is None else Operators.__eq__(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return True if other is None else Operators.__ne__(self, other)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.number(), spec)
+
+    def __str__(self) -> str:
+        return str(self.number())
+
+    def __repr__(self) -> str:
+        return f"cx.Value({'' if self.known is None else f'{self.known}, '}dtype={self._dtype})"
+
+    # `s += x` names another value from now on, as with any number.
+    __iadd__ = Operators.__add__
+    __isub__ = Operators.__sub__
+    __imul__ = Operators.__mul__
+    __imatmul__ = Operators.__matmul__
+    __itruediv__ = Operators.__truediv__
+    __ifloordiv__ = Operators.__floordiv__
+    __imod__ = Operators.__mod__
+    __ipow__ = Operators.__pow__
+    __ilshift__ = Operators.__lshift__
+    __irshift__ = Operators.__rshift__
+    __iand__ = Operators.__and__
+    __ixor__ = Operators.__xor__
+    __ior__ = Operators.__or__
+
+
+IMMUTABLE = (
+    "a value such as a[i] never changes, as a number in NumPy; to write the element, use a[i] = ..., or pass its view "
+    "a[i, ...]"
+)
+
+
+def element(view: Array) -> Value:
+    """Return the element that a 0-d view shows, as it is at this point of the program."""
+    storage = view._storage
+    value = Value(view)
+    lending = getattr(storage.session, "lending", None)
+    if lending is not None:
+        lending.lend(storage, value)
+    return value
+
+
+def as_value(result: Any, given: Iterable[Any] = ()) -> Any:
+    """Return a new 0-d array as a value; what has axes, or is one of those `given` to be filled, as it is."""
+    if type(result) is not Array or result.shape or any(result is known for known in given):
+        return result
+    return Value(result)
+
+
+@cache
+def valued(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose new 0-d results are values, as NumPy's are numbers."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return as_value(function(*args, **kwargs), (*args, *kwargs.values()))
+
+    return call
+
+
+class Lending:
+    """The values of one runtime that still look at arrays which others may change."""
+
+    def __init__(self, owner: Any, copy: Callable[[Array, Array], Any]) -> None:
+        self._owner = owner
+        self._copy = copy  # records a task that copies one element
+        self.lenders: deque[ref[Storage]] = deque()
+
+    def lend(self, storage: Storage, value: Value) -> None:
+        """Note that a value looks at an array. Takes no lock: it comes before or after the call that changes it."""
+        if storage.borrowed and not self._owner.closed:  # its owner may change it once no task is pending
+            self._part(value)
+            return
+        lent, key = storage.lent, id(value)
+        if not lent:
+            self.lenders.append(ref(storage))
+        lent[key] = ref(value, lambda _: lent.pop(key, None))
+
+    def keep(self, kernel: Any, given: Sequence[Array]) -> None:
+        """Copy every value that a call would change. Locked, from here until the call is recorded."""
+        for param, array in zip(kernel.array_params, given, strict=False):
+            if array._storage.lent and param.access.writes:
+                for value in looking_at(array):
+                    self._part(value)
+
+    def settled(
+        self, kernel: Any, given: Sequence[Array], scalars: dict[str, Any], *, read: bool = False
+    ) -> tuple[list[Array], dict[str, Any]]:
+        """Return a call's arguments with arrays, or numbers, in the place of values. Locked like `keep`, unless `read`."""
+        if not read:
+            self.keep(kernel, given)
+        changed = {name: v.plain() if type(v) is Value else v for name, v in scalars.items()}
+        return [array.at() if type(array) is Value else array for array in given], changed
+
+    def let_go(self) -> None:
+        """Copy values whose arrays nobody else holds, some at a time. Locked."""
+        for _ in range(min(LOOKS, len(self.lenders))):
+            known = self.lenders.popleft()
+            storage = known()
+            if storage is None:
+                continue
+            values = _alive(storage)
+            looking = [value for value in values if value._at is not None and value._at._storage is storage]
+            if values and getrefcount(storage) - 2 > len(looking):  # this name and the argument are no handles
+                self.lenders.append(known)
+                continue
+            for value in looking:
+                self._part(value)
+
+    def _part(self, value: Value) -> None:
+        """Give a value a copy of its element, of its own."""
+        source = value.at()
+        storage = Storage(self._owner, (), value.dtype)
+        self._owner.adopt(storage, None, borrowed=False)
+        own = Array(storage, storage.box, None)
+        self._copy(source, own)
+        value._at = own
+        source._storage.lent.pop(id(value), None)
+
+
+def looking_at(array: Array) -> list[Value]:
+    """Return the values of elements of an array or a view."""
+    box = array._box
+    return [v for v in _alive(array._storage) if v._at is not None and overlaps(v._at._box, box)]
+
+
+def _alive(storage: Storage) -> list[Value]:
+    return [value for known in list(storage.lent.values()) if (value := known()) is not None]
+
+
+def any_values(given: Iterable[Any], scalars: dict[str, Any]) -> bool:
+    """Tell whether there is a value among a call's arguments."""
+    for array in given:
+        if type(array) is Value:
+            return True
+    return any(type(value) is Value for value in scalars.values()) if scalars else False
