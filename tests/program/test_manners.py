@@ -104,6 +104,7 @@ def test_methods_that_change_an_array_name_a_way_that_works(u, name, arguments, 
         ("place", "host > 3, [7, 8]", [7, 8, 3, 2, 1, 0]),
         ("putmask", "host > 3, -host", [-5, -4, 3, 2, 1, 0]),
         ("put_along_axis", "np.array([1]), 9, 0", [5, 9, 3, 2, 1, 0]),
+        ("add.at", "[0, 0, 1], 10", [25, 14, 3, 2, 1, 0]),
     ],
 )
 def test_functions_that_change_an_array_name_a_way_that_works(u, name, arguments, expected) -> None:
@@ -242,7 +243,11 @@ def test_a_numpy_array_takes_the_elements(u) -> None:
         host += u
 
 
-def test_nothing_equals_none(u) -> None:
+def test_nothing_equals_none_and_no_number_text(u) -> None:
+    for other in (None, "5", b"5"):
+        assert np.asarray(u == other).tolist() == [False] * 6 and np.asarray(u != other).tolist() == [True] * 6
+        assert not u[0] == other and u[0] != other  # noqa: SIM201 - both are asked
+    assert np.asarray(cx.array(["a", "b"]) == "a").tolist() == [True, False]
     assert np.asarray(u == None).tolist() == [False] * 6  # noqa: E711 - what NumPy does with it
     assert np.asarray(u != None).tolist() == [True] * 6  # noqa: E711
     assert (u == None).dtype == bool  # noqa: E711

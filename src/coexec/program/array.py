@@ -233,10 +233,14 @@ class Array(NDArrayOperatorsMixin, Methods):
     __hash__ = None  # type: ignore[assignment]  # elementwise ==, like NumPy
 
     def __eq__(self, other: object) -> Any:
-        return full(self.shape, value=False) if other is None else NDArrayOperatorsMixin.__eq__(self, other)
+        return full(self.shape, value=False) if self._unlike(other) else NDArrayOperatorsMixin.__eq__(self, other)
 
     def __ne__(self, other: object) -> Any:
-        return full(self.shape, value=True) if other is None else NDArrayOperatorsMixin.__ne__(self, other)
+        return full(self.shape, value=True) if self._unlike(other) else NDArrayOperatorsMixin.__ne__(self, other)
+
+    def _unlike(self, other: object) -> bool:
+        """Tell whether no element can equal something: None, or text where there is none."""
+        return other is None or (isinstance(other, str | bytes) and self.dtype.kind not in "SU")
 
     def __copy__(self) -> Array:
         return self.copy()

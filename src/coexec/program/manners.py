@@ -17,7 +17,7 @@ from ..errors import UnsupportedError
 ALWAYS_COPIED = "a coexec array is always copied to NumPy; use np.asarray(array) without copy=False"
 IN_PLACE_METHODS = frozenset({"byteswap", "itemset", "partition", "put", "resize", "setfield", "setflags", "sort"})
 """Methods of np.ndarray that change it: np.asarray(array), which is read-only, would be no way out."""
-IN_PLACE_FUNCTIONS = frozenset({"fill_diagonal", "place", "put", "put_along_axis", "putmask"})
+IN_PLACE_FUNCTIONS = frozenset({"at", "fill_diagonal", "place", "put", "put_along_axis", "putmask"})
 """NumPy functions that change their first argument."""
 BY_VALUE = (
     "an index of type {} selects by value; coexec views take integers, slices, None and '...'. To read, use "

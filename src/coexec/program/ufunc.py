@@ -21,6 +21,7 @@ from .body import signature
 from .fuse import Operation, private
 from .kernel import Kernel
 from .late import late
+from .manners import no_function
 from .mapper import Mapper
 from .padding import Shape
 from .ufunc_source import GROUP, Operand, source
@@ -126,6 +127,8 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dic
     if method == "outer":
         first, second = (operand(value) for value in inputs)
         inputs = (expanded(first, np.ndim(second)), second)
+    elif method == "at":
+        raise no_function(f"{name}.at")
     elif method != "__call__":
         raise UnsupportedError(
             f"{name}.{method} on a coexec array would gather it silently; use {name}.{method}(np.asarray(x)), or a "

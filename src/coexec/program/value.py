@@ -133,10 +133,10 @@ class Value(Array):
         return hash(self.number())
 
     def __eq__(self, other: object) -> Any:
-        return False if other is None else Operators.__eq__(self, other)
+        return False if self._unlike(other) else Operators.__eq__(self, other)
 
     def __ne__(self, other: object) -> Any:
-        return True if other is None else Operators.__ne__(self, other)
+        return True if self._unlike(other) else Operators.__ne__(self, other)
 
     def __format__(self, spec: str) -> str:
         return format(self.number(), spec)
@@ -204,6 +204,7 @@ class Lending:
         self._owner = owner
         self._copy = copy  # records a task that copies one element
         self.lenders: deque[ref[Storage]] = deque()
+        self._looks = LOOKS
 
     def lend(self, storage: Storage, value: Value) -> None:
         """Note that a value looks at an array. Takes no lock: it comes before or after the call that changes it."""
@@ -232,19 +233,25 @@ class Lending:
         return [array.at() if type(array) is Value else array for array in given], changed
 
     def let_go(self) -> None:
-        """Copy values whose arrays nobody else holds, some at a time. Locked."""
-        for _ in range(min(LOOKS, len(self.lenders))):
-            known = self.lenders.popleft()
-            storage = known()
-            if storage is None:
-                continue
-            values = _alive(storage)
-            looking = [value for value in values if value._at is not None and value._at._storage is storage]
-            if values and getrefcount(storage) - 2 > len(looking):  # this name and the argument are no handles
-                self.lenders.append(known)
-                continue
-            for value in looking:
-                self._part(value)
+        """Copy values whose arrays nobody else holds, some at a time. Locked; the copies are calls that end here, too."""
+        looks, self._looks = self._looks, 0
+        try:
+            for _ in range(min(looks, len(self.lenders))):
+                self._look_at(self.lenders.popleft())
+        finally:
+            self._looks = looks
+
+    def _look_at(self, known: ref[Storage]) -> None:
+        """Copy the values of an array if nobody else holds it; else look at it again some time."""
+        storage = known()
+        if storage is None or not (values := _alive(storage)):
+            return
+        looking = [value for value in values if value._at is not None and value._at._storage is storage]
+        if getrefcount(storage) - 2 > len(looking):  # this name and the argument are no handles
+            self.lenders.append(known)
+            return
+        for value in looking:
+            self._part(value)
 
     def _part(self, value: Value) -> None:
         """Give a value a copy of its element, of its own."""
