@@ -18,8 +18,7 @@ from ..program import array as arrays
 from ..program.access import read, update, write
 from ..program.array import Array
 from ..program.body import signature
-from ..program.capture import Captured
-from ..program.drawing import warn_if_drawing
+from ..program.capture import Captured, warn_if_drawing
 from ..program.kernel import Kernel
 from ..program.ufunc import WEAK, broadcast, operand, outputs_of
 

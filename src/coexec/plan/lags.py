@@ -9,7 +9,8 @@ what small shares are worth.
 from __future__ import annotations
 
 from collections import deque
-from statistics import median
+
+from ..predict.window import centre
 
 WINDOW = 15
 USUAL = 300e-6  # seconds, where nothing was measured
@@ -28,7 +29,7 @@ class Lags:
         if seconds <= MOST:
             recent = self._recent.setdefault(device, deque(maxlen=WINDOW))
             recent.append(max(0.0, seconds))
-            self._known[device] = median(recent)
+            self._known[device] = centre(recent)
 
     def load(self, known: dict[str, float]) -> None:
         """Take what a store kept."""

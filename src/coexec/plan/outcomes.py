@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
-from statistics import median
+
+from ..predict.window import centre
 
 WINDOW = 5
 ENOUGH = 3  # outcomes of a way before it is judged; the first is cold
@@ -45,7 +46,7 @@ class Ways:
             return close and seen and self.runs[1] >= TRY_AT
         if len(self.divided) < ENOUGH:
             return False  # it is being tried
-        if median(self.whole) >= WORTH * median(self.divided):
+        if centre(self.whole) >= WORTH * centre(self.divided):
             self.pause = self.left = PAUSE
             return False
         self.left -= seen

@@ -6,11 +6,11 @@ Before: predict/table.py.  After: predict/model.py.  Knows no device.
 from __future__ import annotations
 
 from math import log
-from statistics import median
 from typing import NamedTuple
 
 from .regression import TINY
 from .table import SHAPES, Table
+from .window import centre
 from .work import Estimate, Work
 
 NEAREST = 5  # calls known under both conditions that say what the condition costs
@@ -68,5 +68,5 @@ def _ratio(own: Table, other: Table, work: Work, scales_with: int) -> Ratio:
                 break
     if not found:
         return Ratio()
-    factor = median(found)
-    return Ratio(factor, median(abs(f - factor) for f in found) / factor if factor else 0.0)
+    factor = centre(found)
+    return Ratio(factor, centre(abs(f - factor) for f in found) / factor if factor else 0.0)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from statistics import median
 
 from ..machine.platform import Link, Platform
+from .window import centre
 
 WINDOW = 32  # copies remembered per link and size: enough for medians, few enough to follow a change
 LARGE = 1 << 20  # bytes from which a copy says something about bandwidth; smaller ones tell the latency
@@ -46,9 +46,9 @@ class Links:
         for pair in changed:
             link = self._platform.links[pair]
             small, large = list(self._small.get(pair, ())), list(self._large.get(pair, ()))  # others may go on learning
-            latency = median(small) if len(small) >= ENOUGH else link.latency
+            latency = centre(small) if len(small) >= ENOUGH else link.latency
             rates = [nbytes / max(seconds - latency, 0.1 * seconds) for nbytes, seconds in large]
-            self._set(pair, latency, median(rates) if len(rates) >= ENOUGH else link.bandwidth)
+            self._set(pair, latency, centre(rates) if len(rates) >= ENOUGH else link.bandwidth)
 
     def measured(self) -> dict[tuple[str, str], tuple[float, float]]:
         """Return what was measured, by names of memories: seconds of latency and bytes per second."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from math import inf, sqrt
-from statistics import median
 from threading import Lock
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from .roofline import Peaks
 from .sample import Sample
 from .table import SHAPES, size_class
 from .waits import Waits
-from .window import SETTLED
+from .window import SETTLED, centre
 from .work import Estimate, Work
 
 ANSWERS = 512  # predictions remembered until something changes
@@ -171,7 +170,7 @@ class Model:
         if not pairs:
             return None
         rmse = sqrt(sum((predicted - seconds) ** 2 for predicted, seconds in pairs) / len(pairs))
-        return Errors(rmse, median(abs(predicted / seconds - 1.0) for predicted, seconds in pairs), len(pairs))
+        return Errors(rmse, centre(abs(predicted / seconds - 1.0) for predicted, seconds in pairs), len(pairs))
 
     def samples(self) -> list[Sample]:
         """Return all that a store should keep."""

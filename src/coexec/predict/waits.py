@@ -9,7 +9,8 @@ a while, which tells nothing about the next run: so the median of several means.
 from __future__ import annotations
 
 from collections import deque
-from statistics import median
+
+from .window import centre
 
 RUNS = 8  # of which a mean is taken
 MEANS = 7  # of which the median is taken
@@ -36,7 +37,7 @@ class Waits:
     @property
     def share(self) -> float:
         """Seconds waited per second computed."""
-        return median(self._means) if self._means else self._share()
+        return centre(self._means) if self._means else self._share()
 
     def _share(self) -> float:
         return self._waited / self._computed if self._computed else 0.0

@@ -5,7 +5,7 @@ Before: nothing.  After: predict/table.py.  Knows seconds; not of what.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 WINDOW = 7  # measurements kept: a median of seven ignores three outliers
 SETTLED = 32  # after so many, only every 16th is looked at
@@ -17,6 +17,13 @@ NOISE = 3.0  # usual: within so many spreads
 def median(ordered: Sequence[float]) -> float:
     """Return the middle of sorted values; the lower one of two, as what disturbs a measurement makes it longer."""
     return ordered[(len(ordered) - 1) // 2]
+
+
+def centre(values: Iterable[float]) -> float:
+    """Return the median of values in any order, between two the mean: statistics has it too, and loads a lot for it."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def _restated(now: float, then: float) -> float:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from .array import hooks
 from .assign import assign
-from .masked import assign_where
 from .numpy_protocol import array_function, array_ufunc
 from .value import element
 
 hooks.assign = assign
-hooks.assign_where = assign_where
 hooks.element = element
 hooks.ufunc = array_ufunc
 hooks.function = array_function

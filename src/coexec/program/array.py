@@ -17,6 +17,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ..errors import ArgumentError, ShapeError
 from ..geometry import Box, Grid, whole
 from . import session
+from .late import late
 from .manners import ALWAYS_COPIED, absent, check_swap, fixed, no_attribute
 from .methods import Methods
 from .view import Cut, grid_of, index, transpose, view_shape
@@ -57,7 +58,6 @@ class Hooks:
     """What arrays do through kernels, which are made of arrays: program/__init__.py puts it in."""
 
     assign: Callable[[Array, Any], None]
-    assign_where: Callable[[Array, Any, Any], None]
     element: Callable[[Array], Array]
     ufunc: Callable[[Any, str, Any, Any], Any]
     function: Callable[[Any, Any, Any, Any], Any]
@@ -158,7 +158,7 @@ class Array(NDArrayOperatorsMixin, Methods):
         if isinstance(value, Array) and value._shape and value._storage is self._storage:
             check_swap(sys._getframe(1))
         if type(key) in MASKS:
-            hooks.assign_where(self, key, value)
+            late("program.masked:assign_where")(self, key, value)
         else:
             hooks.assign(self._view(key), value)
 

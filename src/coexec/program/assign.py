@@ -15,8 +15,9 @@ from . import session
 from .access import read, write
 from .array import Array
 from .kernel import Kernel, kernel
+from .manners import IMMUTABLE
 from .mapper import all as map_all
-from .value import IMMUTABLE, Value
+from .value import Value
 from .variant import exact
 
 

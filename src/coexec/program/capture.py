@@ -1,6 +1,6 @@
-"""What a body takes from outside: plain values are copied at the call, mutable ones are refused.
+"""What a body takes from outside: plain values are copied at the call, mutable ones refused, random numbers pointed out.
 
-Before: nothing.  After: program/kernel.py.  Knows Python functions, nothing of arrays but their type's name.
+Before: program/manners.py.  After: program/kernel.py.  Knows Python functions, nothing of arrays but their type's name.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import textwrap
 import threading
 import tokenize
 import types
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from operator import is_
 from typing import Any
 
 import numpy as np
 
-from .refusals import mutable_outside
+from ..errors import CoexecWarning
+from .manners import RANDOM, is_source, mutable_outside
 
 PLAIN = frozenset({int, float, bool, complex, str, bytes, type(None), type(...), np.float64, np.float32, np.int64})
 """Types passed by value at once, without a further look."""
@@ -140,3 +142,54 @@ def _is_view_of(value: ast.expr, name: str) -> bool:
     while isinstance(value, ast.Subscript | ast.Attribute | ast.Call):
         value = value.func if isinstance(value, ast.Call) else value.value
     return isinstance(value, ast.Name) and value.id == name
+
+
+def warn_if_drawing(what: str, function: Callable[..., Any], *, stacklevel: int) -> None:
+    """Warn if a body that may be divided draws random numbers whose order nobody knows."""
+    if inspect.isfunction(function):
+        scope = {**function.__globals__, **_cells(function)}
+        name = next(_drawn(function.__code__, scope), None)
+        if name is not None:
+            warnings.warn(
+                f"{what} draws from {name}, and may be divided: its results depend on how it is, and on what runs "
+                f"beside it; {RANDOM}",
+                CoexecWarning,
+                stacklevel=stacklevel + 1,
+            )
+
+
+def _cells(function: Any) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    found = {}
+    for name, cell in cells:
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return found
+
+
+def _drawn(code: types.CodeType, scope: dict[str, Any]) -> Iterator[str]:
+    """Yield the names through which code reaches a source of random numbers."""
+    value: Any = None  # what the instructions so far have on top of the stack, as far as that is plain to see
+    path = ""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            path = str(instruction.argval)
+            value = scope.get(path)
+        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(value, types.ModuleType):
+            path = f"{path}.{instruction.argval}"
+            value = getattr(value, str(instruction.argval), None)
+        elif instruction.opname not in ("CACHE", "PUSH_NULL", "EXTENDED_ARG"):
+            value = None
+        if _random(value):
+            yield path
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _drawn(constant, scope)
+
+
+def _random(value: Any) -> bool:
+    """Tell whether a function draws from a source of random numbers, or makes one."""
+    maker = str(getattr(value, "__module__", "")).startswith("numpy.random") and callable(value)
+    return maker or is_source(getattr(value, "__self__", None))

@@ -21,10 +21,9 @@ from .access import Access, write
 from .array import Array
 from .asks import NOTHING_SAID, Asks, declare_asks
 from .call import DEFAULT, Key, Options, check_oversubscribe
-from .capture import PLAIN, Captured, is_plain, rebound_outputs
-from .drawing import warn_if_drawing
+from .capture import PLAIN, Captured, is_plain, rebound_outputs, warn_if_drawing
+from .manners import mutable, not_an_array, undeclared
 from .mapper import All, Same, all as map_all
-from .refusals import mutable, not_an_array, undeclared
 from .returns import Returns, as_returns
 from .value import Value
 from .variant import Numerics, Variant, exact

@@ -1,6 +1,6 @@
-"""What NumPy's arrays let one do and coexec's do not: each is refused with a way that works.
+"""What NumPy's arrays let one do and coexec's do not, and what kernels cannot take: each is refused with a way that works.
 
-Before: errors.py.  After: program/array.py.  Knows NumPy's names; nothing of views or tasks.
+Before: errors.py.  After: program/array.py, program/kernel.py.  Knows NumPy's names; nothing of views or tasks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..errors import UnsupportedError
+from ..errors import ArgumentError, UnsupportedError
 
 ALWAYS_COPIED = "a coexec array is always copied to NumPy; use np.asarray(array) without copy=False"
 IN_PLACE_METHODS = frozenset({"byteswap", "itemset", "partition", "put", "resize", "setfield", "setflags", "sort"})
@@ -22,6 +22,16 @@ IN_PLACE_FUNCTIONS = frozenset({"at", "fill_diagonal", "place", "put", "put_alon
 BY_VALUE = (
     "an index of type {} selects by value; coexec views take integers, slices, None and '...'. To read, use "
     "np.asarray(array)[index], a copy; to write, array[mask] = value, np.add(array, 1, out=array, where=mask), or a kernel"
+)
+
+
+IMMUTABLE = (
+    "a value such as a[i] never changes, as a number in NumPy; to write the element, use a[i] = ..., or pass its view "
+    "a[i, ...]"
+)
+RANDOM = (
+    "inside a body, let it take `chunk` and use chunk.rng(seed), whose numbers do not depend on how the call is divided; "
+    "outside, cx.random makes arrays of random numbers"
 )
 
 
@@ -81,3 +91,48 @@ def check_swap(caller: FrameType) -> None:
             "compiled code, such as rng.shuffle, swaps parts of a coexec array that are views of each other's place, and "
             "would lose some; use array[...] = np.asarray(array)[rng.permutation(len(array))]"
         )
+
+
+def is_source(value: Any) -> bool:
+    """Tell whether an object gives random numbers, one after the other. By name: numpy.random may not be loaded."""
+    return any(
+        kind.__module__ in ("random", "coexec.ops.random") or kind.__module__.startswith("numpy.random")
+        for kind in type(value).__mro__
+    )
+
+
+def not_an_array(kernel: str, name: str, mode: str, value: Any) -> ArgumentError:
+    """Return the error for something else in the place of an array, or a value in the place of an output."""
+    if getattr(value, "immutable", False):
+        return ArgumentError(f"kernel {kernel!r}: parameter {name!r} is declared {mode}, and {IMMUTABLE}")
+    return ArgumentError(
+        f"kernel {kernel!r}: parameter {name!r} is declared {mode} and takes a coexec array, "
+        f"got {type(value).__name__}; make one with cx.array(value) (copies) or cx.asarray(value) (borrows)"
+    )
+
+
+def undeclared(kernel: str, name: str, shape: tuple[int, ...]) -> ArgumentError:
+    """Return the error for an array in the place of a scalar."""
+    return ArgumentError(
+        f"kernel {kernel!r}: array of shape {shape} passed for {name!r}, which has no declared access; "
+        f"declare {name}=cx.read (or write, update, reduce)"
+    )
+
+
+def mutable(kernel: str, name: str, value: Any) -> ArgumentError:
+    """Return the error for an argument that could change before the kernel runs."""
+    instead = RANDOM if is_source(value) else (
+        "pass numbers, strings or tuples, or a coexec array with declared access"
+    )  # fmt: skip
+    return ArgumentError(
+        f"kernel {kernel!r}: {name!r} is a {type(value).__name__}, which could change before the kernel runs; {instead}"
+    )
+
+
+def mutable_outside(kernel: str, name: str, value: Any) -> ArgumentError:
+    """Return the error for something that a body takes from outside and that could change before it runs."""
+    instead = RANDOM if is_source(value) else "pass it as an argument"
+    return ArgumentError(
+        f"kernel {kernel!r} takes {name!r} ({type(value).__name__}) from outside, and it could change before the kernel "
+        f"runs; {instead}"
+    )

@@ -1,6 +1,6 @@
 """Assignment where a mask says so, `a[mask] = v`, as ordered tasks.
 
-Before: program/ufunc.py, program/assign.py.  After: program/array.py, which calls it late.  Knows no device.
+Before: program/ufunc.py, program/assign.py.  After: program/array.py, which loads it late.  Knows no device.
 """
 
 from __future__ import annotations

@@ -16,10 +16,9 @@ from . import array as arrays
 from .array import Array
 from .assign import assign
 from .late import late
-from .manners import no_function
-from .masked import copy_where
+from .manners import IMMUTABLE, no_function
 from .ufunc import WEAK, array_ufunc, elementwise, operand, outputs_of
-from .value import IMMUTABLE, as_value
+from .value import as_value
 from .view import reshaped
 
 
@@ -67,7 +66,7 @@ def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -
     if where is True:
         assign(dst, source)
     else:
-        copy_where(dst, operand(where), source)
+        late("program.masked:copy_where")(dst, operand(where), source)
 
 
 def _moved(a: Array, source: Any, destination: Any) -> Array:

@@ -21,11 +21,11 @@ from .body import signature
 from .fuse import Operation, private
 from .kernel import Kernel
 from .late import late
-from .manners import no_function
+from .manners import IMMUTABLE, no_function
 from .mapper import Mapper
 from .padding import Shape
 from .ufunc_source import GROUP, Operand, source
-from .value import IMMUTABLE, Value, as_value
+from .value import Value, as_value
 
 WEAK = (bool, int, float, complex)
 """Python's numbers, whose types do not count beside an array's (NEP 50)."""

@@ -22,7 +22,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin as Operators
 from ..geometry import overlaps
 from . import array as arrays
 from .array import Array, Storage
-from .manners import ALWAYS_COPIED, fixed
+from .manners import ALWAYS_COPIED, IMMUTABLE, fixed
 
 LOOKS = 4  # arrays that are looked at after a call, whether anybody but their values holds them
 
@@ -161,12 +161,6 @@ class Value(Array):
     __iand__ = Operators.__and__
     __ixor__ = Operators.__xor__
     __ior__ = Operators.__or__
-
-
-IMMUTABLE = (
-    "a value such as a[i] never changes, as a number in NumPy; to write the element, use a[i] = ..., or pass its view "
-    "a[i, ...]"
-)
 
 
 def element(view: Array) -> Value:
