@@ -11,7 +11,7 @@ import pytest
 
 import coexec as cx
 from coexec.observe.trace import Trace
-from coexec.runtime import GUESSES
+from coexec.pace import GUESSES
 from tests.devices import CORES, TWO
 from tests.small_loops import axpy
 
