@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -156,3 +157,21 @@ def test_contents_that_come_first_in_a_step_belong_to_it_when_one_is_analysed_ag
 @given(st.dictionaries(st.integers(0, 24), st.sampled_from(CHANGES), max_size=6), st.integers(8, 24))
 def test_any_changes_in_any_turns_are_seen(changes: dict[int, str], turns: int) -> None:
     compare(changes, turns)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_arrays_made_and_dropped_while_calls_are_held_back_disturb_no_loop(named: bool) -> None:
+    """In each turn of the loop something is held back by lookahead while other arrays come and go."""
+    with cx.Runtime("simulated:2", diagnostics="off") as runtime:
+        x, last = cx.ones(400_000), cx.zeros(())
+        for i in range(12):
+            with cx.record() if named else nullcontext():
+                o = cx.array(np.arange(400_000.0))
+                axpy(x, o, 1.0)
+                np.add(o, o, out=o)
+                z = cx.array(np.ones(4))
+                last[...] = i
+        del o, z
+        for _ in range(2):  # instructions that are not over hold arrays
+            cx.wait()
+        assert len(runtime._upkeep.live) == len(runtime._lowering.states()) == 2

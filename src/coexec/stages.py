@@ -226,7 +226,8 @@ class Stages(ABC):
             AtOnce(self._executor, self._lowering.coherence, machine.lanes["host"].limit_threads) if known else None
         )
         repeat = config.replay and not at_once
-        self._replay = Replay(self._graph, self._lowering, lambda: candidates.mark, on=repeat)
+        look = self._lookahead
+        self._replay = Replay(self._graph, self._lowering, lambda: candidates.mark, lambda: look.behind, on=repeat)
         self._issuing = Issuing(
             self._lowering,
             self._executor,

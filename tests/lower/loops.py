@@ -152,9 +152,10 @@ def normalised(emitted: list[Instruction]) -> list[tuple[Any, ...]]:
     return found
 
 
-def both(devices: int, *, peers: bool, program: Callable[[Loop], None]) -> tuple[Loop, Loop]:
+def both(devices: int, *, peers: bool, program: Callable[[Loop], None], lookahead: str = "none") -> tuple[Loop, Loop]:
     """Run a program without replay and with it."""
-    loops = Loop(devices, peers=peers, replay=False), Loop(devices, peers=peers, replay=True)
+    plain, replayed = [Loop(devices, peers=peers, replay=replay, lookahead=lookahead) for replay in (False, True)]
+    loops = plain, replayed
     for loop in loops:
         program(loop)
     return loops

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from coexec.testing import GraphBuilder
 from coexec.testing.model_memory import at_random, run_all
-from tests.lower.loops import Loop, Reach, Step, both, normalised, steps
+from tests.lower.loops import SIZE, Loop, Reach, Step, both, normalised, steps
 
 STENCIL: list[Step] = [("smooth", 0, 1, 2)]
 
@@ -90,6 +91,17 @@ def test_a_range_mapper_that_answers_differently_ends_it(turn: int) -> None:
     alike(*both(2, peers=True, program=program))
 
 
+def test_an_array_dropped_behind_calls_that_are_held_back_is_there_until_its_end_is_lowered() -> None:
+    g = GraphBuilder(lookahead="auto", replay=True)
+    large = g.array(8 * SIZE, 0.0)
+    g.call("part", updates=large[:SIZE])  # held back: more of it may be needed
+    for _ in range(6):
+        g.drop(g.array(4, 0.0))
+    assert g.lookahead.holding and len(g.lowering.states()) == 7
+    g.lookahead.flush()
+    assert list(g.lowering.states()) == [large._storage.id]
+
+
 BODIES = st.lists(steps(), min_size=1, max_size=6)
 
 
@@ -102,6 +114,7 @@ def test_any_loop_gives_the_same_instructions_whatever_interrupts_it(data: st.Da
     others = data.draw(st.dictionaries(st.integers(3, turns), st.lists(steps(), max_size=3), max_size=2))
     cut = data.draw(st.dictionaries(st.integers(3, turns), st.integers(0, len(body)), max_size=1))
     horizons = data.draw(st.sets(st.integers(1, turns), max_size=2))
+    lookahead = data.draw(st.sampled_from(["none", "auto"]))
 
     def program(loop: Loop) -> None:
         for number in range(turns):
@@ -111,7 +124,7 @@ def test_any_loop_gives_the_same_instructions_whatever_interrupts_it(data: st.Da
             if number in horizons:
                 loop.g.horizon()
 
-    plain, replayed = both(devices, peers=peers, program=program)
+    plain, replayed = both(devices, peers=peers, program=program, lookahead=lookahead)
     alike(plain, replayed)
     replayed.g.verify()
 

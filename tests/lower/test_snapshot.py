@@ -148,5 +148,5 @@ def test_a_state_is_loaded_as_it_was_taken() -> None:
     stencil(g, a, b)
     before = take(ids, counters(g), g.lowering, g.graph)
     for id, held in before.arrays.items():
-        load(held, g.lowering.states()[id], Plain(), lambda allocation: allocation)
+        load(held, g.lowering.states()[id], Plain(), Plain(), lambda allocation: allocation)
     assert take(ids, counters(g), g.lowering, g.graph) == before

@@ -149,7 +149,6 @@ class Upkeep:
             if (replayed := self._replay.drop(gone)) is not None:
                 self._submit(replayed)
                 continue
-            self._graph.forget(gone)
             self.forget(gone)
             self._lookahead.drop(gone, partial(self._drop, gone))
 

@@ -49,18 +49,13 @@ class TaskGraph:
         self._parents: dict[int, tuple[int, ...]] = {}  # of tasks since the last two horizons
         self._front: dict[int, None] = {}  # tasks nothing depends on yet
         self.orders: dict[Any, int] = {}  # host tasks: last one per order
-        self.storages: dict[int, Tracker] = {}
         self.marks = Marks()
         self.horizon = EPOCH  # the last mark that stands for everything before it
         self.since_horizon = 0
 
     def register(self, storage: Storage) -> None:
-        """Begin to track a new array."""
-        storage.tracker = self.storages[storage.id] = Tracker(storage.box, self.horizon)
-
-    def forget(self, storage_id: int) -> None:
-        """Stop tracking a dropped array."""
-        self.storages.pop(storage_id, None)
+        """Begin to track a new array. What lowering remembers of it has the tracker too, and is in the only table."""
+        storage.tracker = Tracker(storage.box, self.horizon)
 
     def add(self, task: Task) -> None:
         """Number `task`, find what it comes after, and make it visible to later tasks."""
@@ -161,13 +156,9 @@ class TaskGraph:
         self.orders = {order: max(id, horizon) for order, id in self.orders.items()}
         self.marks.passed(horizon)
 
-    def frontier(self) -> set[int]:
-        """Return the tasks that a later task could directly depend on."""
-        return set().union(*(tracker.ids() for tracker in self.storages.values())) - {self.horizon}
-
     def live(self) -> int:
-        """Return how many entries the graph holds: bounded by the horizons."""
-        return len(self._parents) + sum(len(tracker) for tracker in self.storages.values())
+        """Return how many tasks the graph remembers: bounded by the horizons."""
+        return len(self._parents)
 
     def parents(self, ids: Iterable[int]) -> set[int]:
         """Return the parents of tasks that are still remembered."""

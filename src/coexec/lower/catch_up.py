@@ -18,7 +18,6 @@ from ..graph.command import Command
 from ..graph.instruction import Alloc, Allocation, Instruction
 from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
-from ..graph.tracker import Tracker
 from .lowering import Lowering
 from .snapshot import Counters, Renaming, Same, Snapshot, load
 from .state import ArrayState, Foreseen
@@ -59,7 +58,7 @@ class Position:
         self.at = 0  # the next line
         self.open = False  # whether a step has begun and not ended
         self.done: list[Task | None] = []
-        self.gone: dict[int, tuple[ArrayState, Tracker]] = {}  # arrays that the present step has dropped
+        self.gone: dict[int, ArrayState] = {}  # arrays that the present step has dropped
 
     def _check(self) -> None:
         """Raise Unrepeatable if the state refers to something too far back."""
@@ -282,10 +281,10 @@ class GhostStorage:
 
     __slots__ = ("cuts", "id", "state", "tracker")
 
-    def __init__(self, id: int, state: ArrayState, tracker: Tracker) -> None:
-        self.id = id
+    def __init__(self, state: ArrayState) -> None:
+        self.id = state.id
         self.state = state
-        self.tracker = tracker
+        self.tracker = state.tasks
         self.cuts = None
 
 
@@ -301,16 +300,14 @@ class Ghost:
 
 def catch_up(position: Position, lowering: Lowering, graph: TaskGraph) -> None:
     """Let lowering and task graph know everything that was replayed."""
-    states, trackers = lowering.states(), graph.storages
+    states = lowering.states()
     instructions, tasks = position.instructions(), position.tasks()
-    for id, (state, tracker) in position.gone.items():
-        states[id], trackers[id] = state, tracker
+    states.update(position.gone)
     for id, held in position.snapshot.arrays.items():
-        now = position.array(id)
-        load(held, states[now], instructions, position.allocation)
-        trackers[now].load(held.tasks, tasks)
-        graph.marks.touched.add(trackers[now])
-        for backing in states[now].all_backings():
+        state = states[position.array(id)]
+        load(held, state, instructions, tasks, position.allocation)
+        graph.marks.touched.add(state.tasks)
+        for backing in state.all_backings():
             lowering.emitter.touch(backing.tracker)
     for order, instruction, task in position.snapshot.orders:
         lowering.orders[order], graph.orders[order] = instructions.writer(instruction), tasks.writer(task)
@@ -342,18 +339,15 @@ def _again(position: Position, lowering: Lowering, graph: TaskGraph) -> None:
 
 def _lower_again(line: Line, task: Task | None, ids: Sequence[int], lowering: Lowering, graph: TaskGraph) -> None:
     """Do to the states what the line did; its instructions are out already."""
-    seen, states, trackers = line.seen, lowering.states(), graph.storages
+    seen, states = line.seen, lowering.states()
     if line.kind == "made":
         lowering.coherence.last_allocation += seen.given is not None
         return
     if line.kind == "dropped":
-        graph.forget(ids[0])
         lowering.drop(ids[0])
         return
     assert task is not None
-    ghosts: list[Any] = [
-        Ghost(GhostStorage(id, states[id], trackers[id]), like) for id, like in zip(ids, seen.slots, strict=True)
-    ]
+    ghosts: list[Any] = [Ghost(GhostStorage(states[id]), like) for id, like in zip(ids, seen.slots, strict=True)]
     visited = task.visited
     task.arrays = ghosts
     task.visited = None if task.kernel is None or task.kernel.simple else task.box

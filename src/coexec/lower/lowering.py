@@ -85,7 +85,7 @@ class Lowering:
 
     def register(self, storage: Storage, memory: int | None = None) -> Backing | None:
         """Begin to track an array; with `memory`, its contents are already there and the backing is returned."""
-        state = ArrayState(storage.id, storage.box, storage.dtype, storage.initial)
+        state = ArrayState(storage.id, storage.box, storage.dtype, storage.initial, storage.tracker)
         storage.state = self._states[storage.id] = state
         if memory is None:
             return None
@@ -371,8 +371,10 @@ class Lowering:
 
     def live(self) -> int:
         """Return how many tracking entries there are: bounded by the horizons."""
-        return sum(len(b.tracker) for state in self._states.values() for b in state.all_backings())
+        states = self._states.values()
+        tasks = sum(len(state.tasks) for state in states if state.tasks is not None)
+        return tasks + sum(len(b.tracker) for state in states for b in state.all_backings())
 
     def states(self) -> dict[int, ArrayState]:
-        """Return the state of every live array, by array id."""
+        """Return the state of every live array, by array id: the one table that says which arrays there are."""
         return self._states

@@ -34,9 +34,16 @@ class Replay:
     """Watches what is lowered, and takes over while it repeats itself."""
 
     def __init__(
-        self, graph: TaskGraph, lowering: Lowering, plans: Callable[[], object] = lambda: None, *, on: bool = True
+        self,
+        graph: TaskGraph,
+        lowering: Lowering,
+        plans: Callable[[], object] = lambda: None,
+        held: Callable[[], bool] = lambda: False,
+        *,
+        on: bool = True,
     ) -> None:
         self._plans = plans  # changes when plans that were made do not hold any more
+        self._held = held  # tells whether something that the program did is not lowered yet
         self._graph = graph
         self._lowering = lowering
         self.on = on
@@ -100,7 +107,7 @@ class Replay:
         """Return what the end of an array is lowered to, or None if it is not what comes next."""
         if self._playing is None or (line := self._next("dropped", "dropped", (id,), ())) is None:
             return None
-        self._playing.gone[id] = (self._lowering.states().pop(id), self._graph.storages.pop(id))
+        self._playing.gone[id] = self._lowering.states().pop(id)
         return self._playing.fill(line, None, self._graph)
 
     def made(self, storage: Storage, given: Allocation | None) -> None:
@@ -226,6 +233,8 @@ class Replay:
 
     def _look(self, period: int) -> None:
         """See whether the state at the end of a step is that at its beginning, but for names."""
+        if self._held():
+            return  # the state is not that of the program yet, and replay would leave it so
         step, earlier = self._seen[-period:], self._seen[-2 * period : -period]
         if self._lowering.fitting.counts(i for entry in step for i in entry.instructions or ()):
             return  # what is allocated in limited memories is counted anew each time

@@ -52,19 +52,20 @@ class Snapshot(NamedTuple):
 
 def take(arrays: Iterable[int], counters: Counters, lowering: Lowering, graph: TaskGraph) -> Snapshot:
     """Return what is remembered of those arrays that are still there."""
-    states, trackers = lowering.states(), graph.storages
-    held = {id: dump(states[id], trackers[id].dump()) for id in dict.fromkeys(arrays) if id in states}
+    states = lowering.states()
+    held = {id: dump(states[id]) for id in dict.fromkeys(arrays) if id in states}
     orders = tuple([(order, id, graph.orders[order]) for order, id in lowering.orders.items()])
     budget = [(a.held, tuple(a.freed), frozenset(a.gate)) for a in lowering.coherence.budget.open]
     return Snapshot(counters, held, orders, tuple(budget))
 
 
-def dump(state: ArrayState, tasks: Entries) -> Held:
+def dump(state: ArrayState) -> Held:
     """Return one array's state as data."""
+    assert state.tasks is not None, "private arrays do not outlive their task"
     backings = [
         (backing.allocation, backing.tracker.dump()) for memory in state.backings.values() for backing in memory
     ]
-    return Held(tuple(state.valid.entries()), tuple(backings), tasks)
+    return Held(tuple(state.valid.entries()), tuple(backings), state.tasks.dump())
 
 
 class Same:
@@ -164,17 +165,20 @@ class Renaming:
 def load(
     held: Held,
     state: ArrayState,
-    names: Names,
+    instructions: Names,
+    tasks: Names,
     allocation: Callable[[Allocation], Allocation],
 ) -> None:
     """Let `state` be what `held` says, with other numbers."""
+    assert state.tasks is not None, "private arrays do not outlive their task"
+    state.tasks.load(held.tasks, tasks)
     known = {backing.allocation.id: backing for backing in state.all_backings()}
     state.backings.clear()
     state.complete.clear()
     for old, entries in held.backings:
         new = allocation(old)
         backing = known.get(new.id) or Backing(new, 0)
-        backing.tracker.load(entries, names)
+        backing.tracker.load(entries, instructions)
         state.add(backing)
     for box, mask in held.valid:
         state.valid.set(box, mask)

@@ -73,11 +73,13 @@ class ArrayState:
     """Backings per memory, and for each element the set of memories (as bits) that hold its present value."""
 
     __slots__ = (
-        "_found", "backings", "box", "complete", "dtype", "expected", "foreseen", "id", "initial", "origin", "valid"
+        "_found", "backings", "box", "complete", "dtype", "expected", "foreseen", "id", "initial", "origin", "tasks",
+        "valid"
     )  # fmt: skip
 
-    def __init__(self, id: int, box: Box, dtype: np.dtype[Any], initial: Any) -> None:
+    def __init__(self, id: int, box: Box, dtype: np.dtype[Any], initial: Any, tasks: Tracker | None = None) -> None:
         self.id = id
+        self.tasks = tasks  # the task graph's tracker of the array, which lives as long; None for a private one
         self.box = box
         self.dtype = dtype
         self.initial = initial

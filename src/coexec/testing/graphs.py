@@ -72,9 +72,8 @@ class GraphBuilder:
         self.devices = [device.name for device in self.platform.devices]
         self.graph = TaskGraph()
         self.lowering = Lowering(self.platform, watch)
-        self.replay = Replay(self.graph, self.lowering, on=replay)
         self.lookahead = Lookahead(self.lowering, lookahead)
-        self.lookahead.on_hold = partial(self.replay.stop, "calls are held back")
+        self.replay = Replay(self.graph, self.lowering, held=lambda: self.lookahead.behind, on=replay)
         self.tasks: list[Task] = []
         self.commands: list[Command] = []
         self.emitted: list[Instruction] = []
@@ -117,7 +116,6 @@ class GraphBuilder:
         id, before = array._storage.id, len(self.emitted)
         if (replayed := self.replay.drop(id)) is not None:
             return self._emit(replayed)
-        self.graph.forget(id)
         self.lookahead.drop(id, lambda: self._lowered(self.lowering.drop(id), partial(self.replay.dropped, id)))
         return self.emitted[before:]
 
@@ -340,11 +338,10 @@ class GraphBuilder:
     def __exit__(self, *error: object) -> None:
         session.remove(self)
 
-    def _lowered(self, instructions: list[Instruction], note: Callable[[list[Instruction]], None]) -> None:
-        """Emit what the program asked for; replay hears of it unless it was held back."""
+    def _lowered(self, instructions: list[Instruction], note: Callable[..., None]) -> None:
+        """Emit what the program asked for; replay hears of it, and whether it was held back."""
         self._emit(instructions)
-        if not self.lookahead.late:
-            note(instructions)
+        note(instructions, late=self.lookahead.late)
 
     def _emit(self, instructions: list[Instruction]) -> list[Instruction]:
         if instructions:
@@ -378,6 +375,11 @@ class GraphBuilder:
         """Return the names of the tasks that `task` directly comes after, without horizons and epochs."""
         names = {other.id: other.name for other in self.tasks}
         return {names[id] for id in task.after if id in names}
+
+    def frontier(self) -> set[int]:
+        """Return the tasks that a later task could directly depend on."""
+        trackers = [state.tasks for state in self.lowering.states().values() if state.tasks is not None]
+        return set().union(*(tracker.ids() for tracker in trackers)) - {self.graph.horizon}
 
     def edges(self) -> int:
         """Return the number of edges between tasks."""
