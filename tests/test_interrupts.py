@@ -229,3 +229,52 @@ def states(path) -> dict[str, str]:
     """Return how each kernel of a complete trace ended."""
     trace = cx.Trace.load(path)
     return {row["name"]: row["state"] for row in trace.rows if row["row"] == "ran" and row["kind"] == "kernel"}
+
+
+DIVIDED_FURTHER = """
+    ROWS = 1000
+
+    class Asked:
+        count, strike = 0, 0
+
+    def row(chunk):  # the range mapper of a call that is divided into very many rounds: asked while they are looked for
+        Asked.count += 1
+        if Asked.count == Asked.strike:
+            os.kill(os.getpid(), signal.{number})
+        return slice(10 * chunk.lo[0], 10 * chunk.hi[0])
+
+    @cx.kernel(split=0, over="y", x=cx.read(row), y=cx.update)
+    def rows(x, y):
+        y += x.reshape(-1, 10).sum(axis=1)
+
+    @cx.kernel(y=cx.update)
+    def increment(y):
+        y += 1
+
+    with cx.Runtime("null:1", memory={{"null:0": "90"}}, diagnostics="off") as runtime:
+        x, y, z = cx.ones(10 * ROWS), cx.ones(ROWS), cx.zeros(1)
+        try:
+            Asked.strike = {strike}
+            rows(x, y)
+        except {error}:
+            after = Asked.count - Asked.strike
+            assert after < 100, after
+            print("interrupted")
+        try:
+            np.asarray(y)
+        except cx.TaskFailed as error:
+            print("spoiled:", error)
+        increment(z)
+        cx.wait()
+        print("usable")
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "strike"), [("SIGINT", "KeyboardInterrupt", 500), ("SIGTERM", "SystemExit", 3500)]
+)
+def test_a_call_that_takes_long_to_lower_can_be_interrupted(number: str, error: str, strike: int) -> None:
+    """While rounds are looked for; and while they are lowered, when what it would have written is spoiled."""
+    ended = run_script(DIVIDED_FURTHER.format(number=number, error=error, strike=strike))
+    assert "interrupted\n" in ended.stdout and "usable" in ended.stdout, ended.stdout + ended.stderr
+    assert ("spoiled: T" in ended.stdout) == (strike == 3500) and not ended.stderr, ended.stdout + ended.stderr

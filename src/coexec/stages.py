@@ -271,6 +271,7 @@ class Stages(ABC):
         if self.alone:
             self._signals.install()
         self._executor.check_signals = self._signals.check
+        self._lowering.fitting.listen = self._signals.listen
         self._executor.look_up = self._diagnostics.progress(self._lock, self._engine.issued, time.monotonic)
         with self._lock:
             _, epoch = self._upkeep.epoch("start")
@@ -290,14 +291,17 @@ class Stages(ABC):
         return VirtualExecutor(self._engine, self.machine.lanes, self.machine.memories, self._lock, self._virtual)
 
     def _carry_out(self, task: Task) -> None:
-        """Run a task, now or when its turn comes. Where other ranks have begun with it, errors are its results. Locked."""
-        if task.deal is None:
-            self._run(task)
-            return
+        """Run a task, now or when its turn comes. Where it has begun, here or on other ranks, errors are its results. Locked."""
         try:
             self._run(task)
-        except Exception as error:  # noqa: BLE001 - whoever wants the results is told
-            self._holding.fail(task, error)
+        except Exception as error:
+            if task.deal is not None:
+                self._holding.fail(task, error)
+                return
+            if self._lowering.has_begun(task):
+                self._holding.fail(task, error, told=True)
+            self._signals.check()
+            raise
 
     def _entered(self, task: Task) -> None:
         """Account for a task that was recorded. Locked."""

@@ -46,9 +46,14 @@ class Holding:
             self._executor.break_down(error)
         return True
 
-    def fail(self, task: Task, error: Exception) -> None:
-        """Fail a task that could not be lowered. Its call has returned, so whoever wants its results is told. Locked."""
+    def fail(self, task: Task, error: Exception, *, told: bool = False) -> None:
+        """Fail a task that could not be lowered: whoever wants its results is told. Locked.
+
+        Its call has returned; or, where the program was `told`, it raises, and the failure need not be reported again.
+        """
         id, emitted = poison(self._lowering, task)
         task.let_go()
-        self._executor.refuse(task, id, not_lowered(task, error))
+        failure = not_lowered(task, error)
+        failure.reported = told
+        self._executor.refuse(task, id, failure)
         self._executor.submit(emitted)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from ..errors import TaskCancelled
 from ..program.session import in_kernel
 
 
@@ -23,6 +24,7 @@ class Signals:
         self._cancel = cancel  # cancels what has not begun, for a reason
         self._before: dict[int, Any] = {}
         self.pending: BaseException | None = None
+        self._waiting = False  # an interrupt wants the lock, which another thread holds
 
     def install(self) -> None:
         """Take over SIGINT and SIGTERM if they still have their default handlers."""
@@ -49,6 +51,11 @@ class Signals:
             self._cancel("the program was interrupted")
             raise error
 
+    def listen(self) -> None:
+        """Raise TaskCancelled if an interrupt waits until the lock is free: what takes long is given up. Locked."""
+        if self.pending is not None or self._waiting:
+            raise TaskCancelled("the program was interrupted")
+
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self._raise(KeyboardInterrupt())
@@ -61,5 +68,9 @@ class Signals:
         if self._locked() and not in_kernel.name:  # a body that the caller runs itself can be interrupted
             self.pending = error
         else:
-            self._cancel("the program was interrupted")
+            self._waiting = True
+            try:
+                self._cancel("the program was interrupted")
+            finally:
+                self._waiting = False
             raise error

@@ -305,8 +305,7 @@ def catch_up(position: Position, lowering: Lowering, graph: TaskGraph) -> None:
     states.update(position.gone)
     for id, held in position.snapshot.arrays.items():
         state = states[position.array(id)]
-        load(held, state, instructions, tasks, position.allocation)
-        graph.marks.touched.add(state.tasks)
+        graph.marks.touched.add(load(held, state, instructions, tasks, position.allocation))
         for backing in state.all_backings():
             lowering.emitter.touch(backing.tracker)
     for order, instruction, task in position.snapshot.orders:

@@ -5,8 +5,10 @@ Before: lower/budget.py, lower/evict.py, lower/rounds.py.  After: lower/lowering
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
+from typing import NamedTuple
 
 from ..errors import DoesNotFit
 from ..geometry import Box
@@ -19,12 +21,35 @@ from ..plan.candidate import Candidate
 from ..predict.features import scratch_of
 from .coherence import Coherence, discard, merged
 from .evict import Claim
-from .rounds import Lacks, Part, granule_of, in_rounds, smallest_part, split_axes
+from .rounds import (
+    MOST_ROUNDS,
+    Listen,
+    Part,
+    Refused,
+    Together,
+    TooMany,
+    granule_of,
+    in_rounds,
+    smallest_part,
+    split_axes,
+)
 from .state import FILL, ArrayState
 from .touch import Touch
 
 DROP = "drop arrays that are not needed any more"
 CUT = "declare split= along a further axis"
+
+
+class Use(NamedTuple):
+    """What is needed of a memory at once, and what it has."""
+
+    memory: str
+    needs: int
+    has: int
+
+
+def _nobody() -> None:
+    """Hear nothing."""
 
 
 class Fitting:
@@ -34,6 +59,7 @@ class Fitting:
         self._coherence = coherence
         self._budget = coherence.budget
         self._devices = devices
+        self.listen: Listen = _nobody  # raises if the program is interrupted while something takes long
 
     def plenty(self, task: Task, touches: Sequence[list[Touch]]) -> bool:
         """Tell whether nothing must be looked at: all is backed, or new and there is room for it. Hot."""
@@ -86,32 +112,29 @@ class Fitting:
         after.update(account.borrow(id, nbytes))
         return memory, nbytes
 
-    def shortage(
-        self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]
-    ) -> tuple[str, int, int] | None:
-        """Return the first memory that chunks are too large for, what they need there at once, and what there is."""
+    def uses(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> list[Use]:
+        """Return what chunks need at once in each limited memory, in all and for the largest allocation."""
         claims = self.claims(touches)
         needs, largest = self.scratch(task, chunks), dict.fromkeys(range(len(self._budget.accounts)), 0)
         for state, memory, box in claims:
             size = box.volume * state.dtype.itemsize
             needs[memory] = needs.get(memory, 0) + size
             largest[memory] = max(largest[memory], size)
+        found: list[Use] = []
         for memory, need in needs.items():
             account = self._budget.accounts[memory]
             if account is None:
                 continue
-            if largest[memory] > account.largest:
-                return account.name, largest[memory], account.largest
+            found.append(Use(account.name, largest[memory], account.largest))
             room = account.capacity
             if memory == HOST and account.lacks(need):
                 room -= self._coherence.evictor.stuck(memory, claims)
-            if need > room:
-                return account.name, need, max(0, room)
-        return None
+            found.append(Use(account.name, need, max(0, room)))
+        return found
 
     def lacks(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> bool:
         """Tell whether chunks need more at once than some memory can give."""
-        return self.shortage(task, chunks, touches) is not None
+        return any(use.needs > use.has for use in self.uses(task, chunks, touches))
 
     def counts(self, instructions: Iterable[Instruction]) -> bool:
         """Tell whether any of the instructions takes or frees what is counted here."""
@@ -124,20 +147,25 @@ class Fitting:
 
     # What to do about it ----------------------------------------------------------------------------------------------
 
-    def rounds(self, task: Task, parts: Sequence[Part], lacks: Lacks) -> list[list[Part]]:
-        """Return rounds that fit, or raise DoesNotFit."""
+    def rounds(
+        self, task: Task, parts: Sequence[Part], uses: Callable[[Sequence[Chunk]], list[Use]]
+    ) -> list[list[Part]]:
+        """Return rounds that fit, or raise DoesNotFit. `uses` says what chunks need at once."""
         visited, shapes = task.visited, task.shapes
         task.visited = task.box  # from here on the task is mapped part by part
         task.shapes = task.shapes or [array.shape for array in task.arrays]
-        memories = [self._devices[part.chunk.device].memory for part in parts]
-        self._check_results(
-            task, [part.chunk.box for part, memory in zip(parts, memories, strict=True) if memory == HOST]
-        )
-        found = in_rounds(task, [part.chunk for part in parts], [part.share for part in parts], memories, lacks)
-        if found is None:
-            error = self.refusal(task, [part.chunk for part in parts])
+        chunks = [part.chunk for part in parts]
+        memories = [self._devices[chunk.device].memory for chunk in chunks]
+        try:
+            self._check_results(task, [c.box for c, memory in zip(chunks, memories, strict=True) if memory == HOST])
+            shares = [part.share for part in parts]
+            found = in_rounds(task, chunks, shares, memories, lambda some: fill_of(uses(some)), self.listen)
+        except BaseException as error:
+            refused = _refusal(task, error, uses) if isinstance(error, Refused) else None
             task.visited, task.shapes = visited, shapes
-            raise error
+            if refused is None:
+                raise
+            raise refused from None
         task.outcome = task.inputs = None  # its time says little about the division
         return found
 
@@ -153,16 +181,6 @@ class Fitting:
         stuck = self._coherence.evictor.stuck(HOST, [(a._storage.state, HOST, a._box) for _, a in written])
         if need > account.capacity - stuck:
             raise DoesNotFit(f"the results of task {task.name!r}", account.name, need, account.capacity - stuck, DROP)
-
-    def refusal(self, task: Task, chunks: Sequence[Chunk]) -> DoesNotFit:
-        """Return the error for chunks that do not fit, however they are cut."""
-        found = [error for chunk in chunks if (error := self.too_large(task, chunk.device, chunk.box)) is not None]
-        if found:
-            return found[0]
-        device = self._devices[chunks[0].device]  # each fits, but not beside what cannot leave
-        account = self._budget.accounts[device.memory] or self._budget.open[0]
-        need, _ = _needs(task, smallest_part(chunks[0].box, split_axes(task), granule_of(task)))
-        return DoesNotFit(f"task {task.name!r}", account.name, need, max(0, account.capacity - account.held))
 
     def roomy(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
         """Leave out devices whose memories cannot hold the smallest part of a task; raise if none is left."""
@@ -197,11 +215,10 @@ class Fitting:
             need, has = largest, account.largest
         else:
             has = account.capacity
-        name = f"task {task.name!r}"
-        if axes:
-            rows = " and ".join(f"axis {axis}" for axis in axes)
-            return DoesNotFit(f"the smallest part of {name} (one row along {rows})", account.name, need, has, CUT)
-        return DoesNotFit(name, account.name, need, has)
+        what = (
+            f"the smallest part of task {task.name!r} (one row along {_names(axes)})" if axes else f"task {task.name!r}"
+        )
+        return DoesNotFit(what, account.name, need, has, _remedy(task))
 
     @contextmanager
     def backed(
@@ -248,6 +265,47 @@ class Fitting:
             self._coherence.back(state, memory, box, task, exact=exact)
         for memory, nbytes in scratch.items():
             self._coherence.evictor.need_room(memory, nbytes, "temporaries", task)
+
+
+def fill_of(uses: Iterable[Use]) -> float:
+    """Return which share of its room the memory that lacks most is asked for."""
+    return max([use.needs / use.has if use.has else inf * bool(use.needs) for use in uses if use.needs], default=0.0)
+
+
+def _refusal(task: Task, error: Refused, uses: Callable[[Sequence[Chunk]], list[Use]]) -> DoesNotFit:
+    """Return what to tell the user about a task that cannot be divided so that it fits."""
+    axes = split_axes(task)
+    use = max(uses(error.parts), key=lambda use: fill_of([use]))
+    name, remedy = f"task {task.name!r}", _remedy(task)
+    if isinstance(error, Together):
+        name, remedy = f"{name}, in which some parts touch what others write,", "write to another array"
+    elif isinstance(error, TooMany):
+        name, remedy = f"{name}, which would have to be cut into more than {MOST_ROUNDS:,} parts,", "make it smaller"
+    elif axes:
+        rows = " and ".join(f"{_rows(error.parts[0].box, axis)} along axis {axis}" for axis in axes)
+        name = f"the part of {name} with {rows}"
+    return DoesNotFit(name, use.memory, use.needs, use.has, remedy)
+
+
+def _rows(box: Box, axis: int) -> str:
+    first, last = box.lo[axis], box.hi[axis] - 1
+    return f"row {first}" if first == last else f"rows {first} to {last}"
+
+
+def _names(axes: Sequence[int]) -> str:
+    return " and ".join(f"axis {axis}" for axis in axes)
+
+
+def _remedy(task: Task) -> str:
+    """Return what may make the parts of a task smaller that is not in place already."""
+    axes, kernel = split_axes(task), task.kernel
+    if kernel is not None and kernel.split and not axes:
+        return "let the call be divided (it says split=False)"
+    if granule_of(task) > 1:
+        return "declare a smaller granule="
+    if not axes:
+        return "declare split= on the kernel"
+    return CUT if len(axes) < task.box.ndim else "let its rows touch less"
 
 
 def _restore(old: Sequence[tuple[ArrayState, Box, int]]) -> None:

@@ -20,7 +20,7 @@ from ..program.array import Array, Storage
 from ..program.view import grid_of
 from .coherence import Coherence, discard, merged
 from .emit import Emitter
-from .fitting import Fitting
+from .fitting import Fitting, Use
 from .known import Boxes
 from .launching import Launching, whole_binding
 from .reduction import Reductions
@@ -137,12 +137,16 @@ class Lowering:
         elif not self.fitting.lacks(task, command.chunks, touches):
             self._lower_rounds(task, [parts], partials)
         else:
-            rounds = self.fitting.rounds(task, parts, lambda chunks: self._lack(task, chunks))
+            rounds = self.fitting.rounds(task, parts, lambda chunks: self._uses(task, chunks))
             every = [part.chunk for mine in rounds for part in mine]
             self._lower_rounds(task, rounds, self._reductions.partials(task, every))
         if deal is not None:
             self._exchange.forget(task, deal)
         return self.emitter.take()
+
+    def has_begun(self, task: Task) -> bool:
+        """Tell whether a task that could not be lowered was lowered in part: some of its rounds are emitted."""
+        return any(isinstance(i, Kernel) and i.task is task for i in self.emitter.out)
 
     def _combine(self, task: Task, partials: dict[str, ArrayState]) -> None:
         """Combine the partial results of reductions, those of other ranks included."""
@@ -156,23 +160,24 @@ class Lowering:
         partials = self._reductions.partials(command.task, command.chunks)
         return Draft([self._touches(command.task, chunk, partials) for chunk in command.chunks], partials)
 
-    def _lack(self, task: Task, chunks: Sequence[Chunk]) -> bool:
-        """Tell whether chunks need more at once than their memories can give."""
+    def _uses(self, task: Task, chunks: Sequence[Chunk]) -> list[Use]:
+        """Return what chunks need at once in limited memories."""
         last = self.last_private
         partials = self._reductions.partials(task, chunks)
         self.last_private = last  # nothing is made of these
-        return self.fitting.lacks(task, chunks, [self._touches(task, chunk, partials) for chunk in chunks])
+        return self.fitting.uses(task, chunks, [self._touches(task, chunk, partials) for chunk in chunks])
 
     def _lower_rounds(self, task: Task, rounds: Sequence[Sequence[Part]], partials: dict[str, ArrayState]) -> None:
         """Lower a command in limited memories, one round after the other."""
         touches: list[list[Touch]] = []
         try:
             for parts in rounds:
+                self.fitting.listen()
                 before, touches = touches, [self._touches(task, part.chunk, partials) for part in parts]
                 with self.fitting.backed(task, [part.chunk for part in parts], touches, before):
                     self._round(task, parts, touches)
             self._combine(task, partials)
-        except DoesNotFit:  # what was emitted is right, and runs with whatever is lowered next
+        except BaseException:  # DoesNotFit or an interrupt: what was emitted is right, and runs with what comes next
             for partial in partials.values():
                 self._reductions.forget(task, partial)
             raise

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..geometry import Box
 from ..graph.instruction import Allocation
 from ..graph.task_graph import TaskGraph
-from ..graph.tracker import Entries, Names
+from ..graph.tracker import Entries, Names, Tracker
 from .lowering import Lowering
 from .state import ArrayState, Backing
 
@@ -168,8 +168,8 @@ def load(
     instructions: Names,
     tasks: Names,
     allocation: Callable[[Allocation], Allocation],
-) -> None:
-    """Let `state` be what `held` says, with other numbers."""
+) -> Tracker:
+    """Let `state` be what `held` says, with other numbers; return the tracker of its tasks."""
     assert state.tasks is not None, "private arrays do not outlive their task"
     state.tasks.load(held.tasks, tasks)
     known = {backing.allocation.id: backing for backing in state.all_backings()}
@@ -182,3 +182,4 @@ def load(
         state.add(backing)
     for box, mask in held.valid:
         state.valid.set(box, mask)
+    return state.tasks
