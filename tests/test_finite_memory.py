@@ -207,3 +207,34 @@ def test_random_programs_in_a_small_memory_give_numpys_results_or_the_clear_erro
                 np.testing.assert_array_equal(np.asarray(array), expected)
 
         random_program()
+
+
+@pytest.mark.parametrize(
+    ("needs", "has", "said"),
+    [
+        (1_700_000, 1_690_000, "needs 1.621 MiB in memory 'gpu', which has 1.612 MiB;"),
+        (1_700_001, 1_700_000, "needs 1,700,001 bytes in memory 'gpu', which has 1,700,000 bytes;"),
+        (5 << 30, 800, "needs 5,120.0 MiB in memory 'gpu', which has 800 bytes;"),
+        (4_000, 0, "needs 4,000 bytes in memory 'gpu', which has 0 bytes;"),
+    ],
+)
+def test_the_error_shows_as_many_digits_as_tell_the_sizes_apart(needs: int, has: int, said: str) -> None:
+    assert said in str(DoesNotFit("it", "gpu", needs, has))
+
+
+@cx.kernel(split=0, y=cx.write)
+def seven(y):
+    y[...] = 7
+
+
+seven.opencl("y(i) = 7;")
+
+
+def test_what_a_call_has_written_is_lost_if_it_fails_half_way() -> None:
+    """Results are written back to a host that has room for half of them."""
+    with cx.Runtime("opencl:0", memory={"opencl:0": "8kB", "host": "80kB"}):
+        y = cx.zeros(20_000)
+        with pytest.raises(DoesNotFit, match="in memory 'host', which has 0 bytes; drop arrays"):
+            seven(y)
+        with pytest.raises(cx.TaskFailed, match="seven cannot run"):
+            np.asarray(y[:100])

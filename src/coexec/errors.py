@@ -82,14 +82,20 @@ class DoesNotFit(PlanError):
         self, what: str, memory: str, needs: int, has: int, remedy: str = "declare split= on the kernel"
     ) -> None:
         self.what, self.memory, self.needs, self.has = what, memory, needs, has
+        sizes = told_apart(needs, has)
         super().__init__(
-            f"{what} needs {_mib(needs)} in memory {memory!r}, which has {_mib(has)}; "
+            f"{what} needs {sizes[0]} in memory {memory!r}, which has {sizes[1]}; "
             f"{remedy}, allow another device, or raise the limit with Runtime(memory=...)"
         )
 
 
-def _mib(nbytes: int) -> str:
-    return f"{nbytes / 2**20:,.1f} MiB" if nbytes >= 1 << 19 or not nbytes else f"{nbytes:,} bytes"
+def told_apart(*sizes: int) -> list[str]:
+    """Return sizes in bytes as text, in MiB where they are large, with as many digits as tell them apart."""
+    for digits in (1, 3):
+        texts = [f"{n / 2**20:,.{digits}f} MiB" if n >= 1 << 19 else f"{n:,} bytes" for n in sizes]
+        if len(set(texts)) == len(set(sizes)):
+            return texts
+    return [f"{n:,} bytes" for n in sizes]
 
 
 class BackendError(CoexecError):

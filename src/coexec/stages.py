@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import asdict
 from functools import partial
@@ -19,7 +20,7 @@ from . import process
 from .backend.base import Ran
 from .backend.machine import Machine, open_machine
 from .config import Config, merged, parse, parse_memory
-from .errors import ConfigError, RuntimeClosed
+from .errors import ConfigError, DoesNotFit, RuntimeClosed
 from .execute.at_once import AtOnce
 from .execute.engine import Engine
 from .execute.executor import Executor
@@ -299,7 +300,8 @@ class Stages(ABC):
                 self._holding.fail(task, error)
                 return
             if self._lowering.has_begun(task):
-                self._holding.fail(task, error, told=True)
+                with suppress(DoesNotFit):  # of what is in no memory; the program is told anyway
+                    self._holding.fail(task, error, told=True)
             self._signals.check()
             raise
 

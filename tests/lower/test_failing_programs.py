@@ -110,10 +110,12 @@ class FailingTwin(Twin):
             self.expected[task.id] = self.plain[a][cut].copy()
 
     def finish(self) -> None:
-        """Read everything, row by row, so that poison and health show side by side."""
+        """Read everything, row by row and every other row, so that poison and health show side by side."""
         for a in range(len(self.arrays)):
             for row in range(self.shape[0]):
                 self._read(a, (slice(row, row + 1),))
+            for first in range(2):
+                self._read(a, (slice(first, None, 2),))
 
 
 def run(program: dict[str, Any], steps: tuple[int, ...], seed: int) -> FailingTwin:
@@ -137,10 +139,8 @@ def test_a_read_of_boxes_raises_exactly_if_an_element_is_poisoned(program: dict[
 
 @settings(max_examples=200)
 @given(programs(), st.integers(0, 2**16))
-def test_a_read_of_poisoned_elements_always_raises(program: dict[str, Any], seed: int) -> None:
-    """With strided views: moving such an array may carry poison to the elements between, but never loses it."""
+def test_what_lies_between_poisoned_elements_of_a_strided_view_is_healthy(program: dict[str, Any], seed: int) -> None:
+    """Wherever such an array is moved, and whatever it grows into."""
     twin = run(program, (1, 2, -1, 3), seed)
     assert {task for task in twin.raising if task in twin.g.delivered} == set()
-    for task, expected in twin.expected.items():
-        if task in twin.g.delivered:
-            np.testing.assert_array_equal(twin.g.delivered[task], expected)
+    twin.check()

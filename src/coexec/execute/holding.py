@@ -51,9 +51,12 @@ class Holding:
 
         Its call has returned; or, where the program was `told`, it raises, and the failure need not be reported again.
         """
-        id, emitted = poison(self._lowering, task)
-        task.let_go()
-        failure = not_lowered(task, error)
+        emitter, failure = self._lowering.emitter, not_lowered(task, error)
         failure.reported = told
-        self._executor.refuse(task, id, failure)
-        self._executor.submit(emitted)
+        id = emitter.id()
+        try:
+            poison(self._lowering, task, id)
+        finally:
+            task.let_go()
+            self._executor.refuse(task, id, failure)
+            self._executor.submit(emitter.take())

@@ -299,6 +299,16 @@ class Tracker:
             (common, id) for other, id in meeting(self._writers, box) if (common := overlap(box, other)) is not None
         ]
 
+    def strided_writers(self, box: Box) -> list[tuple[Box, Grid, int]]:
+        """Return the parts of `box` in which strided sets were written over what `writers` says, the oldest first."""
+        if not self._boxes or not self._strided:
+            return []
+        return [
+            (common, lattice, id)
+            for other, lattice, id, writes in self._strided
+            if writes and (common := overlap(other, box)) is not None and grids_meet(common, lattice, None)
+        ]
+
     def ids(self) -> set[int]:
         """Return every id that something later could depend on."""
         if not self._boxes:

@@ -339,22 +339,27 @@ class Coherence:
         task: Task | None,
         lane: str,
     ) -> None:
-        """Copy what `writer` wrote, and strided writers over it."""
-        needs = {writer}
+        """Copy what `writer` wrote, and strided writers over it.
+
+        The copy waits for those without needing them: where one fails, its elements alone are lost, and whoever reads
+        them at the target needs the copy and it.
+        """
         after: set[int] = set()
         seen, kept = source.tracker, target.tracker
+        strided = [entry for box in boxes for entry in seen.strided_writers(box)] if seen.strided else []
         for box in boxes:
-            if seen.strided:
-                seen.before_read(box, None, needs)
             kept.before_write(box, None, after)
+        after.update([over for _, _, over in strided])
+        after.discard(writer)
         id = self._emitter.id()
-        after -= needs
         self._emitter.emit(
-            Copy(id, lane, task, source.allocation, target.allocation, boxes, reason, tuple(needs), tuple(after))
+            Copy(id, lane, task, source.allocation, target.allocation, boxes, reason, (writer,), tuple(after))
         )
         for box in boxes:
             seen.did_read(box, None, id)
             kept.did_write(box, None, id)
+        for part, lattice, over in strided:
+            kept.did_write(part, lattice, over)
         self._emitter.marks.touched.update((seen, kept))
 
 
