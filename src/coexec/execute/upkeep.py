@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from ..graph.instruction import Instruction
+from ..graph.instruction import Allocation, Instruction
 from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
 from ..lower.lookahead import Lookahead
@@ -35,6 +35,9 @@ class Record(Protocol):
 
     def instructions(self, instructions: list[Instruction]) -> None:
         """Record instructions of no command."""
+
+    def given(self, allocation: Allocation) -> None:
+        """Record an array that is made with its contents."""
 
 
 class Upkeep:
@@ -74,6 +77,7 @@ class Upkeep:
         if backing is None:
             return None
         allocation = backing.allocation
+        self._record.given(allocation)
         if borrowed:
             allocation.data = allocation.frozen = data
             return None

@@ -20,7 +20,7 @@ from .._version import __version__
 from ..backend.base import Ran
 from ..errors import TaskCancelled
 from ..graph.command import Command
-from ..graph.instruction import Copy, Instruction, Kernel, Message
+from ..graph.instruction import Allocation, Copy, Instruction, Kernel, MemoryInstruction, Message
 from ..graph.task import Task
 from ..machine.platform import Platform
 from .trace import TraceWriter
@@ -154,7 +154,25 @@ class Recorder:
             "name": task.name if task is not None and isinstance(instruction, Kernel) else instruction.kind,
             "task": task.id if task is not None else None,
             "device": instruction.device or "host",
+            **self._where(instruction),
         }
+
+    def _where(self, instruction: Instruction) -> dict[str, Any]:
+        """Return whose memory an instruction takes or gives back: an allocation's, or that of a kernel's temporaries."""
+        if isinstance(instruction, MemoryInstruction):
+            place = instruction.allocation
+            return {"memory": self._platform.memories[place.memory].name, "array": place.array}
+        if isinstance(instruction, Kernel) and instruction.scratch is not None:
+            memory, nbytes = instruction.scratch
+            return {"memory": self._platform.memories[memory].name, "scratch": nbytes}
+        return {}
+
+    def given(self, allocation: Allocation) -> None:
+        """Record an array that begins with its contents in a memory, which no instruction allocates."""
+        if self._writer is not None:
+            memory = self._platform.memories[allocation.memory].name
+            row = {"row": "given", "t": self._since(self.clock()), "array": allocation.array, "memory": memory}
+            self._writer.row({**row, "bytes": allocation.nbytes})
 
     # What happened ------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from .bottleneck import as_data
 from .critical import critical_path
+from .footprint import memories
 from .idle import Idle, idle, idle_by_cause, task_label
 from .intervals import Interval, length, merge
 from .overlap import Overlap, overlap
@@ -53,6 +54,7 @@ def summary(trace: Trace) -> Data:
         "lanes": _lanes(trace, makespan),
         "copies": _copies(trace),
         "fills": _fills(trace),
+        "memories": memories(trace),
         "gil_wait": _gil_wait(trace),
         "scheduling": _scheduling(trace),
         "user_wait": _user_wait(trace),
