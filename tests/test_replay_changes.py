@@ -166,7 +166,7 @@ def test_arrays_made_and_dropped_while_calls_are_held_back_disturb_no_loop(named
         x, last = cx.ones(400_000), cx.zeros(())
         for i in range(12):
             with cx.record() if named else nullcontext():
-                o = cx.array(np.arange(400_000.0))
+                o: Any = cx.array(np.arange(400_000.0))
                 axpy(x, o, 1.0)
                 np.add(o, o, out=o)
                 z = cx.array(np.ones(4))

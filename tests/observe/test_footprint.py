@@ -29,7 +29,7 @@ def ran(kind: str, at: float, nbytes: int, memory: str = "gpu", **more: Any) -> 
 
 
 def test_the_peak_counts_what_is_allocated_at_the_same_time() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"row": "header", "memories": [{"name": "gpu", "capacity": 300}, {"name": "host", "capacity": None}]},
         {"row": "given", "t": 0.5, "array": 1, "memory": "host", "bytes": 64},
         ran("alloc", 1.0, 100),
