@@ -28,7 +28,7 @@ name = "gpu"
 kind = "gpu"
 count = {gpus}
 memory = "gpu"
-flops = {{ float64 = 1e12, int64 = 1e12 }}
+flops = {{ float64 = 1e12, float32 = 1e12, int64 = 1e12 }}
 bandwidth = 500e9
 launch = 5e-6
 

@@ -112,6 +112,7 @@ class Ranked(Runtime):
             member.before_wait = self._let_send
         first = self.members[0]
         self._fusing = Fusing(self._lock, self._enter_chain, first._planner.runs, on=first._fusing.on, timed=False)
+        self._fusing.in_rows = config.reproducible
         self._signals = Signals(self._lock, self.cancel_pending)
         self._signals.install()
         self._last_array = 0
@@ -386,5 +387,5 @@ def _options(config: Config, rank: int) -> dict[str, Any]:
     file = Path(config.trace) if config.trace else None
     trace = None if file is None else str(file.with_name(f"{file.stem}.rank{rank}{file.suffix}"))
     kept = ("sync", "diagnostics", "debug", "placement", "data_threshold", "lanes", "horizon", "policy", "objective")
-    more = ("energy_cap", "watts", "fuse", "lookahead", "replay", "inline")
+    more = ("energy_cap", "watts", "reproducible", "fuse", "lookahead", "replay", "inline")
     return {"trace": trace, "store": "off", **{name: getattr(config, name) for name in (*kept, *more)}}

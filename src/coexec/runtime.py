@@ -352,6 +352,7 @@ class Runtime(Pace):
             self._fusing.stop()
             self._holding.stop()
             self._executor.stop()
+            self.one_thread.let_go()
             self._drain()
             self.learned.save(self._links.measured(), self.loads.lags.measured())
             self._diagnostics.close()

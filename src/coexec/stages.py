@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from . import process
 from .backend.base import Ran
+from .backend.library_threads import LibraryThreads
 from .backend.machine import Machine, open_machine
 from .config import Config, merged, parse, parse_memory
 from .errors import ConfigError, DoesNotFit, RuntimeClosed
@@ -109,7 +110,7 @@ def simulated_ranks(
         )
     from .backend.simulated.opening import simulate_ranks
 
-    machines = simulate_ranks(what, **_simulation(config, memory, scenario))
+    machines = simulate_ranks(what, reproducible=config.reproducible, **_simulation(config, memory, scenario))
     return machines[0].lanes["host"].world.platform, machines
 
 
@@ -163,6 +164,7 @@ class Stages(ABC):
     platform: Platform
     checks: bool
     closed: bool
+    one_thread: LibraryThreads  # held while bits must not depend on how many threads a library uses
     alone = True  # this process has no other rank of the same program
     before_wait: Callable[[Task], None] | None = None  # lets other ranks of this process send what they hold back
     _lock: Any
@@ -191,6 +193,9 @@ class Stages(ABC):
         machine: Machine | None,
     ) -> None:
         """Open the devices, and put the stages together on them."""
+        self.one_thread = LibraryThreads()
+        if config.reproducible:
+            self.one_thread.hold()
         self.machine = machine or open_as(config, memory, platform, scenario)
         self.platform = powered(self.machine.platform, parse_watts(config.watts))
         self._build(config)
@@ -210,7 +215,7 @@ class Stages(ABC):
         self.loads = Loads(platform)
         self.loads.lags.load(self.learned.lags() if real else {})
         self._graph = TaskGraph(self)
-        candidates = make_candidates(platform, self.learned, machine.lanes)
+        candidates = make_candidates(platform, self.learned, machine.lanes, reproducible=config.reproducible)
         note = self._recorder.note if self._recorder.tracing else None
         self._planner = make_planner(config, platform, candidates, self.loads, cache, note, watch.conflict)
         self._lowering = Lowering(platform, watch if watch.on else None)
@@ -245,6 +250,7 @@ class Stages(ABC):
         self._fusing = Fusing(
             self._lock, self._enter_chain, self._planner.runs, on=config.fuse and not at_once, timed=real
         )
+        self._fusing.in_rows = config.reproducible
         self._upkeep = Upkeep(
             self._graph, self._lowering, self._executor, self._lookahead, self._recorder, self._replay, self._at_once
         )

@@ -106,7 +106,7 @@ def run_kernel(instruction: Kernel, debug: bool) -> None:
         _run_pieces(instruction, {binding.name: resolve(binding) for binding in instruction.bindings}, debug)
         return
     params = kernel.array_params
-    if kernel.plain and not debug and len(instruction.bindings) == len(params):
+    if kernel.plain and not debug and not instruction.chunk.alike and len(instruction.bindings) == len(params):
         args: list[Any] = [None] * len(kernel.passed)
         for param, binding in zip(params, instruction.bindings):  # noqa: B905 - equally long, and this is hot
             args[param[1]] = resolve(binding)
@@ -139,11 +139,15 @@ def _run_pieces(instruction: Kernel, values: dict[str, Any], debug: bool) -> Non
         access = param.access
         box = None if access.mode == "reduce" else seen(access.mapper, chunk.box, task.space, shape)
         mapped.append((param.name, access.mapper, shape, box))
+    again: dict[str, tuple[Any, Any]] = {}  # what the last piece saw, which the next one may see too
     for number, piece in enumerate(chunk.pieces):
         parts = {}
         for name, mapper, shape, box in mapped:
             index = (number,) if box is None else seen(mapper, piece, task.space, shape).slices(box.lo)
-            parts[name] = values[name][(*index, ...)]  # with the dots, never a scalar
+            if name not in again or again[name][0] != index:
+                part = values[name][(*index, ...)]  # with the dots, never a scalar
+                again[name] = (index, compact(part) if chunk.alike and not part.flags.writeable else part)
+            parts[name] = again[name][1]
         _run_body(instruction, parts, debug, piece)
 
 
@@ -157,6 +161,9 @@ def _run_body(instruction: Kernel, values: dict[str, Any], debug: bool, piece: B
     """Run a body on the arrays of its chunk, or of one piece of it."""
     task, kernel = instruction.task, instruction.task.kernel
     assert kernel is not None
+    seen_as = values
+    if instruction.chunk.alike:
+        values = compacted(values)
     if debug:
         poison(instruction, values)
     named = {**values, "xp": np}
@@ -172,6 +179,29 @@ def _run_body(instruction: Kernel, values: dict[str, Any], debug: bool, piece: B
         check_nothing_returned(kernel, returned)
     if debug:
         check_poison(instruction, values)
+    for name, value in values.items():
+        if value is not seen_as[name] and seen_as[name].flags.writeable:
+            np.copyto(seen_as[name], value)
+
+
+def compact(value: Any) -> Any:
+    """Return an array in C order without gaps: a copy unless it is so already."""
+    return value if value.flags.c_contiguous else np.ascontiguousarray(value)
+
+
+def compacted(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays of a body in C order without gaps, as far as they are not parts of each other.
+
+    How an array lies in memory differs from device to device, and NumPy adds up in the order in which it lies.
+    """
+    loose = [name for name, value in values.items() if not value.flags.c_contiguous]
+    if not loose:
+        return values
+    written = [(name, value) for name, value in values.items() if value.flags.writeable]
+    for name, value in written:
+        if any(other != name and np.may_share_memory(value, values[other]) for other in values):
+            return values  # a copy would not see what is written through the other one
+    return values | {name: np.ascontiguousarray(values[name]) for name in loose}
 
 
 def _body(instruction: Kernel) -> Callable[..., Any]:

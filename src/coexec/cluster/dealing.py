@@ -20,6 +20,7 @@ from ..graph.mapped import Mapped, mapped
 from ..graph.task import Task
 from ..machine.platform import Platform
 from ..plan.conflicts import Conflicts
+from ..plan.fixed import set_grain
 from ..plan.split import blocks
 from ..predict.features import Rows, part_of
 from ..program.access import Access
@@ -110,8 +111,9 @@ def _awaits(rank: int, moves: dict[int, Moves], *, partial: bool) -> list[AwaitP
 class Dealing:
     """Deals one task after another. Pure: no thread, no device, no clock. Programs repeat themselves, so rounds are kept."""
 
-    def __init__(self, ranks: int, platform: Platform) -> None:
+    def __init__(self, ranks: int, platform: Platform, *, reproducible: bool = False) -> None:
         self.ranks = ranks
+        self._reproducible = reproducible  # parts are made of blocks that depend on shapes alone
         self.exchange = Exchange(ranks)
         topology = platform.topology
         place = (lambda memory: (0, memory)) if topology is None else topology.place
@@ -125,6 +127,7 @@ class Dealing:
 
     def task(self, task: Task, check: Check = _nothing) -> Round:
         """Deal a call. `check` raises if no rank could run it; a call like an earlier one was checked then."""
+        self._prepare(task)
         key = _key(task)
         hands = self._divisions.get(key) if key is not None else None
         if hands is None or (task.kernel is not None and task.kernel.looked_at):
@@ -142,6 +145,7 @@ class Dealing:
 
     def preview(self, task: Task, check: Check = _nothing) -> Round:
         """Return who would compute what of a call, without what is sent for it. Changes nothing."""
+        self._prepare(task)
         check(task)
         points = list(self._points)
         hands = self._hands(task) or [Hand(-1, task.box, (task.box,))]
@@ -149,6 +153,10 @@ class Dealing:
             hands = [hands[0]._replace(rank=self._one(task))]
         self._points = points
         return Round({hand.rank: hand for hand in hands}, {}, {}, {}, self._deals)
+
+    def _prepare(self, task: Task) -> None:
+        if self._reproducible:
+            set_grain(task, self._conflicts.independent)
 
     def read(self, task: Task, readers: Sequence[int]) -> Round:
         """Let some ranks have all of what a task without a kernel reads."""
@@ -182,7 +190,7 @@ class Dealing:
         assert kernel is not None
         if kernel.host:
             return [Hand(0, box, (box,))]
-        axes, able = [axis for axis in kernel.split if box.hi[axis] - box.lo[axis] > 1], self._able(task)
+        axes, able = [axis for axis in task.axes if box.hi[axis] - box.lo[axis] > 1], self._able(task)
         if not axes or box.empty or not (options is None or options.split):
             return []
         hands = self._blocks(task, axes[0], able) if kernel.reduces else self._parts(task, axes[0], able)
@@ -201,7 +209,7 @@ class Dealing:
     def _parts(self, task: Task, axis: int, able: Sequence[int]) -> list[Hand]:
         """Return about equal parts of the index space along one axis; none if they would conflict."""
         assert task.kernel is not None
-        granule, rows = lcm(task.kernel.granule, self._granule), Rows(task, task.box, axis)
+        granule, rows = lcm(task.granule, self._granule), Rows(task, task.box, axis)
         if rows.even:
             parts = cut(task.box, axis, len(able), granule)
         else:

@@ -176,7 +176,9 @@ class AtOnce:
             if slot is None or instruction.chunk.pieces:
                 return
             slots.append(slot)
-            values[param.position] = resolve(binding)
+            values[param.position] = value = resolve(binding)
+            if instruction.chunk.alike and not value.flags.c_contiguous:
+                return
         variant = instruction.body
         function = variant.function
         if variant.kind == "python":

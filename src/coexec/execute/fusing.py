@@ -12,12 +12,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..program.array import Array
-from ..program.fuse import Chain, Line, Operation, private
+from ..program.fuse import BLOCK, Chain, Line, Operation, private
 from ..program.kernel import Kernel
 from ..program.value import Value
 from .moment import Moment
@@ -40,6 +41,9 @@ class Fusing:
         self._runs = runs  # tells whether a kernel can run here
         self.on = on
         self._timed = timed  # else a chain ends when something else is asked for
+        self.in_rows = (
+            False  # only what is cut between rows: then a chain calls each function on the blocks of it alone
+        )
         self.held: Chain | None = None
         self._context: Context | None = None
         self._errors: Any = {}  # what NumPy does about errors
@@ -71,6 +75,8 @@ class Fusing:
         arrays = [value for value in operation.arguments if isinstance(value, Array)]
         session = operation.output._storage.session
         alike = all(array._storage.session is session for array in arrays)
+        if self.in_rows and prod(operation.output.shape[1:]) > BLOCK:
+            return False
         return bool(alike and operation.output.shape and self._runs(operation.kernel, arrays))
 
     def flush(self) -> None:

@@ -20,6 +20,7 @@ class Chunk(NamedTuple):
     box: Box
     slot: int = 0  # position among the task's chunks, or of its first piece
     pieces: tuple[Box, ...] = ()  # computed one after the other, if there are any: blocks of a reduction, or of a cache
+    alike: bool = False  # bodies see compact arrays and one library thread: the same bits whoever computes it
 
 
 class Command(NamedTuple):

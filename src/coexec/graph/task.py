@@ -77,6 +77,7 @@ class Task:
     once = False  # every array is touched by one parameter only
     round = 0  # how many tasks were dealt to ranks before it, and itself: the same number on all of them
     deal: Deal | None = None  # what of it is this rank's; None: everything, there is one rank
+    grain: tuple[int, int] | None = None  # axis and rows of the blocks it is made of, if bits must not depend on cuts
     options: Options | None = None
     body: Callable[..., Any] | None = None
     context: Context | None = None
@@ -93,6 +94,20 @@ class Task:
         """What of the index space this rank computes."""
         deal = self.deal
         return self.box if deal is None or deal.box is None else deal.box
+
+    @property
+    def granule(self) -> int:
+        """Of how many rows its parts are multiples."""
+        if self.grain is not None:
+            return self.grain[1]
+        return self.kernel.granule if self.kernel is not None else 1
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes along which it may be cut."""
+        if self.grain is not None:
+            return self.grain[:1]
+        return self.kernel.split if self.kernel is not None else ()
 
     @property
     def params(self) -> tuple[str, ...]:

@@ -215,9 +215,8 @@ class Fitting:
             need, has = largest, account.largest
         else:
             has = account.capacity
-        what = (
-            f"the smallest part of task {task.name!r} (one row along {_names(axes)})" if axes else f"task {task.name!r}"
-        )
+        rows = "one row" if granule_of(task) == 1 else f"{granule_of(task)} rows"
+        what = f"the smallest part of task {task.name!r} ({rows} along {_names(axes)})" if axes else f"task {task.name!r}"
         return DoesNotFit(what, account.name, need, has, _remedy(task))
 
     @contextmanager
@@ -301,6 +300,8 @@ def _remedy(task: Task) -> str:
     axes, kernel = split_axes(task), task.kernel
     if kernel is not None and kernel.split and not axes:
         return "let the call be divided (it says split=False)"
+    if task.grain is not None:
+        return "do without reproducible=True: smaller blocks would have other bits"
     if granule_of(task) > 1:
         return "declare a smaller granule="
     if not axes:

@@ -87,12 +87,12 @@ def split_axes(task: Task) -> Sequence[int]:
     """Return the axes along which a task may be cut."""
     if task.kernel is None or (task.options is not None and not task.options.split):
         return ()
-    return [axis for axis in task.kernel.split if axis < task.box.ndim]
+    return [axis for axis in task.axes if axis < task.box.ndim]
 
 
 def granule_of(task: Task) -> int:
     """Return of how many rows the parts of a task are multiples."""
-    return task.kernel.granule if task.kernel is not None else 1
+    return task.granule
 
 
 def smallest_part(box: Box, axes: Sequence[int], granule: int) -> Box:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ..config import Config
 from ..machine.platform import Platform
 from ..predict.learned import Learned
+from .alike import AlikeCandidates, AlikePlanner
 from .candidate import INVENTED, OWN, Candidates
 from .conflicts import Tell
 from .divider import Divider
@@ -29,13 +30,16 @@ class Runs(Protocol):
         """Tell whether the device holds elements of this type."""
 
 
-def make_candidates(platform: Platform, learned: Learned, drivers: Mapping[str, Runs]) -> Candidates:
+def make_candidates(
+    platform: Platform, learned: Learned, drivers: Mapping[str, Runs], *, reproducible: bool = False
+) -> Candidates:
     """Return who could run what, as far as the devices' drivers say."""
     kinds = {device.name: device.kind for device in platform.devices}
     names, invented = list(kinds), {name for name in kinds if drivers[name].kind in INVENTED}
     runs_python = {name: drivers[name].runs_python for name in names}
     runs_python |= {name: OWN[kinds[name]] for name in invented if kinds[name] in OWN}
-    return Candidates(platform, learned, runs_python, {name: drivers[name].supports for name in names}, invented)
+    kind = AlikeCandidates if reproducible else Candidates
+    return kind(platform, learned, runs_python, {name: drivers[name].supports for name in names}, invented)
 
 
 def make_planner(
@@ -55,7 +59,8 @@ def make_planner(
         objective=config.objective,
         cap=config.energy_cap or None,
     )
-    return Planner(
+    kind = AlikePlanner if config.reproducible else Planner
+    return kind(
         candidates,
         load_placement(config.placement, loads, config.data_threshold),
         loads,

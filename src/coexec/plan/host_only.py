@@ -41,4 +41,4 @@ def on_host(task: Task, box: Box) -> tuple[Chunk, ...]:
     axis = next((a for a in task.kernel.split if box.hi[a] - box.lo[a] > 1), 0)
     if task.deal is not None:
         return in_runs([Chunk("host", b, i) for i, b in enumerate(task.deal.blocks, task.deal.first)], {"host"})
-    return in_runs(deal(blocks(box, axis), axis, ["host"], (0, box.volume)), {"host"})
+    return in_runs(deal(blocks(box, axis, task.kernel.granule), axis, ["host"], (0, box.volume)), {"host"})

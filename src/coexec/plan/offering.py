@@ -20,6 +20,7 @@ from ..program.array import Array
 from ..program.mapper import Mapper
 from .candidate import Candidate, Share
 from .curve import Curve, sizes
+from .fixed import in_blocks
 from .lags import Lags
 from .offer import Offer
 from .place import Loads, Where
@@ -73,7 +74,7 @@ class Site(NamedTuple):
 
     def granule(self, device: int = 1) -> int:
         """Return of how many rows a part is a multiple: what the kernel and a device's granule both ask."""
-        return lcm(device, self.task.kernel.granule) if self.task.kernel is not None else device
+        return lcm(device, self.task.granule)
 
     def cut_at(self, cuts: Sequence[float], devices: Sequence[Device]) -> list[int]:
         """Return the rows before which a division cuts, by work; the ends of parts are multiples of granules."""
@@ -90,6 +91,8 @@ class Site(NamedTuple):
     def chunk(self, device: str, lo: int, hi: int, slot: int, share: Share, cache: int) -> Chunk:
         """Return rows [lo, hi) as a chunk, in pieces if its share says so."""
         chunk = Chunk(device, self.part(lo, hi), slot)
+        if self.task.grain is not None:
+            return in_blocks(self.task, chunk)
         if share.blocked and share.work is not None:
             chunk = in_cache(chunk, self.axis, share.work.size, cache, self.granule())
         return chunk

@@ -33,8 +33,7 @@ class Piece(NamedTuple):
 
 def granules(task: Task, platform: Platform) -> Granule:
     """Return the granule that task and device ask for together, for each device."""
-    own = task.kernel.granule if task.kernel is not None else 1
-    return lambda device: lcm(own, max(1, platform.device(device).granule))
+    return lambda device: lcm(task.granule, max(1, platform.device(device).granule))
 
 
 def cut_again(task: Task, chunks: Sequence[Chunk], count: int, granule: Granule) -> list[Piece]:
@@ -44,7 +43,7 @@ def cut_again(task: Task, chunks: Sequence[Chunk], count: int, granule: Granule)
     for of, box in _of_one_device(chunks):
         device = chunks[of[0]].device
         step = granule(device)
-        axis = _axis(box, task.kernel.split, count, step)
+        axis = _axis(box, task.axes, count, step)
         rows = Rows(task, box, axis)
         for low, high in spans(rows, count, step):
             work = rows.work(high) - rows.work(low)
@@ -76,8 +75,7 @@ def with_shares(
         known = [seconds for i in piece.of if (seconds := shares[i].seconds) is not None]
         seconds = sum(known) * piece.part if len(known) == len(piece.of) else None
         work = work_of_part(task, piece.chunk.box)
-        granule = task.kernel.granule if task.kernel is not None else 1
-        made.append(in_cache(piece.chunk, piece.axis, work.size, cache, granule) if share.blocked else piece.chunk)
+        made.append(in_cache(piece.chunk, piece.axis, work.size, cache, task.granule) if share.blocked else piece.chunk)
         given.append(share._replace(work=work, seconds=seconds))
     return tuple(made), tuple(given)
 

@@ -231,7 +231,7 @@ class Planner:
         """Return the divided task, or None if it stays whole."""
         kernel, options = task.kernel, task.options
         assert kernel is not None and options is not None
-        axes = [axis for axis in kernel.split if box.hi[axis] - box.lo[axis] > 1]
+        axes = [axis for axis in task.axes if box.hi[axis] - box.lo[axis] > 1]
         group = self._group(candidates, work)
         if kernel.reduces:
             return self._reduce(task, box, axes, group, work)

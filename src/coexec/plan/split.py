@@ -41,7 +41,7 @@ def even(box: Box, axes: Sequence[int], devices: Sequence[str], granule: int = 1
 def evenly(task: Task, axes: Sequence[int], group: Sequence[Candidate]) -> tuple[Chunk, ...]:
     """Cut the index space of a task into equal parts for the devices of a group; granules as task and devices ask."""
     names = tuple([candidate.name for candidate in group])
-    granule = lcm(task.kernel.granule if task.kernel is not None else 1, *{max(1, c.device.granule) for c in group})
+    granule = lcm(task.granule, *{max(1, c.device.granule) for c in group})
     known, key = remembered(task), ("even", granule, names, task.part)
     chunks: tuple[Chunk, ...] | None = known.get(key) if known is not None else None
     if chunks is None:

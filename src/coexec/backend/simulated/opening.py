@@ -53,12 +53,13 @@ def simulate_ranks(
     scenario: Scenario | None = None,
     costs: Costs | None = None,
     store: Path | str | None = None,
+    reproducible: bool = False,
 ) -> list[Machine]:
     """Return one machine per node of `platform`, each driven by a process of its own, in one world."""
     platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
     measured, world = _measured(store), World(platform, scenario)
     nodes = [platform.node(rank) for rank in range(platform.nodes)]
-    table = Table(Dealing(len(nodes), platform), range(len(nodes)))
+    table = Table(Dealing(len(nodes), platform, reproducible=reproducible), range(len(nodes)))
     machines = []
     for rank, node in enumerate(nodes):
         if not node.devices:
