@@ -10,6 +10,7 @@ from coexec.backend.opencl.storage import SharedMemory
 from coexec.errors import BackendError
 from coexec.geometry import Box, whole
 from coexec.graph.instruction import Binding
+from coexec.program.padding import Pad
 from coexec.program.view import Cut, extract
 from tests.backend.opencl_parts import HOST, USER, Rig, Source, aligned, needs_opencl
 
@@ -179,11 +180,12 @@ def test_what_cannot_run_is_reported_and_the_lane_goes_on(rig, source, arrays, m
     assert rig.get(y).all()
 
 
-def test_a_padded_border_is_refused_with_the_remedy(rig):
-    y = rig.put(np.zeros(3, np.float32))
-    padded = Binding("y", y, y.box, None, writes=True, pad=object())
-    with pytest.raises(BackendError, match="padded border"):
-        rig.run(rig.kernel("y(i) = 1", whole((3,)), {"y": padded}))
+def test_an_array_with_a_padded_border_is_seen_as_a_copy(rig):
+    x, y = rig.put(np.arange(3, dtype=np.float32)), rig.put(np.zeros(3, np.float32))
+    pad = Pad(Box((-1,), (4,)), x.box, (3,), ("wrap",))
+    padded = Binding("x", x, x.box, None, writes=False, pad=pad)
+    rig.run(rig.kernel("y(i) = 10 * x(i) + x(i + 2)", whole((3,)), {"y": y, "x": padded}))
+    assert rig.get(y).tolist() == [21, 2, 10]
 
 
 def test_a_parameter_without_a_value_is_named(rig):

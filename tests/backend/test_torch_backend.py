@@ -233,7 +233,7 @@ def test_borders_are_padded_as_on_numpy(memory, border):
         out[...] = u[:-2] + u[1:-1] + u[2:]
 
     data = np.arange(1.0, 7.0)
-    pad = Pad(Box((-1,), (7,)), whole((6,)), (6,), border)
+    pad = Pad(Box((-1,), (7,)), whole((6,)), (6,), (border,))
     with Rig(memory) as rig:
         u, out = rig.put(data), rig.put(np.zeros(6))
         bindings = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.errors import ArgumentError, PlanError, UnknownName
+from coexec.errors import PlanError, UnknownName
 from coexec.testing import check_kernel
 from tests.devices import MIXED
 
@@ -112,15 +112,6 @@ def test_source_that_does_not_compile_fails_its_task_with_the_compilers_words(mi
     assert isinstance(error, cx.TaskFailed) and "broken" in str(error)
     x[...] = 2
     assert np.asarray(x).tolist() == [2, 2, 2]
-
-
-def test_a_kernel_that_asks_for_chunk_has_no_opencl_source() -> None:
-    @cx.kernel(x=cx.update)
-    def asks(x, chunk):
-        x += 1
-
-    with pytest.raises(ArgumentError, match="asks for chunk"):
-        asks.opencl("x(i) += 1;")
 
 
 def test_any_callable_is_a_variant_and_the_faster_one_is_chosen() -> None:

@@ -53,7 +53,7 @@ def describe(
         task.once = count < 2 or arrays[0]._storage is not arrays[1]._storage
     else:
         task.once = len({array._storage for array in arrays}) == count
-    if kernel.takes_chunk:
+    if kernel.takes_chunk or not kernel.simple:  # bodies and OpenCL sources may ask where their chunk lies in an array
         task.shapes = [array.shape for array in arrays]
     if owner.checks:
         _check_mappers(task)

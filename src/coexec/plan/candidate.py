@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import PlanError, unknown_name
 from ..geometry import Box
 from ..graph.command import Chunk
-from ..graph.mapped import mapped, remembered
+from ..graph.mapped import remembered
 from ..machine.platform import Device, Platform
 from ..predict.learned import Learned
 from ..predict.model import Model
@@ -240,23 +240,20 @@ class Candidates:
         return [c for c in candidates if all(self._supports[c.name](dtype) for dtype in dtypes)]
 
     def able(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
-        """Leave out devices that cannot hold an argument's type, and variants that cannot pad."""
+        """Leave out devices that cannot hold an argument's type, or compute with it."""
         known = remembered(task)
         if known is not None and (answer := known.get("able")) is not None and answer[0] is candidates:
             return self.roomy(task, answer[1])
         holding = self.holding(candidates, [array.dtype for array in task.arrays])
         able = _computing(holding, task)
-        parts = mapped(task, task.visited) if task.visited is not None else ()
-        padded = any(part is not None and part.pad is not None for part in parts)
-        able = [c for c in able if c.variant.kind != "opencl" or not padded]
         if able and known is not None:
             known["able"] = (candidates, able)
         if not able:
             raise PlanError(
                 f"kernel {task.name!r}: none of {', '.join(dict.fromkeys(c.name for c in candidates))} can "
-                f"{'compute with' if holding and not padded else 'hold'} "
+                f"{'compute with' if holding else 'hold'} "
                 f"{', '.join(sorted({str(array.dtype) for array in task.arrays}))}"
-                f"{' and pad the border' if padded else ''}; allow a CPU device"
+                "; allow a CPU device"
             )
         return self.roomy(task, able)
 

@@ -33,7 +33,13 @@ class Access:
         """Return the same access through a range mapper."""
         if self.mode == "reduce":
             raise ArgumentError("a reduction has no range mapper: every chunk contributes to the whole array")
-        return Access(self.mode, as_mapper(mapper))
+        found = as_mapper(mapper)
+        if self.writes and found.pads:
+            raise ArgumentError(
+                f"cx.{self.mode}({found!r}): what a body sees beyond a border is a copy, so what it writes there would be lost; "
+                "read the array through the halo, and write another one, or use border='clip' or 'inside'"
+            )
+        return Access(self.mode, found)
 
     def __repr__(self) -> str:
         return f"{self.mode}({self.operator.name if self.operator else self.mapper!r})"

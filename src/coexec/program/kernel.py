@@ -6,7 +6,6 @@ Before: program/access.py, program/array.py.  After: graph/task.py.  Knows no de
 from __future__ import annotations
 
 import inspect
-import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
@@ -283,8 +282,6 @@ class Kernel:
 
         `contract` allows fused multiply-add; devices that are no CPU run the variant `elsewhere` instead, if given.
         """
-        if self.takes_xp or (self.takes_chunk and not re.search(r"\blo\d", source)):
-            raise ArgumentError(f"kernel {self.name!r} asks for chunk or xp, which OpenCL C cannot have")
         self.variants.append(
             Variant(
                 "opencl",

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from numbers import Number
+from typing import Any
 
 from ..errors import ArgumentError, ShapeError
 from ..geometry import Box, Region, covers, overlap, whole
-from .padding import REPEATING, Pad, Shape, runs_of
+from .padding import CUT, REPEATING, Border, Pad, Shape, runs_of
 
-BORDERS = ("clip", "inside", *REPEATING)
+BORDERS = (*CUT, *REPEATING)
 HALOS = ("box", "axes")
 
 
@@ -168,10 +170,11 @@ class Halo(Mapper):
     """The chunk grown by a number of elements on each side: all axes together, or one at a time."""
 
     def __init__(
-        self, widths: int | Sequence[int | tuple[int, int]], border: str | float = "clip", shape: str = "box"
+        self,
+        widths: int | Sequence[int | tuple[int, int]],
+        border: Border | Sequence[Border] = "clip",
+        shape: str = "box",
     ) -> None:
-        if isinstance(border, str) and border not in BORDERS:
-            raise ArgumentError(f"border={border!r} is not one of {', '.join(BORDERS)} or a number")
         if shape not in HALOS:
             raise ArgumentError(f"shape={shape!r} is not one of {', '.join(HALOS)}")
         entries = (widths,) if isinstance(widths, int) else tuple(widths)
@@ -179,10 +182,25 @@ class Halo(Mapper):
         self.widths = tuple((w, w) if isinstance(w, int) else (int(w[0]), int(w[1])) for w in entries)
         if any(w < 0 for pair in self.widths for w in pair):
             raise ArgumentError(f"cx.halo widths must not be negative: {widths!r}")
-        self.border = border
+        self.border = tuple(border) if isinstance(border, list | tuple) else border
+        self.borders = _borders(self.border)
+        if self.per_axis and not self._uniform and len(self.borders) != len(self.widths):
+            raise ArgumentError(
+                f"cx.halo names {len(self.borders)} borders for {len(self.widths)} axes: border={border!r}, widths {widths!r}"
+            )
         self.shape = shape
-        self.pads = border not in ("clip", "inside")
-        self.several = shape == "axes" or border == "wrap"
+        self.pads = any(border not in CUT for border in self.borders)
+        self.several = shape == "axes" or "wrap" in self.borders
+
+    @property
+    def _uniform(self) -> bool:
+        return not isinstance(self.border, tuple)
+
+    def _border(self, axis: int) -> Border:
+        """Return what lies beyond an axis; axes that are not named have no halo."""
+        if self._uniform:
+            return self.borders[0]
+        return self.borders[axis] if axis < len(self.borders) else "clip"
 
     def _width(self, axis: int) -> tuple[int, int]:
         if not self.per_axis:
@@ -193,8 +211,17 @@ class Halo(Mapper):
         _match_leading(name, shape, space)
         if self.per_axis and len(self.widths) > len(shape):
             raise ShapeError(f"array {name!r} has {len(shape)} axes; cx.halo names {len(self.widths)}")
-        if self.border in REPEATING and 0 in shape:
-            raise ShapeError(f"array {name!r} of shape {shape} is empty; border={self.border!r} has nothing to repeat")
+        halos = min(len(shape), len(space))
+        if not self._uniform and not self.per_axis and len(self.borders) != halos:
+            raise ShapeError(
+                f"cx.halo of array {name!r} names {len(self.borders)} borders, {self.border!r}, but the array shares {halos} "
+                "axes with the index space: name one for each, or one for all"
+            )
+        for axis, size in enumerate(shape):
+            if size == 0 and self._border(axis) in REPEATING:
+                raise ShapeError(
+                    f"array {name!r} of shape {shape} is empty; border={self.border!r} has nothing to repeat"
+                )
 
     def _wanted(self, chunk: Box, shape: Shape) -> Box:
         box = _leading(chunk, shape)
@@ -205,12 +232,10 @@ class Halo(Mapper):
     def box(self, chunk: Box, space: Shape, shape: Shape) -> Box:
         del space
         wanted = self._wanted(chunk, shape)
-        if chunk.empty:
+        spans = [] if chunk.empty else self._runs(wanted, shape)
+        if not spans or any(runs[0][0] >= runs[-1][1] for runs in spans):
             return Box(wanted.lo, wanted.lo)
-        if self.border in REPEATING and not covers(whole(shape), wanted):
-            spans = self._runs(wanted, shape)
-            return Box(tuple(runs[0][0] for runs in spans), tuple(runs[-1][1] for runs in spans))
-        return overlap(wanted, whole(shape)) or Box(wanted.lo, wanted.lo)
+        return Box(tuple(runs[0][0] for runs in spans), tuple(runs[-1][1] for runs in spans))
 
     def boxes(self, chunk: Box, space: Shape, shape: Shape) -> tuple[Box, ...]:
         if not self.several:
@@ -219,10 +244,11 @@ class Halo(Mapper):
             return ()
         array = whole(shape)
         parts = self._arms(chunk, shape) if self.shape == "axes" else [self._wanted(chunk, shape)]
-        if self.border not in REPEATING or covers(array, self._wanted(chunk, shape)):
+        if not any(border in REPEATING for border in self.borders) or covers(array, self._wanted(chunk, shape)):
             return tuple([inner for part in parts if (inner := overlap(part, array)) is not None])
         seen = [runs for part in parts for runs in product(*self._runs(part, shape))]
-        return Region([Box(tuple(lo for lo, _ in runs), tuple(hi for _, hi in runs)) for runs in seen]).boxes
+        found = [Box(tuple(lo for lo, _ in runs), tuple(hi for _, hi in runs)) for runs in seen]
+        return Region([box for box in found if not box.empty]).boxes
 
     def _arms(self, chunk: Box, shape: Shape) -> list[Box]:
         """Return the chunk grown along one axis at a time, as disjoint boxes: the middle one along the last axis."""
@@ -238,27 +264,49 @@ class Halo(Mapper):
 
     def _runs(self, wanted: Box, shape: Shape) -> list[list[tuple[int, int]]]:
         """Return, per axis, the positions that stand for those of `wanted`."""
-        border = str(self.border)
-        return [runs_of(lo, hi, size, border) for lo, hi, size in zip(wanted.lo, wanted.hi, shape, strict=True)]
+        found = []
+        for axis, (lo, hi, size) in enumerate(zip(wanted.lo, wanted.hi, shape, strict=True)):
+            border = self._border(axis)
+            inside = [(max(lo, 0), min(hi, size))]
+            found.append(runs_of(lo, hi, size, border) if border in REPEATING and isinstance(border, str) else inside)
+        return found
 
     def pad(self, chunk: Box, shape: Shape) -> Pad | None:
-        wanted = self._wanted(chunk, shape)
-        if self.border in ("clip", "inside") or chunk.empty or covers(whole(shape), wanted):
+        if not self.pads or chunk.empty:
             return None
-        return Pad(wanted, self.box(chunk, (), shape), shape, self.border)
+        wanted = self._wanted(chunk, shape)
+        borders = tuple([self._border(axis) for axis in range(len(shape))])
+        cut = [border in CUT for border in borders]
+        lo = tuple([max(v, 0) if c else v for v, c in zip(wanted.lo, cut, strict=True)])
+        hi = tuple([min(v, size) if c else v for v, size, c in zip(wanted.hi, shape, cut, strict=True)])
+        seen = Box(lo, hi)
+        return None if covers(whole(shape), seen) else Pad(seen, self.box(chunk, (), shape), shape, borders)
 
     def visited(self, space: Box, shape: Shape) -> Box:
-        if self.border != "inside":
-            return space
         n = min(space.ndim, len(shape))
-        lo = tuple(v + self._width(a)[0] if a < n else v for a, v in enumerate(space.lo))
-        hi = tuple(v - self._width(a)[1] if a < n else v for a, v in enumerate(space.hi))
+        rim = [self._width(a) if a < n and self._border(a) == "inside" else (0, 0) for a in range(space.ndim)]
+        lo = tuple(v + before for v, (before, _) in zip(space.lo, rim, strict=True))
+        hi = tuple(v - after for v, (_, after) in zip(space.hi, rim, strict=True))
         return Box(lo, tuple(max(a, b) for a, b in zip(lo, hi, strict=True)))
 
     def __repr__(self) -> str:
         return (
             f"halo({self.widths}, border={self.border!r}{', shape=' + repr(self.shape) if self.shape != 'box' else ''})"
         )
+
+
+def _borders(border: Any) -> tuple[Border, ...]:
+    """Return the borders that are named, checked."""
+    found = border if isinstance(border, tuple) else (border,)
+    for entry in found:
+        if entry not in BORDERS if isinstance(entry, str) else not isinstance(entry, Number):
+            raise ArgumentError(
+                f"border={border!r}: {entry!r} is not one of {', '.join(BORDERS)} or a number; give one for all axes, or "
+                "one per axis"
+            )
+    if not found:
+        raise ArgumentError("border=() names no border; give one for all axes, or one per axis")
+    return found
 
 
 def _between(box: Box, axis: int, lo: int, hi: int) -> Box:
@@ -287,11 +335,13 @@ def even(granularity: int = 1) -> Even:
     return Even(granularity)
 
 
-def halo(widths: int | Sequence[int | tuple[int, int]], border: str | float = "clip", *, shape: str = "box") -> Halo:
+def halo(
+    widths: int | Sequence[int | tuple[int, int]], border: Border | Sequence[Border] = "clip", *, shape: str = "box"
+) -> Halo:
     """Range mapper: the chunk grown by `widths` (one number, or one per axis) on each side.
 
-    `border` says what happens at the array's edge: "clip" cuts, "inside" visits only points whose whole halo exists,
-    "wrap", "edge", "reflect" or a number complete the box. `shape="axes"` grows along one axis at a time, as stencils
+    `border` says what happens at the array's edge, for all axes or for each: "clip" cuts, "inside" visits only points
+    whose whole halo exists, "wrap", "edge", "reflect" or a number complete the box. `shape="axes"` grows along one axis at a time, as stencils
     without diagonals need: the body gets the same box, but its corners hold anything, and are not copied.
     """
     return Halo(widths, border, shape)

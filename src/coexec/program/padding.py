@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..geometry import Box, overlap
+from ..geometry import Box
 
 Shape = tuple[int, ...]
 REPEATING = ("wrap", "edge", "reflect")
 """Borders that show elements of the array itself."""
+CUT = ("clip", "inside")
+"""Borders beyond which a body sees nothing."""
+Border = str | float
 
 
 class Pad(NamedTuple):
@@ -20,19 +23,22 @@ class Pad(NamedTuple):
     wanted: Box  # may reach outside the array
     hull: Box  # what is read
     shape: Shape  # of the array
-    border: str | float
+    borders: tuple[Border, ...]  # per axis
 
     def apply(self, data: Any, xp: Any) -> Any:
-        """Return a new array of `wanted`'s shape from `data`, which holds `hull`."""
-        if not isinstance(self.border, str):
-            padded = xp.full(self.wanted.shape, self.border, dtype=data.dtype)
-            inner = overlap(self.wanted, self.hull)
-            if inner is not None:
-                padded[inner.slices(self.wanted.lo)] = data[inner.slices(self.hull.lo)]
-            return padded
-        for axis in range(self.wanted.ndim):
-            positions = positions_of(self.wanted.lo[axis], self.wanted.hi[axis], self.shape[axis], self.border)
-            data = xp.take(data, xp.asarray([p - self.hull.lo[axis] for p in positions]), axis=axis)
+        """Return a new array of `wanted`'s shape from `data`, which holds `hull`: one axis after the other, as np.pad."""
+        for axis, border in enumerate(self.borders):
+            lo, hi, first, last = self.wanted.lo[axis], self.wanted.hi[axis], self.hull.lo[axis], self.hull.hi[axis]
+            if (lo, hi) == (first, last):
+                continue
+            if isinstance(border, str):
+                positions = positions_of(lo, hi, self.shape[axis], border)
+                data = xp.take(data, xp.asarray([p - first for p in positions]), axis=axis)
+                continue
+            before = (slice(None),) * axis
+            padded = xp.full((*data.shape[:axis], hi - lo, *data.shape[axis + 1 :]), border, dtype=data.dtype)
+            padded[(*before, slice(first - lo, last - lo))] = data
+            data = padded
         return data
 
 

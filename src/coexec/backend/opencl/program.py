@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...errors import BackendError, VariantRefused
+from ..launch import seen
+from .borders import SOURCE, TARGET, pad_scalars, pad_source
 from .driver import Traits
-from .layout import Launch, Layout, Shape, binding_layout, dividing_group, folded, launches, rounded
+from .layout import Launch, Layout, Shape, binding_layout, dense_strides, dividing_group, folded, launches, rounded
 from .source import Argument, Written, is_long, scalar, signature, singles, write
 
 if TYPE_CHECKING:
@@ -43,7 +47,7 @@ class Programs:
     """The programs of one device, each built once."""
 
     def __init__(self, context: Any, device: Traits) -> None:
-        self._context = context
+        self.context = context
         self._device = device
         self._built: dict[object, Built | VariantRefused] = {}
         self._lock = threading.Lock()
@@ -77,14 +81,15 @@ class Programs:
         import pyopencl as cl
 
         try:
-            program = cl.Program(self._context, written.text).build(list(written.options))
+            program = cl.Program(self.context, written.text).build(list(written.options))
             kernel = cl.Kernel(program, written.entry)
         except cl.Error as error:
             raise VariantRefused(
                 f"the OpenCL source does not compile for {self._device.name}:\n{_said(error)}"
             ) from error
-        parameters = signature(arguments, ndim, written.extents, origin=written.origin)
-        dtypes = _scalar_dtypes(arguments) + [np.int64] * (ndim + len(written.extents) + ndim * written.origin)
+        parameters = signature(arguments, ndim, written.extents, written.places, origin=written.origin)
+        more = ndim + len(written.extents) + ndim * written.origin + len(written.places)
+        dtypes = _scalar_dtypes(arguments) + [np.int64] * more
         if kernel.num_args != len(dtypes):
             raise VariantRefused(
                 f"kernel {written.entry!r} takes {kernel.num_args} arguments, coexec passes {len(dtypes)}: "
@@ -117,6 +122,31 @@ class Call(NamedTuple):
     values: list[Any]
     shapes: dict[str, Shape]  # of the arrays
     keep: list[Any]
+    at: Callable[[str, int], int] = lambda name, axis: 0  # noqa: ARG005 - where the chunk begins inside an array
+
+
+class Padded(NamedTuple):
+    """A padded copy of what a parameter sees."""
+
+    name: str
+    buffer: Any  # a cl.Buffer, dense
+    shape: Shape
+    events: list[Any]
+    keep: list[Any]
+
+
+NOTHING: Mapping[str, Padded] = MappingProxyType({})
+
+
+def _at(instruction: Kernel, name: str, axis: int) -> int:
+    """Return where the chunk of a kernel begins inside what array `name` was given."""
+    task, kernel = instruction.task, instruction.task.kernel
+    if task.visited is None or kernel is None:  # everything, and every array whole
+        return 0
+    shapes = dict(zip([param.name for param in task.accesses], task.shapes, strict=True))
+    mapper = next(param.access.mapper for param in task.accesses if param.name == name)
+    box = instruction.chunk.box
+    return int(box.lo[axis] - seen(mapper, box, task.space, shapes[name]).lo[axis])
 
 
 class Launcher:
@@ -135,14 +165,35 @@ class Launcher:
             return [], []
         task, body = instruction.task, instruction.body
         assert task is not None
-        call = self.arguments(task.params, task.scalars, instruction.bindings)
+        padded = [self._padded(queue, b, waits) for b in instruction.bindings if b.pad is not None]
+        call = self.arguments(task.params, task.scalars, instruction.bindings, {copy.name: copy for copy in padded})
+        call = call._replace(at=partial(_at, instruction))
+        events = [event for copy in padded for event in copy.events]
         if body.elsewhere is not None and not self._device.cpu:
             body = body.elsewhere
         groups = (body.global_size, body.local_size)
-        events = self.run(
-            queue, body.source, body.entry, call, box.shape, box.lo, waits, groups, contract=body.contract
+        events += self.run(
+            queue, body.source, body.entry, call, box.shape, box.lo, [*waits, *events], groups, contract=body.contract
         )
-        return events, call.keep
+        return events, [*call.keep, *padded]
+
+    def _padded(self, queue: Any, binding: Binding, waits: Sequence[Any]) -> Padded:
+        """Enqueue a copy of what a parameter sees, completed beyond the array's border."""
+        import pyopencl as cl
+
+        pad, dtype = binding.pad, binding.allocation.dtype if binding.allocation is not None else binding.dtype
+        assert dtype is not None
+        seen = binding._replace(name=SOURCE, pad=None, writes=False)
+        shape: Shape = pad.wanted.shape
+        buffer = cl.Buffer(self._programs.context, cl.mem_flags.READ_WRITE, pad.wanted.volume * dtype.itemsize)
+        copy = Padded(binding.name, buffer, shape, [], [])
+        numbers = pad_scalars(pad, dtype)
+        call = self.arguments(
+            (SOURCE, TARGET, *numbers), numbers, (seen, binding._replace(name=TARGET, writes=True)), {TARGET: copy}
+        )
+        copy.events.extend(self.run(queue, pad_source(pad.borders), None, call, shape, pad.wanted.lo, waits))
+        copy.keep.extend(call.keep)
+        return copy
 
     def run(
         self,
@@ -172,7 +223,8 @@ class Launcher:
         ]  # built before anything runs: a source that does not compile has written nothing
         for launch, built in planned:
             extents = [call.shapes[name][axis] for name, axis in built.written.extents]
-            built.kernel.set_args(*call.values, *shape, *extents, *(lo if built.written.origin else ()))
+            places = [call.at(name, axis) for name, axis in built.written.places]
+            built.kernel.set_args(*call.values, *shape, *extents, *(lo if built.written.origin else ()), *places)
             offset = launch.offset if any(launch.offset) else None
             events.append(
                 cl.enqueue_nd_range_kernel(
@@ -194,15 +246,21 @@ class Launcher:
         group = (*group, *(1 for _ in size[len(group) :]))
         return [Launch((), rounded(size, group), group, checked=not long)]
 
-    def arguments(self, params: Sequence[str], scalars: Mapping[str, Any], bindings: Sequence[Binding]) -> Call:
-        """Return the arguments of a kernel in parameter order."""
+    def arguments(
+        self,
+        params: Sequence[str],
+        scalars: Mapping[str, Any],
+        bindings: Sequence[Binding],
+        padded: Mapping[str, Padded] = NOTHING,
+    ) -> Call:
+        """Return the arguments of a kernel in parameter order; of some arrays it sees padded copies."""
         bound = {binding.name: binding for binding in bindings}
         single: bool | None = None
         call = Call((), [], {}, [])
         described = []
         for name in params:
             if name in bound:
-                described.append(self._array(bound[name], call))
+                described.append(self._array(bound[name], call, padded.get(name)))
             elif name in scalars:
                 if single is None:
                     single = singles([self._name(b) for b in bindings if b.allocation], fp64=self._device.fp64)
@@ -213,15 +271,14 @@ class Launcher:
                 raise VariantRefused(f"parameter {name!r} has no value for the OpenCL variant")
         return call._replace(arguments=tuple(described))
 
-    def _array(self, binding: Binding, call: Call) -> Argument:
+    def _array(self, binding: Binding, call: Call, padded: Padded | None = None) -> Argument:
         """Append an array's arguments to `call` and describe it."""
         name, allocation, box, cut = binding[:4]
         dtype = self._name(binding)
-        if binding.pad is not None:
-            raise VariantRefused(
-                f"array {name!r} has a padded border, which OpenCL variants do not get; use border='clip'"
-            )
-        if allocation is None:  # nothing to see: any type will do
+        if padded is not None:
+            layout = Layout(0, dense_strides(padded.shape), padded.shape)
+            call.values.extend([padded.buffer, 0, *layout.strides])
+        elif allocation is None:  # nothing to see: any type will do
             ndim = box.ndim if cut is None else len(cut.axes)
             layout = Layout(0, (0,) * ndim, (0,) * ndim)
             call.values.extend([None, 0, *layout.strides])

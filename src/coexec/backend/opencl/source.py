@@ -10,7 +10,8 @@ Before: program/variant.py.  After: program.py.  Pure text: knows no device, buf
 - An array is used like a function of its own indices: `u(i + 1, j)`. Views, steps and order of axes are taken care of.
 - Scalars go by their names, 0-d arrays too (and may be assigned to if the kernel writes them).
 - `n0, n1, ...` are the chunk's extents, `lo0, lo1, ...` where it begins in the whole index space, and `x_n0, x_n1, ...`
-  the extents of array x. `return` ends the point.
+  the extents of array x. `x_at0, x_at1, ...` are where the chunk begins inside what array x was given, as
+  `chunk.at("x")` says: with a halo the centre is `x(i + x_at0)`. `return` ends the point.
 - Literals such as `0.5` are float unless a float64 array takes part, as in NumPy.
 
 **Long form.** The source holds one or more complete kernels, `__kernel void NAME(...)`. The arguments come in the order
@@ -20,7 +21,7 @@ here too, `x()` for a 0-d array. `id0, id1, ...` are the global ids by axis: get
 where memory is contiguous. Literals are what C says. The global size is the chunk, or what the variant says; it is
 rounded up to whole work-groups if the variant names a local size: compare the ids with n0, n1, ... then. A source that
 names extents (`x_n0`) or the chunk's place (`lo0, lo1, ...`) declares them last: `const long x_n0` for each one named,
-in the order of the parameters, then all of `const long lo0, const long lo1, ...`.
+in the order of the parameters, then all of `const long lo0, const long lo1, ...`, then `const long x_at0` likewise.
 
 Contraction (fused multiply-add) is off in both, so that results keep NumPy's bits where the arithmetic is the same,
 unless the variant asks for it (`contract`).
@@ -82,6 +83,7 @@ class Written(NamedTuple):
     options: tuple[str, ...]
     extents: tuple[tuple[str, int], ...]  # (array, axis) whose extents follow the chunk's as arguments
     origin: bool  # the chunk's lower corner follows them
+    places: tuple[tuple[str, int], ...] = ()  # (array, axis) whose place of the chunk inside them comes last
 
 
 def scalar(name: str, value: Any, *, single: bool) -> tuple[str, Any]:
@@ -144,14 +146,13 @@ def _write_long(source: str, entry: str | None, arguments: Sequence[Argument], n
         "#line 1",
         source,
     ]
-    extents, origin = _wanted(source, arguments, ndim)
-    return Written("\n".join(text) + "\n", entry or names[0], (), extents, origin)
+    return Written("\n".join(text) + "\n", entry or names[0], (), *_wanted(source, arguments, ndim))
 
 
 def _write_short(source: str, arguments: Sequence[Argument], ndim: int, *, checked: bool) -> Written:
     _refuse_clashes(arguments, ndim)
-    extents, origin = _wanted(source, arguments, ndim)
-    parameters = signature(arguments, ndim, extents, origin=origin)
+    extents, origin, places = _wanted(source, arguments, ndim)
+    parameters = signature(arguments, ndim, extents, places, origin=origin)
     taken = {argument.name for argument in arguments}
     aliases = [f"const long {letter} = i{axis};" for axis, letter in enumerate(LETTERS[:ndim]) if letter not in taken]
     guard = " && ".join(f"i{axis} < n{axis}" for axis in range(ndim))
@@ -171,18 +172,28 @@ def _write_short(source: str, arguments: Sequence[Argument], ndim: int, *, check
     ]
     single = "float64" not in {argument.dtype for argument in arguments}
     options = ("-cl-single-precision-constant",) if single else ()
-    return Written("\n".join(text) + "\n", ENTRY, options, extents, origin)
+    return Written("\n".join(text) + "\n", ENTRY, options, extents, origin, places)
 
 
-def _wanted(source: str, arguments: Sequence[Argument], ndim: int) -> tuple[tuple[tuple[str, int], ...], bool]:
-    """Return the extents of arrays that the source names, and whether it names the chunk's place."""
+Named = tuple[tuple[str, int], ...]
+
+
+def _wanted(source: str, arguments: Sequence[Argument], ndim: int) -> tuple[Named, bool, Named]:
+    """Return the extents of arrays that the source names, whether it names the chunk's place, and its places in arrays."""
     words = set(re.findall(r"\w+", COMMENT.sub(" ", source)))
-    extents = tuple((a.name, axis) for a in arguments for axis in range(a.ndim or 0) if f"{a.name}_n{axis}" in words)
-    return extents, any(f"lo{axis}" in words for axis in range(ndim))
+    axes = [(a.name, axis) for a in arguments for axis in range(a.ndim or 0)]
+    extents = tuple((name, axis) for name, axis in axes if f"{name}_n{axis}" in words)
+    places = tuple((name, axis) for name, axis in axes if axis < ndim and f"{name}_at{axis}" in words)
+    return extents, any(f"lo{axis}" in words for axis in range(ndim)), places
 
 
 def signature(
-    arguments: Sequence[Argument], ndim: int, extents: Sequence[tuple[str, int]] = (), *, origin: bool = False
+    arguments: Sequence[Argument],
+    ndim: int,
+    extents: Sequence[tuple[str, int]] = (),
+    places: Sequence[tuple[str, int]] = (),
+    *,
+    origin: bool = False,
 ) -> list[str]:
     """Return the parameters that a kernel is called with, in order."""
     found = []
@@ -195,7 +206,8 @@ def signature(
             found += [f"const long {a.name}_stride{axis}" for axis in range(a.ndim)]
     found += [f"const long n{axis}" for axis in range(ndim)]
     found += [f"const long {name}_n{axis}" for name, axis in extents]
-    return found + [f"const long lo{axis}" for axis in range(ndim) if origin]
+    found += [f"const long lo{axis}" for axis in range(ndim) if origin]
+    return found + [f"const long {name}_at{axis}" for name, axis in places]
 
 
 def _header(arguments: Sequence[Argument]) -> list[str]:
