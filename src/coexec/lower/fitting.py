@@ -216,7 +216,9 @@ class Fitting:
         else:
             has = account.capacity
         rows = "one row" if granule_of(task) == 1 else f"{granule_of(task)} rows"
-        what = f"the smallest part of task {task.name!r} ({rows} along {_names(axes)})" if axes else f"task {task.name!r}"
+        what = (
+            f"the smallest part of task {task.name!r} ({rows} along {_names(axes)})" if axes else f"task {task.name!r}"
+        )
         return DoesNotFit(what, account.name, need, has, _remedy(task))
 
     @contextmanager
