@@ -254,6 +254,10 @@ def test_nothing_equals_none_and_no_number_text(u) -> None:
     assert np.asarray(u == 5).tolist() == (DATA == 5).tolist()
 
 
+def test_membership_is_one_question(u) -> None:
+    assert 3.0 in u and 7 not in u and u[2] in u and None not in u
+
+
 def test_copies_share_nothing(u) -> None:
     nested = {"a": [u, u[1:3]], "v": u[0]}
     shallow, deep = copy.copy(u), copy.deepcopy(nested)

@@ -251,6 +251,14 @@ def test_a_value_does_not_keep_its_array(a) -> None:
     assert [float(v) for v in kept] == [3 + i for i in range(20)]
 
 
+def test_reading_elements_in_a_loop_leaves_nothing_behind(a) -> None:
+    for i in range(100):
+        assert float(a[i % 6]) == i % 6
+    assert len(a._storage.lent) == 0 and len(a.runtime.lending.lenders) <= 1
+    a[0] = 1
+    assert not a.runtime.lending.lenders
+
+
 def test_values_of_operations_that_are_held_back(a) -> None:
     x = cx.ones(100_000)
     y = x * 3  # held back, to be one kernel with what follows

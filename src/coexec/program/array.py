@@ -30,7 +30,7 @@ class Storage:
 
     __slots__ = (
         "__weakref__", "borrowed", "box", "cuts", "dtype", "id", "initial", "known", "lent", "name", "session", "shape",
-        "state", "tracker",
+        "state", "tracker", "watched",
     )  # fmt: skip
 
     def __init__(self, runtime: Any, shape: Shape, dtype: np.dtype[Any], initial: Any = None) -> None:
@@ -47,6 +47,7 @@ class Storage:
         self.cuts: Any = None  # where the last task that was divided over devices cut it
         self.borrowed = False  # the first contents are somebody else's memory
         self.lent: dict[int, Any] = {}  # values that look at it, weakly, by identity: program/value.py's own
+        self.watched = False  # whether anybody looks after those values
 
     def __del__(self) -> None:
         # A finalizer may run anywhere, also while the runtime's lock is held: it only enqueues.

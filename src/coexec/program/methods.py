@@ -18,6 +18,10 @@ class Methods:
     def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         return self.__array_function__(function, (type(self),), (self, *args), kwargs)  # type: ignore[attr-defined]
 
+    def __contains__(self, value: Any) -> bool:
+        found: Any = self == value
+        return bool(found.any())
+
     def sum(self, *args: Any, **kwargs: Any) -> Any:
         """Return np.sum of this array."""
         return self._call(np.sum, *args, **kwargs)

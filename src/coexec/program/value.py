@@ -206,7 +206,8 @@ class Lending:
             self._part(value)
             return
         lent, key = storage.lent, id(value)
-        if not lent:
+        if not storage.watched:
+            storage.watched = True
             self.lenders.append(ref(storage))
         lent[key] = ref(value, lambda _: lent.pop(key, None))
 
@@ -220,10 +221,10 @@ class Lending:
     def settled(
         self, kernel: Any, given: Sequence[Array], scalars: dict[str, Any], *, read: bool = False
     ) -> tuple[list[Array], dict[str, Any]]:
-        """Return a call's arguments with arrays, or numbers, in the place of values. Locked like `keep`, unless `read`."""
+        """Return a call's arguments with arrays in the place of values. Locked like `keep`, unless `read`."""
         if not read:
             self.keep(kernel, given)
-        changed = {name: v.plain() if type(v) is Value else v for name, v in scalars.items()}
+        changed = {name: v.at() if type(v) is Value else v for name, v in scalars.items()}
         return [array.at() if type(array) is Value else array for array in given], changed
 
     def let_go(self) -> None:
@@ -238,10 +239,14 @@ class Lending:
     def _look_at(self, known: ref[Storage]) -> None:
         """Copy the values of an array if nobody else holds it; else look at it again some time."""
         storage = known()
-        if storage is None or not (values := _alive(storage)):
+        if storage is None:
+            return
+        storage.watched = False
+        if not (values := _alive(storage)):
             return
         looking = [value for value in values if value._at is not None and value._at._storage is storage]
         if getrefcount(storage) - 2 > len(looking):  # this name and the argument are no handles
+            storage.watched = True
             self.lenders.append(known)
             return
         for value in looking:
