@@ -129,6 +129,17 @@ def test_reading_and_changing_by_value_name_ways_that_work(u) -> None:
         u[[0, 1]] = 7
 
 
+def test_what_a_tuple_must_not_hold_is_named(u) -> None:
+    @cx.kernel(y=cx.update)
+    def scaled(y, by):
+        y *= by[0]
+
+    with pytest.raises(ArgumentError, match=r"'by' is a tuple that holds a Value.*parameter of its own"):
+        scaled(u, (u[0], 1))
+    with pytest.raises(ArgumentError, match="'by' is a tuple that holds a list"):
+        scaled(u, (2, [1]))
+
+
 # Masks ----------------------------------------------------------------------------------------------------------------
 
 

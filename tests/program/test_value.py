@@ -212,6 +212,8 @@ def test_a_value_serves_wherever_a_number_does(a) -> None:
     assert [float(v) for v in sorted(a, reverse=True)] == DATA.tolist()[::-1] and max(a) == 5
     assert np.asarray(a[2]).shape == () and not np.asarray(a[2]).flags.writeable and np.array(a[2]).flags.writeable
     assert a[2].tolist() == 2.0 and a[2].T.astype(int).dtype == np.int64
+    assert cx.zeros(i).shape == (2,) and cx.zeros((i, i)).shape == (2, 2)
+    assert type(a[2].astype(int)) is cx.Value
     with pytest.raises(TypeError):
         range(a[2])
     with pytest.raises(TypeError, match="0-d"):

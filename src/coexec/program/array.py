@@ -279,7 +279,8 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
 
 def check_shape(shape: Any) -> Shape:
     """Return `shape` as a tuple of non-negative integers, or raise."""
-    entries = (shape,) if isinstance(shape, int | np.integer) else shape
+    one = isinstance(shape, int | np.integer) or (isinstance(shape, Array) and not shape.ndim)
+    entries = (shape,) if one else shape
     try:
         checked = tuple(int(n.__index__()) for n in entries)
     except (TypeError, AttributeError):

@@ -208,7 +208,8 @@ class Kernel:
             if value.ndim:
                 raise undeclared(self.name, name, value.shape)
         elif not is_plain(value):
-            raise mutable(self.name, name, value)
+            inside = [entry for entry in value if not is_plain(entry)] if isinstance(value, tuple | frozenset) else []
+            raise mutable(self.name, name, value, *inside[:1])
 
     # Index space --------------------------------------------------------------------------------------------------
 

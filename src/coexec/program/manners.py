@@ -119,13 +119,17 @@ def undeclared(kernel: str, name: str, shape: tuple[int, ...]) -> ArgumentError:
     )
 
 
-def mutable(kernel: str, name: str, value: Any) -> ArgumentError:
-    """Return the error for an argument that could change before the kernel runs."""
-    instead = RANDOM if is_source(value) else (
-        "pass numbers, strings or tuples, or a coexec array with declared access"
-    )  # fmt: skip
+def mutable(kernel: str, name: str, value: Any, *inside: Any) -> ArgumentError:
+    """Return the error for an argument that could change before the kernel runs, or that has something such `inside`."""
+    instead = "pass numbers, strings or tuples of these, or a coexec array with declared access"
+    if is_source(value):
+        instead = RANDOM
+    what = type(value).__name__
+    if inside:
+        what += f" that holds a {type(inside[0]).__name__}"
+        instead = "give that a parameter of its own"
     return ArgumentError(
-        f"kernel {kernel!r}: {name!r} is a {type(value).__name__}, which could change before the kernel runs; {instead}"
+        f"kernel {kernel!r}: {name!r} is a {what}, which could change before the kernel runs; {instead}"
     )
 
 

@@ -90,6 +90,10 @@ class Value(Array):
         """Return this value: it never changes."""
         return self
 
+    def astype(self, dtype: Any, *, copy: bool = True) -> Any:
+        """Return this value with another type."""
+        return as_value(super().astype(dtype, copy=copy))
+
     def __copy__(self) -> Array:
         return self
 
