@@ -17,7 +17,7 @@ from .budget import Budget
 from .emit import Emitter
 from .evict import Evictor
 from .known import Boxes, Known, missing_of
-from .state import FILL, ArrayState, Backing
+from .state import FILL, ArrayState, Backing, merged
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Coherence:
                 for part, writer in old.tracker.writers(box):
                     by_writer.setdefault(writer, []).append(part)
         for writer, boxes in by_writer.items():
-            self._copy(old, new, Region(boxes).boxes, writer, "resize", task, self._lane(memory, memory))
+            self._copy(old, new, Region(boxes).boxes, {writer}, "resize", task, self._lane(memory, memory))
         self.free(state, old, task)
 
     def free(self, state: ArrayState, backing: Backing, task: Task | None) -> None:
@@ -263,16 +263,18 @@ class Coherence:
         fills = [piece for piece, mask, _ in missing if mask == FILL]
         for backing, boxes in self._by_backing(state, memory, fills).items():
             self._fill(state, backing, tuple(boxes), device, task)
-        groups: dict[tuple[Backing, Backing, int, int], list[Box]] = {}
+        groups: dict[tuple[Backing, Backing, int, int], list[tuple[Box, int]]] = {}
         for piece, mask, readers in missing:
             if mask != FILL:
                 for source, target, part, writer in self._sources(state, memory, piece, mask):
-                    groups.setdefault((source, target, writer, readers), []).append(part)
-        for (source, target, writer, _), parts in groups.items():
+                    producer = 0 if state.private else writer  # who reads partial results needs them all
+                    groups.setdefault((source, target, producer, readers), []).append((part, writer))
+        for (source, target, _, _), found in groups.items():
             lane = self._lane(source.allocation.memory, memory)
             lane = device if lane == "host" and memory == HOST else lane
+            parts = [part for part, _ in found]
             whole = Region(parts).boxes if len(parts) > 1 else tuple(parts)
-            self._copy(source, target, whole, writer, reason, task, lane)
+            self._copy(source, target, whole, {writer for _, writer in found}, reason, task, lane)
 
     def _sources(
         self, state: ArrayState, memory: int, piece: Box, mask: int
@@ -334,12 +336,12 @@ class Coherence:
         source: Backing,
         target: Backing,
         boxes: tuple[Box, ...],
-        writer: int,
+        writers: set[int],
         reason: str,
         task: Task | None,
         lane: str,
     ) -> None:
-        """Copy what `writer` wrote, and strided writers over it.
+        """Copy what `writers` wrote, most often one, and strided writers over it.
 
         The copy waits for those without needing them: where one fails, its elements alone are lost, and whoever reads
         them at the target needs the copy and it.
@@ -350,10 +352,10 @@ class Coherence:
         for box in boxes:
             kept.before_write(box, None, after)
         after.update([over for _, _, over in strided])
-        after.discard(writer)
+        after -= writers
         id = self._emitter.id()
         self._emitter.emit(
-            Copy(id, lane, task, source.allocation, target.allocation, boxes, reason, (writer,), tuple(after))
+            Copy(id, lane, task, source.allocation, target.allocation, boxes, reason, tuple(writers), tuple(after))
         )
         for box in boxes:
             seen.did_read(box, None, id)
@@ -373,18 +375,6 @@ def _grown(state: ArrayState, memory: int, box: Box) -> tuple[Box, list[Backing]
         swallowed += more
         box = bounding([box, *(b.box for b in more)])
     return box, swallowed
-
-
-def merged(boxes: Sequence[Box]) -> list[Box]:
-    """Return bounding boxes of those that overlap, again and again until none do. Touching is not overlapping."""
-    found: list[Box] = []
-    for box in boxes:
-        hull = box
-        while hit := [other for other in found if overlaps(other, hull)]:
-            found = [other for other in found if other not in hit]
-            hull = bounding([hull, *hit])
-        found.append(hull)
-    return found
 
 
 def discard(state: ArrayState, written: Iterable[Box], read: Iterable[Box]) -> None:

@@ -19,7 +19,7 @@ from ..graph.task_graph import touched
 from ..machine.platform import HOST, Device
 from ..plan.candidate import Candidate
 from ..predict.features import scratch_of
-from .coherence import Coherence, discard, merged
+from .coherence import Coherence, discard
 from .evict import Claim
 from .rounds import (
     MOST_ROUNDS,
@@ -33,7 +33,7 @@ from .rounds import (
     smallest_part,
     split_axes,
 )
-from .state import FILL, ArrayState
+from .state import FILL, ArrayState, hulls, merged
 from .touch import Touch
 
 DROP = "drop arrays that are not needed any more"
@@ -88,7 +88,7 @@ class Fitting:
             for touch in of_chunk:
                 if not touch.box.empty and self._budget.accounts[touch.memory] is not None:
                     boxes.setdefault((touch.state, touch.memory), []).append(touch.box)
-        return [(state, memory, box) for (state, memory), found in boxes.items() for box in merged(found)]
+        return [(state, memory, box) for (state, memory), found in boxes.items() for box in hulls(state, found)]
 
     def scratch(self, task: Task, chunks: Sequence[Chunk]) -> dict[int, int]:
         """Return the bytes of temporaries per memory."""

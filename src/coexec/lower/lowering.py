@@ -18,7 +18,7 @@ from ..plan.candidate import Share
 from ..program.access import Access
 from ..program.array import Array, Storage
 from ..program.view import grid_of
-from .coherence import Coherence, discard, merged
+from .coherence import Coherence, discard
 from .emit import Emitter
 from .fitting import Fitting, Use
 from .known import Boxes
@@ -26,7 +26,7 @@ from .launching import Launching, whole_binding
 from .reduction import Reductions
 from .rounds import Part
 from .stand_in import stand_in
-from .state import MEMORIES, ArrayState, Backing
+from .state import MEMORIES, ArrayState, Backing, hulls
 from .touch import Draft, Touch, slots_of
 from .watch import Watch, look, look_at
 
@@ -285,7 +285,7 @@ class Lowering:
             written = [box for t, _ in parts if t.writes and not t.reads for box in t.parts()]
             discard(state, written, [box for t, _ in parts if t.reads for box in t.parts()])
             for memory in dict.fromkeys(t.memory for t, _ in parts):
-                for box in merged([t.box for t, _ in parts if t.memory == memory]):
+                for box in hulls(state, [t.box for t, _ in parts if t.memory == memory]):
                     self.coherence.back(state, memory, box, task)
         wanted: dict[int, tuple[dict[Boxes, None], str]] = {}
         for touch, device in parts:

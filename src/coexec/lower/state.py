@@ -5,7 +5,7 @@ Before: graph/.  After: lower/coherence.py.  Knows allocations by name only, nev
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,11 @@ class ArrayState:
         self.foreseen: dict[int, Foreseen] | None = None  # per memory: what lookahead knows of later commands
         self.expected: RegionMap[int] | None = None  # what `valid` will be when they are lowered
         self.origin: dict[int, Hashable] | None = None  # per memory: what asked for it first
+
+    @property
+    def private(self) -> bool:
+        """Whether it holds partial results of one task, which nobody else sees."""
+        return self.id < 0
 
     @property
     def nbytes(self) -> int:
@@ -182,3 +187,26 @@ class ArrayState:
     def all_backings(self) -> list[Backing]:
         """Return every backing in every memory."""
         return [backing for backings in self.backings.values() for backing in backings]
+
+
+def hulls(state: ArrayState, boxes: Sequence[Box]) -> list[Box]:
+    """Return what is allocated for boxes of an array: partial results that lie side by side are together."""
+    if not state.private:
+        return merged(boxes)
+    found = Foreseen(0, 0)
+    for box in boxes:
+        grown = found.take(box)
+        found.boxes.append(grown)
+    return found.boxes
+
+
+def merged(boxes: Sequence[Box]) -> list[Box]:
+    """Return bounding boxes of those that overlap, again and again until none do. Touching is not overlapping."""
+    found: list[Box] = []
+    for box in boxes:
+        hull = box
+        while hit := [other for other in found if overlaps(other, hull)]:
+            found = [other for other in found if other not in hit]
+            hull = bounding([hull, *hit])
+        found.append(hull)
+    return found
