@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import coexec as cx
 from coexec.geometry import Box
-from coexec.graph.instruction import Copy, Kernel
+from coexec.graph.instruction import Alloc, Copy, Free, Kernel
 from coexec.plan.candidate import Share
 from coexec.program.call import Options
 from coexec.testing import GraphBuilder
@@ -25,3 +25,21 @@ def test_a_part_of_several_boxes_is_redone_box_by_box() -> None:
     made = g.lowering.stand_in(failed, "host", Share(woven.variants[0], None, None, None))
     boxes = (Box((3,), (6,)), Box((9,), (12,)))
     assert [copy.boxes for copy in made if isinstance(copy, Copy)] == [boxes, boxes]  # there and back
+
+
+def test_a_body_that_is_redone_still_sees_its_own_writes() -> None:
+    """Two parameters of one array get one temporary: with one each, the last to be copied back would win."""
+
+    @cx.kernel(x=cx.read, y=cx.update, z=cx.update)
+    def woven(x, y, z):
+        y += 1
+        z += x
+
+    g = GraphBuilder(1)
+    a = g.array(12, 1.0)
+    task = g.submit(woven, (a[:6], a[::2], a[1::2]), {}, Options(), [("dev:0", Box((0,), (6,)))])
+    (failed,) = g.kernels(task)
+    made = g.lowering.stand_in(failed, "host", Share(woven.variants[0], None, None, None))
+    (redone,) = [i for i in made if isinstance(i, Kernel)]
+    assert len({id(binding.allocation) for binding in redone.bindings}) == 1
+    assert sum(isinstance(i, Alloc) for i in made) == sum(isinstance(i, Free) for i in made) == 1

@@ -14,7 +14,8 @@ from hypothesis import given, strategies as st
 
 import coexec as cx
 from coexec.program import fuse, session, ufunc
-from coexec.program.fuse import LONGEST, Chain, Fused, Operation, Step, blocks_of, same_place
+from coexec.program.fuse import LONGEST, Chain, Fused, Operation, Step, blocks_of
+from coexec.program.overlap import same_place
 
 
 class Holding:

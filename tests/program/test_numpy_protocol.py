@@ -230,6 +230,13 @@ def test_the_listed_functions_do_not_wait() -> None:
     agree(lambda a: np.clip(a, 1, 4), data)
     agree(lambda a: np.clip(a, None, 4), data)
     agree(lambda a: np.clip(a, min=2), data.astype(np.int16))
+    for low, high in ((-3, 2), (1, 300), (-(10**30), 10**30), (300, 2), (3, -2), (None, -1), (2.5, None), (-0.5, 3)):
+        for dtype in (np.uint8, np.int64, bool, np.float32):
+            agree(lambda a, low=low, high=high: np.clip(a, low, high), data.astype(dtype))
+            agree(lambda a, b, low=low, high=high: np.clip(a, low, high, out=b), data.astype(dtype), data)
+    agree(lambda a, b: np.clip(a, 1, b, out=b), data, data[::-1].copy())
+    agree(lambda a, b: np.clip(a, 1, 3, out=b, where=a > 0), data, -data)
+    agree(lambda a: np.clip(5, a, 7), data)
 
 
 def test_copyto_goes_both_ways() -> None:

@@ -172,3 +172,36 @@ def test_kernels_are_made_once_per_kind_of_operands() -> None:
         np.hypot(x, 2.0)
         np.hypot(x, 3.0)
     assert ufunc._kernel.cache_info().misses <= before + 1
+
+
+EXTREMES: dict[str, list[Any]] = {
+    "float32": [0.0, 0.5, -0.25, 256.0, 1e-30, -1.5, 3.0],
+    "float64": [0.0, 0.5, -0.25, 256.0, 1e-300, -1.5, 3.0],
+    "int32": [0, 256, -256, 2**31 - 1, -(2**31), 65536, 3],
+    "int64": [0, 256, -256, 2**63 - 1, -(2**63), 2**32, 3],
+    "bool": [False, True, False, True, True, False, True],
+}
+
+
+@pytest.mark.parametrize("out", ["bool", "int64", "float32"])
+@pytest.mark.parametrize("dtype", sorted(EXTREMES))
+@pytest.mark.parametrize("function", [np.multiply, np.absolute], ids=lambda f: f.__name__)
+def test_results_are_converted_as_numpy_does(devices, function, dtype, out) -> None:
+    """Whatever is not zero is true, and integers wrap around in the type that the ufunc computes in."""
+    values = np.array(EXTREMES[dtype] * 3, dtype)
+
+    def run(*taken):
+        result = np.zeros(21, out) if isinstance(taken[0], np.ndarray) else cx.zeros(21, out)
+        return function(*taken, out=result, casting="unsafe")
+
+    agree(run, *[values, values[::-1].copy()][: function.nin])
+
+
+def test_numbers_beside_an_array_are_looked_at_as_numpy_does(devices) -> None:
+    data = np.array([1.0, 0.0, 2.0] * 7, np.float32)
+    wide = np.zeros(21)
+    agree(lambda x, out: np.logical_and(x, 1e-300, out=out), data, wide)
+    agree(lambda x: np.logical_or(x, 1e-300), data)
+    agree(lambda x: np.where(1e-300, x, 2), data)
+    agree(lambda x, out: np.add(x, 0.1, out=out), data, wide)
+    agree(lambda x: np.where(x, x > 1, True), data)

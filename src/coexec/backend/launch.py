@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import ArgumentError, BackendError, ProgramError, ShapeError
 from ..geometry import Box, whole
-from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, Instruction, Kernel, Reduce
+from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, Instruction, Kernel, Reduce, overlapping
 from ..program.chunk import ChunkInfo
 from ..program.mapper import Mapper
 from ..program.view import extract
@@ -120,8 +120,16 @@ def run_kernel(instruction: Kernel, debug: bool) -> None:
 
 
 def _run_in_boxes(instruction: Kernel) -> None:
-    """Debug mode: run a body on private copies of arrays of which it may touch only some boxes."""
-    hulls = {b.name: Hull(b) for b in instruction.bindings if b.boxes and b.allocation is not None}
+    """Debug mode: run a body on private copies of arrays of which it may touch only some boxes.
+
+    What it also sees through another parameter stays where it is: the body may be about to see what it writes.
+    """
+    bindings = instruction.bindings
+    hulls = {
+        b.name: Hull(b)
+        for b in bindings
+        if b.boxes and b.allocation is not None and not any(overlapping(b, other) for other in bindings)
+    }
     values = {b.name: hulls[b.name].seen() if b.name in hulls else resolve(b) for b in instruction.bindings}
     if instruction.chunk.pieces:
         _run_pieces(instruction, values, debug=True)

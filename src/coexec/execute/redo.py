@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ..backend.base import Ran
 from ..errors import BackendError, CoexecWarning, DeviceLost, VariantRefused
-from ..graph.instruction import HostTask, Instruction, Kernel
+from ..graph.instruction import HostTask, Instruction, Kernel, overlapping
 from ..lower.lowering import Lowering
 from ..machine.platform import HOST, Platform
 from ..plan.candidate import Candidates, Share
@@ -87,5 +87,7 @@ def _named(failed: Kernel) -> bool:
 
 
 def _updates(failed: Kernel) -> bool:
-    """Tell whether a kernel writes what it reads."""
-    return any(param.access.mode in ("update", "reduce") for param in failed.task.accesses)
+    """Tell whether a kernel writes what it reads, through one parameter or through two."""
+    if any(param.access.mode in ("update", "reduce") for param in failed.task.accesses):
+        return True
+    return any(b.writes and overlapping(b, other) for b in failed.bindings for other in failed.bindings)

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..geometry import Box, overlaps
+
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..geometry import Box
     from .command import Chunk
     from .task import Task
 
@@ -169,6 +170,11 @@ class Binding(NamedTuple):
     pad: Any = None  # how to pad at the array's border: program/padding.py's Pad, or None
     dtype: Any = None  # of the elements
     boxes: tuple[Box, ...] | None = None  # what of the hull is touched, if not all of it; the rest holds anything
+
+
+def overlapping(a: Binding, b: Binding) -> bool:
+    """Tell whether two parameters are found in one memory, inside each other's hulls."""
+    return a is not b and a.allocation is not None and a.allocation is b.allocation and overlaps(a.box, b.box)
 
 
 class Kernel(Instruction):

@@ -246,10 +246,14 @@ class Lowering:
             if access.mode == "reduce":
                 touches.append(slots_of(name, partials[name], chunk, device.memory))
             else:
-                touches.append(self._touch(name, access, array, part, device))
+                alone = task.once or not _written(task, array)
+                touches.append(self._touch(name, access, array, part, device, alone=alone))
         return touches
 
-    def _touch(self, name: str, access: Access, array: Array, part: Mapped | None, device: Device) -> Touch:
+    def _touch(
+        self, name: str, access: Access, array: Array, part: Mapped | None, device: Device, *, alone: bool
+    ) -> Touch:
+        """Return what a body touches of an array; `alone` tells that it does not write it through another parameter."""
         state: ArrayState = array._storage.state
         pad = boxes = None
         if part is None:
@@ -259,7 +263,7 @@ class Lowering:
             grid = None if array._grid is None else grid_of(box, array._cut)
             pad = part.pad
         memory = device.memory
-        if not access.writes and USER in state.backings and device.reads(USER):
+        if not access.writes and alone and USER in state.backings and device.reads(USER):
             parts = boxes or (box,)
             if not all(state.holds(memory, part) for part in parts):
                 memory = USER if all(state.holds(USER, part) for part in parts) else memory
@@ -383,3 +387,10 @@ class Lowering:
     def states(self) -> dict[int, ArrayState]:
         """Return the state of every live array, by array id: the one table that says which arrays there are."""
         return self._states
+
+
+def _written(task: Task, array: Array) -> bool:
+    """Tell whether a task writes an array through some parameter: then a body sees one memory through all of them."""
+    return any(
+        p.access.writes and a._storage is array._storage for p, a in zip(task.accesses, task.arrays, strict=True)
+    )

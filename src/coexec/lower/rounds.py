@@ -18,7 +18,7 @@ from ..geometry import Box, bounding, cut
 from ..graph.command import Chunk
 from ..graph.task import Task
 from ..plan.candidate import Share
-from ..plan.conflicts import apart, find_conflict
+from ..plan.conflicts import find_conflict, however_cut
 from ..predict.features import work_of_part
 
 MOST_ROUNDS = 10_000
@@ -287,8 +287,7 @@ def _numbered(task: Task, chunks: Sequence[Chunk], shares: Sequence[Share], foun
 
 def _independent(task: Task, boxes: Sequence[Box]) -> bool:
     """Tell whether no part touches what another one writes."""
-    distinct = len({id(array._storage) for array in task.arrays}) == len(task.arrays)
-    return (distinct and apart(task)) or find_conflict(task, boxes) is None
+    return however_cut(task) or find_conflict(task, boxes) is None
 
 
 def _portion(task: Task, chunk: Chunk, part: Chunk, share: Share) -> Share:

@@ -24,16 +24,18 @@ def stand_in(
     `share` is what runs there; `allocation` makes a host allocation like a given one.
     """
     task, bindings, ready, back = failed.task, [], [], []
+    temporaries: dict[Allocation, tuple[Allocation, int]] = {}  # one for each: bodies may see one array twice
     for binding in failed.bindings:
         source = binding.allocation
         if source is None or source.memory in (HOST, USER):
             bindings.append(binding)
             continue
-        temporary = allocation(source)
-        alloc = Alloc(emitter.id(), "", task, temporary, (emitter.epoch,))
-        emitter.emit(alloc)
-        copy = _copy(emitter, failed, source, temporary, binding, after=(alloc.id,))
-        ready.append(copy.id)
+        if source not in temporaries:
+            alloc = Alloc(emitter.id(), "", task, allocation(source), (emitter.epoch,))
+            emitter.emit(alloc)
+            temporaries[source] = alloc.allocation, alloc.id
+        temporary, made = temporaries[source]
+        ready.append(_copy(emitter, failed, source, temporary, binding, after=(made,)).id)
         bindings.append(binding._replace(allocation=temporary))
         if binding.writes:
             back.append((temporary, source, binding))
@@ -45,9 +47,8 @@ def stand_in(
     last = [_copy(emitter, failed, *entry, needs=(kernel.id,)).id for entry in back] or [kernel.id]
     join = Join(emitter.id(), "", task, tuple(last), ())
     emitter.emit(join)
-    for binding in bindings:
-        if binding.allocation is not None and binding.allocation not in [b.allocation for b in failed.bindings]:
-            emitter.emit(Free(emitter.id(), "", task, binding.allocation, (join.id,)))
+    for temporary, _ in temporaries.values():
+        emitter.emit(Free(emitter.id(), "", task, temporary, (join.id,)))
     return emitter.take()
 
 

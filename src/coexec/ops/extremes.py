@@ -21,6 +21,7 @@ from ..program.array import Array
 from ..program.body import signature
 from ..program.kernel import Kernel
 from ..program.mapper import all as map_all
+from ..program.overlap import share_elements
 from ..program.ufunc import outputs_of
 from .reduce import SMALL, as_array, block_rows, cut_axis, reduced_axes, squeezed
 from .reduce_kernels import ABSENT, Kept
@@ -126,7 +127,10 @@ def _find(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Array:
     if given is not None and (given.shape != shape or given.dtype != INDEX):
         raise ShapeError(f"{name}: out must have shape {shape} and type {INDEX}, not {given.shape} and {given.dtype}")
     result = arrays.empty(shape, INDEX) if given is None else given
-    _record(function, x, None if axis is None or not x.ndim else axes[0], squeezed(result, axes, keep=keep))
+    target = arrays.empty(shape, INDEX) if share_elements(result, x) else result
+    _record(function, x, None if axis is None or not x.ndim else axes[0], squeezed(target, axes, keep=keep))
+    if target is not result:
+        result[...] = target
     return result
 
 

@@ -17,9 +17,11 @@ from ..errors import ArgumentError, ShapeError
 from ..program import array as arrays
 from ..program.access import read, update, write
 from ..program.array import Array
+from ..program.assign import private_copy
 from ..program.body import signature
 from ..program.capture import Captured, warn_if_drawing
 from ..program.kernel import Kernel
+from ..program.overlap import entangled
 from ..program.ufunc import WEAK, broadcast, operand, outputs_of
 
 BLOCK = 1 << 17
@@ -97,7 +99,9 @@ def map(function: Callable[..., Any], *operands: Any, out: Array | None = None, 
     fixed = _captured(function).fixed() if inspect.isfunction(function) else function
     made = dtype if dtype is not None else given.dtype if given is not None else _dtype(fixed, name, taken)
     result = arrays.empty(shape, made) if given is None else given
-    aliased = any(value._storage is result._storage for value in present)
+    # Blocks are computed one after the other: an operand that would change meanwhile is read from a copy.
+    taken = [private_copy(value) if entangled(value, (given,)) else value for value in taken]
+    aliased = any(isinstance(value, Array) and value._storage is result._storage for value in taken)
     passed = tuple(isinstance(value, Array) and value.ndim > 0 for value in taken)
     _kernel(fixed, name, passed, len(shape), "update" if aliased else "write")(*taken, result)
     return result

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ..geometry import Box, Grid, grids_meet, overlap
 from ..graph.command import Chunk
 from ..graph.mapped import remembered
+from ..graph.overlaps import Overlap, overlaps_of
 from ..graph.task import Task
 from ..graph.task_graph import touched_boxes
 from ..program.mapper import Same
@@ -27,6 +28,7 @@ class Use(NamedTuple):
     writes: bool
     box: Box
     grid: Grid | None
+    device: str = ""
 
 
 class Conflict(NamedTuple):
@@ -66,12 +68,12 @@ class Conflicts:
 
     def independent(self, task: Task, chunks: Sequence[Chunk]) -> bool:
         """Tell whether no chunk touches what a sibling writes; the first time one does, somebody is told."""
-        if apart(task) and (task.once or len({id(a._storage) for a in task.arrays}) == len(task.arrays)):
+        if however_cut(task):
             return True
         key = _key(task, chunks)
         known = self._known.get(key)
         if known is None:
-            conflict = find_conflict(task, [chunk.box for chunk in chunks])
+            conflict = find_conflict(task, [chunk.box for chunk in chunks], [chunk.device for chunk in chunks])
             if conflict is not None:
                 self._tell(task, _text(task, conflict), conflict.both_write)
             if len(self._known) >= REMEMBERED:
@@ -102,25 +104,50 @@ def apart(task: Task) -> bool:
     return answer
 
 
-def find_conflict(task: Task, parts: Sequence[Box]) -> Conflict | None:
-    """Return the first two of `parts` one of which writes what the other one touches, or None."""
+def however_cut(task: Task) -> bool:
+    """Tell whether parts are independent, however the task is cut along its declared axes, wherever they run."""
+    return apart(task) and (task.once or all(_cut_alike(task, pair) for pair in overlaps_of(task)))
+
+
+def _cut_alike(task: Task, pair: Overlap) -> bool:
+    """Tell whether each part touches through one parameter only what it touches itself through the other."""
+    if not pair.meet and not pair.both_write:
+        return True
+    kernel = task.kernel
+    last = max(kernel.split, default=-1) if kernel is not None else -1
+    return pair.same and all(
+        isinstance(task.accesses[i].access.mapper, Same) and task.arrays[i].ndim > last for i in pair[:2]
+    )
+
+
+def find_conflict(task: Task, parts: Sequence[Box], devices: Sequence[str] = ()) -> Conflict | None:
+    """Return the first two of `parts` one of which writes what the other one touches, or None.
+
+    What one device writes is taken from its memory as a whole, with what lies between. So parts of different `devices`
+    must not write between each other's elements either.
+    """
     by_storage: dict[int, list[Use]] = {}
-    for part in parts:
+    for part, device in zip(parts, devices or ("",) * len(parts), strict=True):
         for param, array in zip(task.accesses, task.arrays, strict=True):
             if param.access.mode != "reduce" and array.size:  # each part reduces into an array of its own
                 hull, boxes = touched_boxes(task, param.access, array, part)
                 uses = by_storage.setdefault(id(array._storage), [])
                 for box in boxes or (hull,):
                     grid = None if array._grid is None else grid_of(box, array._cut)
-                    uses.append(Use(part, param.name, param.access.writes, box, grid))
+                    uses.append(Use(part, param.name, param.access.writes, box, grid, device))
     for uses in by_storage.values():
         if any(use.writes for use in uses):
             for one, other in _neighbours([use for use in uses if not use.box.empty]):
                 where = overlap(one.box, other.box)
-                if where is not None and grids_meet(where, one.grid, other.grid):
+                if where is not None and (_interleaved(one, other) or grids_meet(where, one.grid, other.grid)):
                     first, second = sorted((one, other), key=lambda use: use.part.lo)
                     return Conflict(first, second, where)
     return None
+
+
+def _interleaved(one: Use, other: Use) -> bool:
+    """Tell whether two devices write inside a hull of each other."""
+    return one.writes and other.writes and one.device != other.device
 
 
 def _neighbours(uses: list[Use]) -> Iterator[tuple[Use, Use]]:
@@ -138,7 +165,7 @@ def _neighbours(uses: list[Use]) -> Iterator[tuple[Use, Use]]:
 def _key(task: Task, chunks: Sequence[Chunk]) -> Hashable:
     numbers: dict[int, int] = {}
     arrays = [(numbers.setdefault(id(a._storage), len(numbers)), a._box, a._cut) for a in task.arrays]
-    return task.kernel, tuple([chunk.box for chunk in chunks]), tuple(arrays), task.space
+    return task.kernel, tuple([(chunk.box, chunk.device) for chunk in chunks]), tuple(arrays), task.space
 
 
 def _verb(use: Use) -> str:

@@ -1,20 +1,55 @@
-"""What no device of a runtime can run, but the host can: coexec's own kernels, which nobody could add a variant to.
+"""Who can run a task, and what only the host can: coexec's own kernels without a device, and bodies that see themselves.
 
-Before: plan/candidate.py, plan/split.py.  After: plan/planner.py.  A user's kernel is refused instead, with the remedy.
+Before: plan/candidate.py, plan/conflicts.py, graph/overlaps.py.  After: plan/planner.py.  Knows no time.
+
+A user's kernel that no device can run is refused, with the remedy: nobody else could add a variant to coexec's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 from ..errors import PlanError
 from ..geometry import Box
 from ..graph.command import Chunk
+from ..graph.overlaps import sees_itself
 from ..graph.task import Task
+from ..program.body import does_nothing
 from ..program.kernel import Kernel
+from .candidate import Candidate, Candidates
 from .split import blocks, deal, in_runs
 
 WHY = "no device here can run it: on the host"
+OVERLAPPING = "its arguments overlap, and none of the devices computes with NumPy: on the host"
+
+
+class Who(NamedTuple):
+    """Those who can run a task."""
+
+    able: list[Candidate]
+    blocked: list[Candidate]  # the same pairs once more, in cache-sized pieces
+    only_cpu: bool
+    host: str = ""  # why nobody but the host can
+
+
+def who(candidates: Candidates, task: Task) -> Who:
+    """Return those who can run a task; raise if there is nobody, not even the host."""
+    kernel, options = task.kernel, task.options
+    assert kernel is not None and options is not None
+    try:
+        able, blocked, only_cpu = candidates.of(kernel, options.devices)
+        if not only_cpu:
+            able = candidates.able(task, able)
+    except PlanError:
+        if candidates.everything or not is_ours(kernel):
+            raise
+        return Who([], [], only_cpu=True, host=WHY)
+    if not task.once and sees_itself(task):
+        able, blocked = _with_numpy(able), _with_numpy(blocked)
+        if not able:
+            _check_body(kernel)
+            return Who([], [], only_cpu=True, host=OVERLAPPING)
+    return Who(able, blocked, only_cpu)
 
 
 def is_ours(kernel: Kernel) -> bool:
@@ -22,15 +57,18 @@ def is_ours(kernel: Kernel) -> bool:
     return str(getattr(kernel.function, "__module__", "")).startswith("coexec.")
 
 
-def host_only(task: Task, find: Callable[[], object]) -> bool:
-    """Tell whether `find`, which raises if no device can run the task, does so for a kernel of coexec's own."""
-    if task.kernel is None or not is_ours(task.kernel):
-        return False
-    try:
-        find()
-    except PlanError:
-        return True
-    return False
+def _with_numpy(candidates: list[Candidate]) -> list[Candidate]:
+    """Return those who call the Python body with NumPy arrays: others have an order of their own."""
+    return [c for c in candidates if c.variant.kind == "python"]
+
+
+def _check_body(kernel: Kernel) -> None:
+    """Raise if a kernel is written for other devices alone."""
+    if does_nothing(kernel.function):
+        raise PlanError(
+            f"kernel {kernel.name!r} was given arrays that overlap, and its Python body, which says what comes out then, "
+            "does nothing; write the body, or pass a copy: x.copy()"
+        )
 
 
 def on_host(task: Task, box: Box) -> tuple[Chunk, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import PlanError
 from ..geometry import Box
 from ..graph.command import Chunk, Command
+from ..graph.overlaps import sees_itself
 from ..graph.task import Task
 from ..predict.features import work_of, work_of_part
 from ..predict.work import Work
@@ -20,11 +21,11 @@ from ..program.kernel import Kernel
 from ..program.variant import Variant
 from .blocking import Blocking
 from .candidate import Candidate, Candidates, Share, one_per_device
-from .conflicts import Conflicts, Tell, apart, nobody
+from .conflicts import Conflicts, Tell, however_cut, nobody
 from .divided import Divided
 from .divider import Divider
 from .following import following, in_one_piece_each, looping
-from .host_only import WHY, host_only, on_host
+from .host_only import on_host, who
 from .offering import Site, quick
 from .oversubscribe import cut_again, granules, with_shares
 from .place import WIDE_GAIN, Asked, Loads, Placement
@@ -100,7 +101,7 @@ class Planner:
         self.last, self.whole = None, ""
         with self.loads.untouched(), self.divider.untouched():
             planned = self.plan(task)
-        candidates = [] if planned.command.chunks[0].device == "host" else self._found(task)
+        candidates = [] if planned.command.chunks[0].device == "host" else who(self._candidates, task).able
         alone = alone_seconds(candidates, work_of(task), self.loads, lambda: self._where(task))
         looked_at = LookedAt(self.last, self.whole, candidates, self._candidates.unfit(kernel), alone, work_of(task))
         return preview(task, planned, looked_at, objective=self._objective, policy=options.policy or self._policy)
@@ -109,14 +110,8 @@ class Planner:
         """Raise what planning `task` would raise: no device that can run it, or features that are none."""
         kernel, options = task.kernel, task.options
         assert kernel is not None and options is not None
-        if not kernel.host and not host_only(task, lambda: self._found(task)):
-            self._found(task)
+        if not kernel.host and who(self._candidates, task).able:
             work_of(task)
-
-    def _found(self, task: Task) -> list[Candidate]:
-        """Return those who can run `task`, or raise."""
-        assert task.kernel is not None and task.options is not None
-        return self._candidates.able(task, self._candidates.of(task.kernel, task.options.devices).all)
 
     def runs(self, kernel: Kernel, arrays: Sequence[Array]) -> bool:
         """Tell whether some device can run `kernel`, which has a Python body, on arrays of these types."""
@@ -141,17 +136,17 @@ class Planner:
             task.shapes = task.shapes or [array.shape for array in task.arrays]
         if kernel.host:
             return Planned(Command(task.id, task, (Chunk("host", box),), task.after, "host task"), (HOST,))
-        if not self._candidates.everything and host_only(task, lambda: self._found(task)):
+        candidates, blocked, only_cpu, nobody_else = who(self._candidates, task)
+        if nobody_else:
             chunks = on_host(task, box)
-            return self._command(task, chunks, (HOST,) * len(chunks), WHY)
-        candidates, blocked, only_cpu = self._candidates.of(kernel, options.devices)
+            return self._command(task, chunks, (HOST,) * len(chunks), nobody_else)
         only = ONLY if options.devices is None else NAMED
-        if not only_cpu:
-            candidates = self._candidates.able(task, candidates)
-            if kernel.internal and len(candidates) > 1 and len(near := self._near(task, candidates)) < len(candidates):
-                candidates, only = near, "it holds the array already"
+        near = self._near(task, candidates) if kernel.internal and not only_cpu else candidates
+        if len(near) < len(candidates):
+            candidates, only = near, "it holds the array already"
         work = work_of(task)
-        if self._plans and task.deal is None and (plan := self._plans.get((task.name, repr(task.key)))) is not None:
+        plan = self._plans.get((task.name, repr(task.key))) if self._plans and task.deal is None else None
+        if plan is not None and not sees_itself(task):  # a plan says nothing of arguments that overlap
             followed = self._followed(task, plan, candidates)
             if followed is not None:
                 return followed
@@ -162,7 +157,7 @@ class Planner:
             if seconds is not None and seconds < CHEAP and self._placement.pairs:
                 command = _new(Command, (task.id, task, first.chunks(box), task.after, "runs in the caller"))
                 return _planned((command, first.shares(work, seconds), True))
-        if blocked and task.once and self._placement.pairs and apart(task):  # or a piece sees what another wrote
+        if blocked and self._placement.pairs and however_cut(task):  # or a piece sees what another wrote
             candidates = self._blocking.choose(candidates, blocked, work)
         if kernel.split:
             divided = self._divide(task, box, candidates, work, named=options.devices is not None)
@@ -265,7 +260,7 @@ class Planner:
         if not self.divider.for_energy and self._wide_is_faster(candidates, work, divided.seconds):
             self.whole = "all cores as one device were measured to be faster than the division"
             return None
-        if policy in ("dynamic", "auto") and divided.division.cuts and apart(task):  # anywhere along one axis
+        if policy in ("dynamic", "auto") and divided.division.cuts and however_cut(task):  # anywhere along one axis
             why = f"{policy}, beginning with: {divided.why}"
             planned = self._command(task, divided.chunks, divided.shares, why)
             return planned._replace(handout=policy, site=divided.site._replace(task=task))

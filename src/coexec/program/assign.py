@@ -5,13 +5,14 @@ Before: program/kernel.py.  After: program/array.py, which calls it late.  Knows
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..errors import ShapeError
 from ..geometry import overlaps
-from . import session
+from . import array as arrays, session
 from .access import read, write
 from .array import Array
 from .kernel import Kernel, kernel
@@ -71,6 +72,21 @@ def move(source: Any, out: Any) -> None:
 def element(source: Any, out: Any) -> None:
     """Copy one element, for a value that is about to lose it."""
     out[...] = source
+
+
+@lru_cache(maxsize=32)
+def _like_kernel(ndim: int) -> Kernel:
+    made = kernel(split=0, name="copy", source=read, out=write)(copy.function)
+    point = ", ".join(f"i{axis}" for axis in range(ndim))
+    return made.opencl(f"out({point}) = source({point});", numerics=exact)
+
+
+def private_copy(x: Array) -> Array:
+    """Return a new array with the elements of `x` as they are at this point of the program, made where they are."""
+    source = x if x.ndim else x[None]
+    new = arrays.empty(source.shape, x.dtype)
+    _submit(_like_kernel(source.ndim), source, new)
+    return new if x.ndim else new[0, ...]
 
 
 set_item.internal = element.internal = assign_constant.internal = True

@@ -24,6 +24,7 @@ from .asks import Asks
 from .body import signature
 from .kernel import Kernel
 from .mapper import Mapper
+from .overlap import same_place
 from .ufunc_source import Operand, fused_source
 
 BLOCK = 1 << 17
@@ -66,11 +67,6 @@ class Step(NamedTuple):
     operands: tuple[Operand, ...]
     dtype: np.dtype[Any]
     live: bool  # an output; else a buffer
-
-
-def same_place(a: Array, b: Array) -> bool:
-    """Tell whether two handles are of exactly the same elements in the same order."""
-    return a._storage is b._storage and a._box == b._box and a._cut == b._cut
 
 
 class Chain:

@@ -41,16 +41,23 @@ def _where(condition: Any, *choices: Any) -> Array:
     return elementwise(np.where, [operand(v) for v in (condition, *choices)], [None])[0]
 
 
-def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **bounds: Any) -> Array:
-    low, high = bounds.pop("min", a_min), bounds.pop("max", a_max)
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **options: Any) -> Array:
+    low, high = options.pop("min", a_min), options.pop("max", a_max)
     given = outputs_of("np.clip", 1, () if out is None else (out,))
-    mask = bounds.pop("where", True)
-    for bound, ufunc in ((low, np.maximum), (high, np.minimum)):
-        if bound is not None:
-            a = elementwise(ufunc, [operand(a), operand(bound)], given, tuple(sorted(bounds.items())), mask=mask)[0]
+    mask = options.pop("where", True)
+    taken = operand(a if isinstance(a, Array) else np.asarray(a))
+    if taken.dtype.kind in "iu":  # as in NumPy: a Python integer beyond the type bounds nothing, or is an error
+        held = np.iinfo(taken.dtype)
+        low = None if type(low) is int and low <= held.min else low
+        high = None if type(high) is int and high >= held.max else high
+    kept = tuple(sorted(options.items()))
     if low is None and high is None:
-        return elementwise(np.positive, [a], given, mask=mask)[0]
-    return a  # type: ignore[no-any-return]
+        return elementwise(np.positive, [taken], given, kept, mask=mask)[0]
+    if high is None:
+        return elementwise(np.maximum, [taken, operand(low)], given, kept, mask=mask)[0]
+    if low is not None:  # a bound may lie in `out`, which is therefore written once, at the end
+        taken = elementwise(np.maximum, [taken, operand(low)], [None], kept)[0]
+    return elementwise(np.minimum, [taken, operand(high)], given, kept, mask=mask)[0]
 
 
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:

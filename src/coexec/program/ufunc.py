@@ -17,12 +17,14 @@ from ..geometry import Box
 from . import array as arrays, session
 from .access import Access, read, update, write
 from .array import Array
+from .assign import private_copy
 from .body import signature
 from .fuse import Operation, private
 from .kernel import Kernel
 from .late import late
 from .manners import IMMUTABLE, no_function
 from .mapper import Mapper
+from .overlap import entangled
 from .padding import Shape
 from .ufunc_source import GROUP, Operand, source
 from .value import Value, as_value
@@ -104,6 +106,7 @@ def _kernel(
     declared = {name: access for name, access in zip(body.__signature__.parameters, accesses, strict=True) if access}
     kernel = Kernel(body, declared, split=0 if ndim else None, over="out0", name=body.__name__)
     kernel.blind = True
+    kernel.pointwise = len(outputs) == 1
     if len(outputs) == 1 and not masked:
         written = source(function, operands, outputs[0][0], ndim, dict(options))
         if written is not None:
@@ -206,6 +209,8 @@ def elementwise(
     held = tuple([None if out is None else out.dtype for out in given])
     dtypes = _dtypes(function, kinds, held, options, mask is not True)
     shape = _space(function, inputs, given)
+    # NumPy answers as if everything were read first. Devices compute points in any order, so they read from a copy.
+    inputs = [private_copy(value) if entangled(value, given) else value for value in inputs]
     storages = {id(value._storage) for value in inputs if isinstance(value, Array)}
     outputs = [arrays.empty(shape, dtype) if out is None else out for out, dtype in zip(given, dtypes, strict=True)]
     # An output that is also an input is not written blindly, nor one that a mask protects.

@@ -31,6 +31,7 @@ class Text(NamedTuple):
     floats: str
     integers: str = ""
     ulp: float = 0.0
+    wraps: bool = False  # integers beyond their type come in again at its other end, which C says of unsigned ones only
     wide: bool = False  # to be called on vectors: compilers find those of + and * themselves, but not of functions
 
 
@@ -47,19 +48,19 @@ class Written(NamedTuple):
         return (items, *shape[-2::-1]) if len(shape) <= 3 else (items, shape[-2], prod(shape[:-2]))
 
 
-def _both(expression: str) -> Text:
-    return Text(expression, expression)
+def _both(expression: str, *, wraps: bool = False) -> Text:
+    return Text(expression, expression, wraps=wraps)
 
 
 TEXTS: dict[Any, Text] = {
-    np.add: _both("{0} + {1}"),
-    np.subtract: _both("{0} - {1}"),
-    np.multiply: _both("{0} * {1}"),
+    np.add: _both("{0} + {1}", wraps=True),
+    np.subtract: _both("{0} - {1}", wraps=True),
+    np.multiply: _both("{0} * {1}", wraps=True),
     np.divide: Text("{0} / {1}", ulp=3),
-    np.square: _both("{0} * {0}"),
-    np.negative: _both("-{0}"),
+    np.square: _both("{0} * {0}", wraps=True),
+    np.negative: _both("-{0}", wraps=True),
     np.positive: _both("{0}"),
-    np.absolute: Text("fabs({0})", "({0} < 0 ? -{0} : {0})"),
+    np.absolute: Text("fabs({0})", "{0} >> (8 * sizeof({0}) - 1) ? -{0} : {0}", wraps=True),
     # NumPy's rule: a NaN on either side is the answer; OpenCL's fmax would drop it.
     np.maximum: Text("(({0} > {1}) | ({0} != {0})) ? {0} : {1}", "max({0}, {1})"),
     np.minimum: Text("(({0} < {1}) | ({0} != {0})) ? {0} : {1}", "min({0}, {1})"),
@@ -110,10 +111,9 @@ def source(
     values = [_element(f"x{i}", operand, ndim) for i, operand in enumerate(operands)]
     if any(value is None for value in values):
         return None
-    if function is np.where:
-        kept = f"({C_TYPES[out.name]})({{}})"
-        chosen = f"({values[0]}) ? {kept.format(values[1])} : {kept.format(values[2])}"
-        return Written(_statement(chosen, ndim, out), exact)
+    if function is np.where and operands[0].dtype is not float:
+        first, second = (_converted(str(value), out.name) for value in values[1:])
+        return Written(_statement(f"({values[0]}) ? {first} : {second}", ndim, out), exact)
     found = _loop(function, operands, options)
     if found is None:
         return None
@@ -124,25 +124,41 @@ def source(
     numerics = close(text.ulp) if text.ulp else exact
     if text.wide and loop == out.name:
         return Written(_vector_statement(text.floats, operands, loop, ndim), numerics, WIDTHS[loop])
-    cast = _cast(function, [str(value) for value in values], operands, loop)
-    expression = (text.floats if loop.startswith("float") else text.integers).format(*cast)
+    expression = _expression(function, text, [str(value) for value in values], operands, loop)
     return Written(_statement(expression, ndim, out), numerics)
 
 
-def _cast(function: Any, values: Sequence[str], operands: Sequence[Operand], loop: str) -> list[str]:
+def _expression(function: Any, text: Text, values: Sequence[str], operands: Sequence[Operand], loop: str) -> str:
+    """Return what the ufunc computes of operands, in the type that it computes in."""
+    cast = _cast(function, text, values, operands, loop)
+    if loop.startswith("float"):
+        return text.floats.format(*cast)
+    return f"({C_TYPES[loop]})({text.integers.format(*cast)})"
+
+
+def _cast(function: Any, text: Text, values: Sequence[str], operands: Sequence[Operand], loop: str) -> list[str]:
     """Return the operands in the type that the ufunc computes in."""
-    exact_integers = function in COMPARISONS and "int" in loop
-    return [
-        value if function in LOGICAL or (exact_integers and operand.dtype is int) else f"(({C_TYPES[loop]}){value})"
-        for value, operand in zip(values, operands, strict=True)
-    ]
+    kind = C_TYPES[loop]
+    form = f"((u{kind})({kind}){{}})" if text.wraps and "int" in loop else f"(({kind}){{}})"
+    kept = [_as_it_is(function, operand, loop) for operand in operands]
+    return [value if keep else form.format(value) for value, keep in zip(values, kept, strict=True)]
+
+
+def _as_it_is(function: Any, operand: Operand, loop: str) -> bool:
+    """Tell whether an operand is looked at in its own type."""
+    return function in LOGICAL or (function in COMPARISONS and "int" in loop and operand.dtype is int)
+
+
+def _converted(expression: str, dtype: str) -> str:
+    """Return a value as another type, as NumPy does: whatever is not zero is true, C would cut it off first."""
+    return f"(uchar)(({expression}) != 0)" if dtype == "bool" else f"({C_TYPES[dtype]})({expression})"
 
 
 def _loop(function: Any, operands: Sequence[Operand], options: dict[str, Any]) -> tuple[str, Text] | None:
     """Return the type that the ufunc computes in, and its text for that type."""
     text = TEXTS.get(function)
-    if text is None:
-        return None
+    if text is None or (function in LOGICAL and any(operand.dtype is float for operand in operands)):
+        return None  # Python's floats are passed in the arrays' type, in which they might be zero
     dtypes = tuple(np.dtype(bool) if operand.dtype is bool else operand.dtype for operand in operands)
     wanted = {"signature": (*(None,) * len(dtypes), np.dtype(options["dtype"]))} if "dtype" in options else {}
     loop = function.resolve_dtypes((*dtypes, None), casting=options.get("casting", "same_kind"), **wanted)
@@ -172,7 +188,7 @@ def _element(name: str, operand: Operand, ndim: int, last: str = "") -> str | No
 
 def _statement(expression: str, ndim: int, out: np.dtype[Any]) -> str:
     point = ", ".join(f"i{axis}" for axis in range(ndim))
-    return f"out0({point}) = ({C_TYPES[out.name]})({expression});"
+    return f"out0({point}) = {_converted(expression, out.name)};"
 
 
 def _vector_statement(expression: str, operands: Sequence[Operand], loop: str, ndim: int) -> str:
@@ -222,10 +238,8 @@ def fused_source(steps: Sequence[Any], patterns: Sequence[Operand], ndim: int) -
         values = [_value(entry, operand, ndim) for entry, operand in zip(step.values, step.operands, strict=True)]
         if any(value is None for value in values):
             return None
-        cast = _cast(step.function, [str(value) for value in values], step.operands, loop)
-        expression = (text.floats if loop.startswith("float") else text.integers).format(*cast)
-        c_type = C_TYPES[step.dtype.name]
-        lines.append(f"const {c_type} v{number} = ({c_type})({expression});")
+        expression = _expression(step.function, text, [str(value) for value in values], step.operands, loop)
+        lines.append(f"const {C_TYPES[step.dtype.name]} v{number} = {_converted(expression, step.dtype.name)};")
         ulp += text.ulp + 0.5  # an error made early is passed on; cancellation may enlarge it, as it does in NumPy
         if step.live:
             lines.append(f"out{output}({point}) = v{number};")
