@@ -117,3 +117,11 @@ def test_a_wrong_device_in_the_environment_is_said() -> None:
     ended = call("devices", COEXEC_DEVICES="c p u")
     assert ended.code == 2
     assert "is not a device" in ended.err
+
+
+def test_what_takes_part_in_reproducible_runs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, probed())
+    assert "REPRODUCIBLE" not in call("devices").out
+    monkeypatch.setenv("COEXEC_REPRODUCIBLE", "1")
+    assert "opencl:0 computes kernels whose OpenCL variant declares cx.exact." in call("devices").out
+    assert by_name(call("devices", "--json").data)["cpu:0"]["reproducible"] == "every kernel"

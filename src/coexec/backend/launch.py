@@ -193,8 +193,13 @@ def _run_body(instruction: Kernel, values: dict[str, Any], debug: bool, piece: B
 
 
 def compact(value: Any) -> Any:
-    """Return an array in C order without gaps: a copy unless it is so already."""
-    return value if value.flags.c_contiguous else np.ascontiguousarray(value)
+    """Return an array in C order, aligned and without gaps: a copy unless it is so already."""
+    return value if _is_compact(value) else np.array(value, order="C", copy=True)
+
+
+def _is_compact(value: Any) -> bool:
+    flags = value.flags
+    return bool(flags.c_contiguous and flags.aligned)
 
 
 def compacted(values: dict[str, Any]) -> dict[str, Any]:
@@ -202,14 +207,14 @@ def compacted(values: dict[str, Any]) -> dict[str, Any]:
 
     How an array lies in memory differs from device to device, and NumPy adds up in the order in which it lies.
     """
-    loose = [name for name, value in values.items() if not value.flags.c_contiguous]
+    loose = [name for name, value in values.items() if not _is_compact(value)]
     if not loose:
         return values
     written = [(name, value) for name, value in values.items() if value.flags.writeable]
     for name, value in written:
         if any(other != name and np.may_share_memory(value, values[other]) for other in values):
             return values  # a copy would not see what is written through the other one
-    return values | {name: np.ascontiguousarray(values[name]) for name in loose}
+    return values | {name: compact(values[name]) for name in loose}
 
 
 def _body(instruction: Kernel) -> Callable[..., Any]:

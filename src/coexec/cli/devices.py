@@ -23,6 +23,13 @@ from .output import console, emit, table
 from .platforms import list_presets, print_presets
 
 Data = dict[str, Any]
+ALL = "cpu:all"
+SAME_BITS = {
+    "cpu": "every kernel",
+    "opencl": "kernels whose OpenCL variant declares cx.exact",
+    "torch": "kernels with a torch variant that declares cx.exact",
+}
+"""What devices of each kind compute when bits must not depend on who does."""
 
 
 def show(*, json: bool, options: bool, placements: bool, presets: bool = False) -> None:
@@ -78,7 +85,10 @@ def find(environ: Mapping[str, str]) -> Data:
     found += [_opencl(device, cores, on, named=bool(named)) for device in probed.devices]
     listed, missing = listing()
     found += [_torch(device, cores, on, named=bool(named)) for device in listed]
+    for device in found:
+        device["reproducible"] = SAME_BITS[device["kind"]] + (", where no core is on" if device["name"] == ALL else "")
     return {
+        "reproducible": parse(environ).reproducible,
         "processor": {
             "model": cpu_model(),
             "cores": list(cores),
@@ -208,6 +218,11 @@ def _print(data: Data) -> None:
         if not device["on"]:
             screen.print(f"{device['name']} is off: {device['why']}.", soft_wrap=True)
             screen.print(f"   To use it: cx.Runtime({device['use']}), or {_variable(device['use'])}", soft_wrap=True)
+    if data["reproducible"]:
+        for device in data["devices"]:
+            screen.print(
+                f"With {PREFIX}REPRODUCIBLE, {device['name']} computes {device['reproducible']}.", soft_wrap=True
+            )
     for entry in data["unavailable"]:
         screen.print(f"{entry['name']} is off: {entry['reason']}.", soft_wrap=True)
         screen.print(f"   The way to get it: {entry['remedy']}.", soft_wrap=True)

@@ -14,7 +14,7 @@ from contextvars import copy_context
 from typing import Any, NamedTuple
 
 from ..backend.base import Ran
-from ..backend.launch import check_nothing_returned, resolve
+from ..backend.launch import check_nothing_returned, compact, resolve
 from ..graph.instruction import Binding, Kernel as KernelInstruction
 from ..graph.task import Task
 from ..lower.coherence import Coherence
@@ -177,7 +177,7 @@ class AtOnce:
                 return
             slots.append(slot)
             values[param.position] = value = resolve(binding)
-            if instruction.chunk.alike and not value.flags.c_contiguous:
+            if instruction.chunk.alike and compact(value) is not value:
                 return
         variant = instruction.body
         function = variant.function
