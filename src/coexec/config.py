@@ -44,7 +44,7 @@ class Config:
     watts: str = ""  # what devices draw, busy/idle, e.g. cpu:0=15/3,opencl:0=40/10; needed to plan for energy
     store: str = ""  # the file that keeps measurements, "off" for none; empty = one per machine in the cache folder
     reproducible: bool = (
-        False  # bits that depend on no device, share, order, rank or policy; devices without are left out
+        False  # bits that depend on no device, share, order, rank or policy; who has others is left out
     )
     plan: str = ""  # file with plans to follow: the same shares, places and variants again
     fuse: bool = True  # compute chains of elementwise operations as one kernel, without their dead temporaries

@@ -49,7 +49,7 @@ class LibraryThreads:
         self.limit()
         more = [library for library, _ in self._found() if (library.get_num_threads() or 1) > 1]
         if more:
-            self.limited = False
+            self.restore()
             raise ConfigError(
                 f"reproducible=True needs {more[0].internal_api} to use one thread, which it refuses here: libraries may obey "
                 "the main thread only; open the runtime there, or start with OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1"

@@ -86,7 +86,9 @@ def find(environ: Mapping[str, str]) -> Data:
     listed, missing = listing()
     found += [_torch(device, cores, on, named=bool(named)) for device in listed]
     for device in found:
-        device["reproducible"] = SAME_BITS[device["kind"]] + (", where no core is on" if device["name"] == ALL else "")
+        device["reproducible"] = SAME_BITS[str(device["kind"])] + (
+            ", where no core is on" if device["name"] == ALL else ""
+        )
     return {
         "reproducible": parse(environ).reproducible,
         "processor": {

@@ -106,7 +106,7 @@ def _compare(case: Case, machine: Machine, splits: Sequence[int], rng: np.random
             for parts in ([box], *divisions) if variant is not body else divisions:
                 chunks = tuple(Chunk(device.name, part, slot) for slot, part in enumerate(parts))
                 trial = Trial(case, machine)
-                if not trial.suits(chunks, variant):
+                if not trial.suits(chunks):
                     continue
                 if not trial.independent(chunks):
                     _warn_indivisible(case.kernel)
@@ -181,13 +181,12 @@ class Trial:
             if "reduce" not in (p.access.mode, q.access.mode)
         )
 
-    def suits(self, chunks: Sequence[Chunk], variant: Variant) -> bool:
-        """Tell whether the chunks' device can run this variant: it holds the types, and OpenCL pads no borders."""
+    def suits(self, chunks: Sequence[Chunk]) -> bool:
+        """Tell whether the chunks' device holds the types."""
         backend = self._machine.lanes[chunks[0].device]
         if backend.kind == "cpu":
             return True
-        padded = any(p.access.mapper.pad(c.box, a.shape) for p, a in self._params() for c in chunks)
-        return not (variant.kind == "opencl" and padded) and all(backend.supports(a.dtype) for a in self._arrays)
+        return all(backend.supports(a.dtype) for a in self._arrays)
 
     def _params(self) -> list[tuple[ArrayParam, Array]]:
         return list(zip(self._kernel.array_params, self._arrays, strict=True))
