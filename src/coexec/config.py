@@ -43,9 +43,7 @@ class Config:
     energy_cap: float = 0.0  # joules that one divisible task may need; 0 = no cap
     watts: str = ""  # what devices draw, busy/idle, e.g. cpu:0=15/3,opencl:0=40/10; needed to plan for energy
     store: str = ""  # the file that keeps measurements, "off" for none; empty = one per machine in the cache folder
-    reproducible: bool = (
-        False  # bits that depend on no device, share, order, rank or policy; who has others is left out
-    )
+    reproducible: bool = False  # the same bits whatever the devices, shares, order, ranks and policy
     plan: str = ""  # file with plans to follow: the same shares, places and variants again
     fuse: bool = True  # compute chains of elementwise operations as one kernel, without their dead temporaries
     lookahead: str = "auto"  # hold back what allocates parts of arrays until they stop growing: auto, none or infinite
