@@ -8,7 +8,7 @@ RUN := $(VENV)/.stamp-run# coexec and OpenCL: enough for the demo and the benchm
 DEV := $(VENV)/.stamp-dev# and the tools that test and check it
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench format clean
+.PHONY: help demo test check bench fuzz format clean
 .NOTPARALLEL:
 
 help:  ## list the commands
@@ -34,6 +34,10 @@ check: $(DEV)  ## what CI runs: format, lint, types, tests
 bench: $(RUN)  ## run every benchmark
 	@echo "Running the benchmarks: coexec bench all"
 	@$(BIN)/coexec bench all
+
+fuzz: $(DEV)  ## run random programs against NumPy: SECONDS=60 JOBS=1 MIX=all SEED=
+	@echo "Running random programs: python -m tests.fuzz"
+	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) --jobs $(or $(JOBS),1) --mix '$(or $(MIX),all)' $(if $(SEED),--seed $(SEED))
 
 format: $(DEV)  ## format the code and mend what can be mended
 	@echo "Formatting: ruff check --fix, ruff format"

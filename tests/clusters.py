@@ -28,7 +28,7 @@ name = "gpu"
 kind = "gpu"
 count = {gpus}
 memory = "gpu"
-flops = {{ float64 = 1e12, float32 = 1e12, int64 = 1e12 }}
+flops = {{ float64 = 1e12, float32 = 1e12, int64 = 1e12, int32 = 1e12, int16 = 1e12, uint8 = 1e12, bool = 1e12, complex128 = 1e12 }}
 bandwidth = 500e9
 launch = 5e-6
 

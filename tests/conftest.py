@@ -18,6 +18,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell scri
     signal.signal(signal.SIGINT, signal.default_int_handler)  # programs inherit it, and tests interrupt them
 
 
+def pytest_report_header() -> str:
+    """Say which seeds random programs begin with."""
+    from tests.fuzz.fresh import FIRST_SEED
+
+    return f"random programs: FUZZ_SEED={FIRST_SEED}"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Keep measured history out of the user's cache; PoCL keeps its own, or every run compiles every kernel again."""

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 import coexec as cx
 from coexec.errors import ConfigError, PlanError
 from coexec.observe.trace import Trace
 from tests.devices import MIXED
 from tests.holding import PATIENCE, closed_gate, pass_gate, until
-from tests.twin import Twin
 
 SIZE = 1000
 MODES = ("auto", "none", "infinite")
@@ -272,36 +270,3 @@ def test_an_error_of_our_own_on_the_thread_fails_every_wait(monkeypatch) -> None
     with pytest.raises(cx.errors.RuntimeClosed):
         runtime.wait()
     runtime.close()
-
-
-# Any program --------------------------------------------------------------------------------------------------------------
-
-KINDS = (
-    "new",
-    "drop",
-    "axpy",
-    "axpy",
-    "shifted",
-    "stencil",
-    "stencil",
-    "scale",
-    "reduce",
-    "assign",
-    "ufunc",
-    "look",
-    "wait",
-)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_any_program_computes_the_same_in_each_mode(mode) -> None:
-    number = st.integers(0, 10**4)
-    steps = st.lists(st.tuples(st.sampled_from(KINDS), number, number, number), min_size=1, max_size=30)
-
-    @settings(max_examples=40, suppress_health_check=list(HealthCheck))
-    @given(steps)
-    def random_program(program: Any) -> None:
-        Twin(devices=(None, "cpu:0", "opencl:0", "cpu:0,opencl:0"), overlap=False).run(program)
-
-    with opened(mode, MIXED):
-        random_program()
