@@ -62,6 +62,7 @@ EXACT = (
     "not_equal",
     "equal",
 )
+COMPARING = ("greater", "not_equal", "equal")
 ROUGH = ("add", "multiply", "maximum", "hypot", "arctan2")
 
 
@@ -76,8 +77,9 @@ def with_out(draw: Draw) -> str:
             out = first
     casting = ', casting="unsafe"' if draw.chance(0.2) and function in ("add", "maximum") else ""
     where = ""
-    if draw.chance(0.15) and not draw.marked:
-        where = f", where={first} > {second}" if draw.value(first).dtype.kind != "c" else ""
+    alike = len({draw.value(text).dtype for text in (first, second, out)}) == 1 and function not in COMPARING
+    if draw.chance(0.15) and not draw.marked and alike and draw.value(first).dtype.kind != "c":
+        where = f", where={first} > {second}"  # with a cast as well, NumPy changes what the mask leaves out
     if casting and draw.value(out).dtype.kind in "ub":
         return f"np.copyto({out}, np.abs({first}) % 2, casting='unsafe')"
     return f"np.{function}({first}, {second}, out={out}{casting}{where})"

@@ -30,10 +30,10 @@ class Sound(np.ndarray[Any, Any]):
         if function is np.copyto:
             args = (args[0], np.array(args[1]), *args[2:])
         found = super().__array_function__(function, types, args, kwargs)
-        return np.asarray(found).view(Sound) if isinstance(found, np.ndarray | np.generic) else found
+        return np.asarray(found).view(Sound) if isinstance(found, np.ndarray) else found
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        return array.view(Sound)  # a total is an array without axes, as in coexec
+        return array[()] if return_scalar else array.view(Sound)
 
 
 class PlainKernel:

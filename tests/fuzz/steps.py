@@ -58,9 +58,6 @@ KINDS: dict[str, Kind] = {
 TROUBLE = {"fail": 5.0, "heal": 5.0, "cancel": 1.5}
 
 WAITING: dict[str, str] = {
-    "swap": "an element is a live view",
-    "element": "an element is a live view",
-    "total": "a total is a live array",
     "kernel both ways": "what was written before is read, or not",
     "clip": "bounds that the type does not have raise",
 }
