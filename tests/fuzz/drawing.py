@@ -20,6 +20,7 @@ from .program import Step
 PLAIN_KERNELS = {name: PlainKernel(kernel) for name, kernel in KERNELS.items()}
 LIMITS = {"float64": 2.0**20, "int64": 2.0**20, "float32": 2.0**8, "int32": 2.0**13, "complex128": 2.0**18}
 """The largest magnitude by type: products and sums of them are exact everywhere."""
+FEW, MOST = 2_000, 1_000_000  # elements of an array, in most programs and in those that are big
 
 
 class Refused(Exception):
@@ -76,7 +77,12 @@ class Draw:
             self.rebuild(self.steps)
             raise Refused from error
         self.steps.append(step)
-        for text in self.tamers():
+        try:
+            tamers = self.tamers()
+        except Refused:
+            self.rebuild(self.steps[:-1])
+            raise
+        for text in tamers:
             self.run(text)
             self.steps.append(Step("tame", text))
 
@@ -105,6 +111,8 @@ class Draw:
         for name in self.variables():
             value = self.names[name]
             values = value.values if isinstance(value, Marked) else value
+            if np.size(values) > (MOST if self.big else FEW):
+                raise Refused  # it grows with every turn
             limit = LIMITS.get(str(values.dtype))
             if limit is None or not np.size(values):
                 continue
