@@ -6,7 +6,6 @@ Before: predict/store_tables.py.  After: predict/store.py, which decides what tr
 from __future__ import annotations
 
 import os
-import random
 import stat
 import time
 from collections.abc import Callable
@@ -145,7 +144,7 @@ def _patiently(connection: sqlite3.Connection, statement: str, until: float) -> 
         except sqlite3.OperationalError as error:
             if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > until:
                 raise
-            time.sleep(random.uniform(0.0002, 0.003))
+            time.sleep(_pause())
         else:
             return
 
@@ -236,3 +235,10 @@ def _free_name(path: Path, suffix: str) -> Path:
         number += 1
         name = f"{path.name}.{suffix.removesuffix('-1')}-{number}"
     return path.with_name(name)
+
+
+def _pause() -> float:
+    """Return some seconds, others for each process that waits."""
+    import random  # many modules, for a case that is rare
+
+    return random.uniform(0.0002, 0.003)
