@@ -132,6 +132,28 @@ def test_errors_of_awkward_types_arrive_too() -> None:
             assert error.__cause__ is not None and str(error)
 
 
+class Coded(ValueError):
+    """An error that tells more than its text."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"code {code}")
+        self.code = code
+
+
+@cx.kernel(x=cx.update)
+def coded(x):
+    raise Coded(len(x))
+
+
+def test_the_error_has_what_the_original_has() -> None:
+    with cx.Runtime(TWO):
+        x = cx.zeros(7)
+        coded(x)
+        with pytest.raises(Coded) as caught:
+            np.asarray(x)
+        assert caught.value.code == 7 and isinstance(caught.value, cx.TaskFailed) and caught.value.task == "coded"
+
+
 def test_what_depends_on_a_failure_is_cancelled_and_the_rest_completes() -> None:
     ran: list[str] = []
 

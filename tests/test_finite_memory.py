@@ -238,3 +238,18 @@ def test_what_a_call_has_written_is_lost_if_it_fails_half_way() -> None:
             seven(y)
         with pytest.raises(cx.TaskFailed, match="seven cannot run"):
             np.asarray(y[:100])
+
+
+@cx.kernel(split=0, over="y", x=cx.read(lambda c: slice(0, 100 * c.hi[0])), y=cx.write)
+def rising(x, y):
+    y[...] = x.sum()
+
+
+def test_a_call_that_is_refused_after_it_returned_tells_the_sizes_where_its_results_are_read() -> None:
+    with cx.Runtime("null:1", memory={"null:0": "4kB"}, lookahead="infinite", diagnostics="off"):
+        x, y = cx.array(np.ones(1000)), cx.zeros(20)
+        rising(x, y[:10])  # held back: its last row is found not to fit when it is lowered
+        with pytest.raises(DoesNotFit, match="rising cannot run: the part of task 'rising' with row") as caught:
+            np.asarray(y)
+        assert isinstance(caught.value, cx.TaskFailed)
+        assert caught.value.needs > caught.value.has == 4000

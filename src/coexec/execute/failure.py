@@ -43,6 +43,14 @@ def _text(self: BaseException) -> str:
     return str(self.args[0]) if self.args else ""
 
 
+def _like(error: BaseException, text: str) -> TaskFailed:
+    """Return a failure that is caught as `error` is, and has what that tells: sizes, codes, whatever its class has."""
+    failed = _failed_as(type(error))(text)
+    vars(failed).update(vars(error))
+    failed.__cause__ = error
+    return failed
+
+
 def task_failed(ran: Ran) -> BaseException:
     """Return the error that reading this instruction's results raises."""
     instruction, error = ran.instruction, ran.error
@@ -59,9 +67,8 @@ def task_failed(ran: Ran) -> BaseException:
         f"{' (in the body at ' + where + ')' if where else ''}"
         f"{f'; called at {task.call}:{task.line}' if task is not None and task.call else ''}"
     )
-    failed = _failed_as(type(error))(text)
+    failed = _like(error, text)
     failed.task, failed.device, failed.chunk = name, ran.device, chunk
-    failed.__cause__ = error
     failed.reported = isinstance(error, KeyboardInterrupt | SystemExit)  # the program gets those directly
     return failed
 
@@ -69,8 +76,8 @@ def task_failed(ran: Ran) -> BaseException:
 def not_lowered(task: Task, error: Exception) -> TaskFailed:
     """Return the error of a task for which no memory, or no way to bring its data, was found."""
     called = f"; called at {task.call}:{task.line}" if task.call else ""
-    failed = _failed_as(type(error))(f"T{task.id} {task.name} cannot run: {error}{called}")
-    failed.task, failed.__cause__ = task.name, error
+    failed = _like(error, f"T{task.id} {task.name} cannot run: {error}{called}")
+    failed.task = task.name
     return failed
 
 
