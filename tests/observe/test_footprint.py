@@ -39,6 +39,7 @@ def test_the_peak_counts_what_is_allocated_at_the_same_time() -> None:
         ran("alloc", 4.0, 20),
         ran("alloc", 5.0, 999) | {"state": "failed"},
         ran("free", 6.0, 64, "host"),
+        ran("alloc", 7.0, 999) | {"memory": None},  # by others
     ]
     assert memories(Trace(rows)) == {
         "gpu": {"peak": 280, "capacity": 300},

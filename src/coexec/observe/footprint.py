@@ -21,17 +21,25 @@ def memories(trace: Trace) -> dict[str, dict[str, int | None]]:
     for _, _, memory, nbytes in changes:
         held[memory] = held.get(memory, 0) + nbytes
         peak[memory] = max(peak.get(memory, 0), held[memory])
-    limits = {memory["name"]: memory.get("capacity") for memory in trace.header.get("memories", ())}
+    said = trace.header.get("memories")
+    listed = [memory for memory in said if isinstance(memory, dict)] if isinstance(said, list) else []
+    limits = {memory.get("name"): memory.get("capacity") for memory in listed}
     return {name: {"peak": most, "capacity": limits.get(name)} for name, most in peak.items()}
 
 
 def _changes(trace: Trace) -> list[tuple[float, int, str, int]]:
     """Return when how many bytes of a memory were taken or given back; what is given back at a time comes first."""
-    found = [(row["t"], MADE, row["memory"], row["bytes"]) for row in trace.rows if row["row"] == "given"]
+    given = [row for row in trace.rows if row["row"] == "given" and _tells(row, "t", "bytes")]
+    found = [(row["t"], MADE, row["memory"], row["bytes"]) for row in given]
     for row in trace.ran:
-        if row.get("state") == "done" and "memory" in row:
+        if row.get("state") == "done" and _tells(row, "start", "stop", "scratch" if "scratch" in row else "bytes"):
             found += _change(row)
     return found
+
+
+def _tells(row: Row, *numbers: str) -> bool:
+    """Tell whether a row is about a memory. Traces of other versions, or written by others, may say less."""
+    return isinstance(row.get("memory"), str) and all(isinstance(row.get(name), int | float) for name in numbers)
 
 
 def _change(row: Row) -> list[tuple[float, int, str, int]]:
