@@ -21,6 +21,7 @@ class CoexecError(Exception):
     |-- TaskFailed           a kernel raised; the original error is its cause and also its type
     |-- TaskCancelled        a task was cancelled before it began
     |-- PlanError            no plan fits the platform
+    |   |-- CannotCompute    no device has a rate for the type that a call computes with
     |   `-- DoesNotFit       a working set is larger than the memory it was placed in
     |-- BackendError         a device failed; the original error is the cause
     |   |-- DeviceLost       a device computes nothing any more
@@ -73,6 +74,10 @@ class TaskCancelled(CoexecError):
 
 class PlanError(CoexecError):
     """No plan fits the platform."""
+
+
+class CannotCompute(PlanError):
+    """No device has a rate for the type that a call computes with."""
 
 
 class DoesNotFit(PlanError):

@@ -134,3 +134,69 @@ def test_random_numbers_of_a_chunk_are_the_same_on_torch(memory):
             draw.using(devices=device)(y)
             found.append(np.asarray(y))
         assert np.array_equal(found[0], found[1]) and off(draw) == [""]
+
+
+def _added(a):
+    a += 1
+
+
+def _times_itself(a):
+    a *= a
+
+
+def _shifted(a):
+    a[1:] += a[:-1]
+
+
+def _reversed(a):
+    a *= a[::-1]
+
+
+def _less_the_first(a):
+    a -= a[:1]
+
+
+def _out(a):
+    np.sqrt(a, out=a)
+
+
+def _columns(a):
+    a += a[:, :1]
+
+
+def _transposed(a):
+    a += a.T
+
+
+@memories
+@pytest.mark.parametrize(
+    "operation", [_added, _times_itself, _shifted, _reversed, _less_the_first, _out, _columns, _transposed]
+)
+def test_operations_in_place_are_no_mistake_in_debug_mode(operation, memory):
+    """An input that shares elements with an output changes with it; and no output is poisoned that is an input, too."""
+    shape = (8, 8) if operation in (_columns, _transposed) else (64,)
+    data = 1 + np.arange(64.0).reshape(shape)
+    with cx.Runtime(devices="torch:cpu", memory=memory, debug=True):
+        a = cx.array(data)
+        for _ in range(3):
+            operation(a)
+        for _ in range(3):
+            operation(data)
+        np.testing.assert_allclose(np.asarray(a), data, rtol=1e-14)
+
+
+@memories
+def test_debug_mode_finds_what_is_written_beside_the_elements_that_are_shared(memory):
+    @cx.kernel(over="out", x=cx.read(cx.all), out=cx.update)
+    def scribble(x, out):
+        out += 1
+        x[0] = 7
+
+    scribble.variant(lambda x, out: (out.add_(1), x[0].fill_(7))[2:] or None, kind="torch")
+    with cx.Runtime(devices="torch:cpu", memory=memory, debug=True):
+        a = cx.array(np.arange(10.0))
+        with pytest.raises(cx.errors.ProgramError, match=r"wrote to 'x', which it declares as cx\.read"):
+            scribble(a, a[5:]).result()
+        a[...] = 1.0
+        scribble(a, a[:5]).result()  # here the first element is an output, too
+        assert np.asarray(a).tolist() == [7.0] + [2.0] * 4 + [1.0] * 5

@@ -202,3 +202,12 @@ def test_a_change_is_plain_data() -> None:
     assert parse_change("memory gpu capacity 80GB") == Change("memory", "gpu", "capacity", "=", 80e9)
     assert parse_change("network latency x0.5") == Change("network", "", "latency", "x", 0.5)
     assert parse_change("nodes +1") == Change("nodes", "", "nodes", "+", 1.0)
+
+
+def test_a_device_without_single_precision_does_not_get_it_by_being_faster() -> None:
+    soc = Platform.load("edge-soc")
+    old, new = soc.device("npu:0"), what_if(soc, "device npu flops x2").device("npu:0")
+    assert (new.rate("float16"), new.rate("float32")) == (2 * (old.rate("float16") or 0), None)
+    assert new.speed != old.speed
+    with pytest.raises(ConfigError, match=r"flops of npu:0 are for float16, int8, and not for float32.*write x2"):
+        what_if(soc, "device npu flops 5e12")

@@ -9,7 +9,9 @@ import pytest
 
 import coexec as cx
 from coexec.backend.simulated import Happening, Scenario
-from coexec.errors import PlanError
+from coexec.errors import CannotCompute, PlanError
+from coexec.machine.parts import DTYPES
+from coexec.predict.roofline import DevicePeaks
 from tests.backend.simulated_parts import DIRECT, MB, arrays, opened, platform
 
 FPGA = DIRECT.replace('count = 2\nmemory = "gpu"', 'count = 2\nmemory = "gpu"\nops = ["matmul", "gemm"]').replace(
@@ -115,6 +117,64 @@ def test_a_device_without_a_rate_for_a_type_does_not_compute_with_it() -> None:
         assert used(matmul.plan(half, half)) & {"npu:0", "npu:1"}
         with pytest.raises(PlanError, match=r"none of npu:0, npu:1 can compute with float32"):
             matmul.using(devices="npu")(single, single)
+
+
+def test_a_device_without_a_rate_for_a_type_is_left_out_and_the_plan_says_why() -> None:
+    from coexec.ops.matmul import matmul
+
+    with cx.Runtime("npu,gpu", platform="edge-soc", store="off"):
+        single = cx.zeros((500, 500), np.float32)
+        plan = matmul.plan(single, single)
+    assert used(plan) == {"gpu:0"}
+    assert plan.left_out["npu:1"] == "it cannot compute with float32: its rates are for float16, int8"
+    assert "npu:0 does nothing: it cannot compute with float32" in plan.explain()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int32", "longdouble"])
+def test_where_no_device_has_a_rate_for_a_type_a_product_is_refused_planned_or_called(dtype: str) -> None:
+    """Nor does the host do it, in no time: who takes such devices alone wants to know what they can do."""
+    from coexec.ops.matmul import matmul
+
+    with cx.Runtime("npu", platform="edge-soc", store="off"):
+        a = cx.zeros((64, 64), dtype)
+        a[3] = 1  # no computing: the host can do that
+        for call in (matmul, matmul.plan):
+            with pytest.raises(CannotCompute, match=r"none of npu:0, npu:1 can compute with .*rates for float16, int8"):
+                call(a, a)
+
+
+def test_a_device_that_states_rates_by_type_but_none_for_double_precision_has_none() -> None:
+    from coexec.ops.matmul import matmul
+
+    with cx.Runtime(platform="laptop", store="off"):
+        double, single, whole = (cx.zeros((900, 900), dtype) for dtype in (np.float64, np.float32, np.int32))
+        assert "gpu:0" not in used(matmul.plan(double, double)) and "gpu:0" in used(matmul.plan(single, single))
+        assert "gpu:0" in used(matmul.plan(whole, whole)), "what single precision holds"
+        assert matmul.plan(double, double).left_out["gpu:0"].startswith("it cannot compute with float64")
+
+
+@pytest.mark.parametrize("preset", cx.Platform.presets())
+def test_every_device_of_a_preset_has_a_rate_for_each_type_that_it_computes_with(preset: str) -> None:
+    platform = cx.Platform.load(preset)
+    for device in {d.speed: d for d in platform.devices}.values():
+        assert any(device.computes(dtype) for dtype in DTYPES)
+        for dtype in DTYPES:
+            known = DevicePeaks(device).of(np.dtype(dtype if dtype != "bfloat16" else "float16").str).flops
+            assert not device.computes(dtype) or (known is not None and known > 0.0), (device.name, dtype)
+
+
+def test_what_the_host_does_for_a_device_that_cannot_takes_the_time_of_a_processor() -> None:
+    """Whether or not the program has the processor as a device."""
+    took = []
+    for devices in ("npu", "npu,cpu:0"):
+        with cx.Runtime(devices, platform="edge-soc", store="off") as runtime:
+            x = cx.ones(4_000_000, np.float32)
+            cx.wait()
+            before = runtime._recorder.clock()
+            np.sqrt(x)
+            cx.wait()
+            took.append(runtime._recorder.clock() - before)
+    assert took[0] == pytest.approx(took[1], rel=0.1)
 
 
 def cuts(plan: cx.Plan) -> Iterable[tuple[str, int]]:

@@ -282,7 +282,11 @@ def _adopt_or_copy(instruction: Kernel, name: str, target: Any, result: Any) -> 
         np.copyto(target, result, casting="same_kind")
 
 
-def _promised(instruction: Kernel, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+Overlap = Callable[[str, str], bool]
+"""Tells whether two arrays of a call may have elements in common, by name."""
+
+
+def _promised(instruction: Kernel, values: dict[str, Any], overlap: Overlap | None = None) -> Iterator[tuple[str, Any]]:
     """Yield the outputs that must be assigned in full, but for those that are an input of the same call too."""
     in_boxes = {binding.name for binding in instruction.bindings if binding.boxes}
     for param in instruction.task.accesses:
@@ -290,20 +294,24 @@ def _promised(instruction: Kernel, values: dict[str, Any]) -> Iterator[tuple[str
         if param.access.mode != "write" or param.position < 0 or param.name in in_boxes:
             continue
         if array.dtype.itemsize >= 4 and array.size:
-            others = [other for name, other in values.items() if name != param.name]
-            if not any(np.may_share_memory(array, other) for other in others):
+            others = [name for name in values if name != param.name]
+            meet = overlap or (lambda one, other: np.may_share_memory(values[one], values[other]))
+            if not any(meet(param.name, other) for other in others):
                 yield param.name, array
 
 
-def poison(instruction: Kernel, values: dict[str, Any]) -> None:
-    """Debug mode: fill outputs that must be assigned in full with a pattern."""
-    for _, array in _promised(instruction, values):
+def poison(instruction: Kernel, values: dict[str, Any], overlap: Overlap | None = None) -> None:
+    """Debug mode: fill outputs that must be assigned in full with a pattern.
+
+    `values` may be copies of what the body sees; then `overlap` tells which of the originals have elements in common.
+    """
+    for _, array in _promised(instruction, values, overlap):
         array[...] = poison_of(array.dtype)
 
 
-def check_poison(instruction: Kernel, values: dict[str, Any]) -> None:
+def check_poison(instruction: Kernel, values: dict[str, Any], overlap: Overlap | None = None) -> None:
     """Debug mode: raise if an output was not assigned in full."""
-    for name, array in _promised(instruction, values):
+    for name, array in _promised(instruction, values, overlap):
         raw = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
         left = np.argwhere((raw == SENTINEL).all(axis=-1))
         if len(left):

@@ -19,6 +19,8 @@ DTYPES = (
 """Types for which a device may state a rate."""
 REAL = {"complex128": "float64", "complex64": "float32"}
 """Operations on complex numbers are counted as operations on their real parts."""
+SINGLE_WILL_DO = frozenset(DTYPES) - {"float64"}
+"""Types whose operations are taken to run at the rate of single precision where no rate of their own is stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,24 @@ class Device:
         return memory == self.memory or memory in self.readable
 
     def rate(self, dtype: str) -> float | None:
-        """Return the peak operations per second on `dtype`; where only single precision is known, that."""
-        dtype = REAL.get(dtype, dtype)
-        return dict(self.rates).get(dtype, self.flops)
+        """Return the peak operations per second on `dtype`; where only single precision is known, that.
+
+        None if nothing is known, or if the device states rates by type and this one is not to be had from them. A
+        processor computes with everything.
+        """
+        dtype, stated = REAL.get(dtype, dtype), dict(self.rates)
+        if dtype in stated:
+            return stated[dtype]
+        return self.flops if not stated or self.kind == "cpu" or dtype in SINGLE_WILL_DO else None
+
+    def computes(self, dtype: str) -> bool:
+        """Tell whether the device can compute with `dtype`: all can that state no rates by type."""
+        return not self.rates or self.kind == "cpu" or self.rate(dtype) is not None
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types for which it states a rate."""
+        return (*(["float32"] if self.flops is not None else []), *[dtype for dtype, _ in self.rates])
 
     def does(self, op: str) -> bool:
         """Tell whether the device can do the operation called `op`."""

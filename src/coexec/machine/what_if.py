@@ -59,7 +59,7 @@ class Change:
         new = {"x": before * self.amount, "+": before + self.amount, "-": before - self.amount}.get(
             self.how, self.amount
         )
-        new = float(round(new)) if self.field in WHOLE else new
+        new = float(round(new)) if self.field in WHOLE and isfinite(new) else new
         if not isfinite(new) or new < 0.0 or (new == 0.0 and self.field in NOT_ZERO):
             raise ConfigError(f"{self.field} of {what} would become {new:g}; it must be a finite number above 0")
         return new
@@ -159,6 +159,8 @@ def _own_memories(platform: Platform, made: Mapping[str, Device]) -> tuple[Memor
 
 def _refigured(device: Device, change: Change) -> Device:
     field = change.field
+    if field == "flops" and device.flops is None and device.rates:
+        return _scaled(device, change)
     new = change.of(getattr(device, field), device.name)
     figure: dict[str, Any] = {field: int(new) if field in WHOLE else new}
     if field == "flops":
@@ -174,6 +176,17 @@ def _refigured(device: Device, change: Change) -> Device:
     if field == "idle_watts" and device.watts is not None and new > device.watts:
         raise ConfigError(f"idle_watts of {device.name} would be {new:g}, more than its watts {device.watts:g}")
     return device
+
+
+def _scaled(device: Device, change: Change) -> Device:
+    """Return a device that has no rate for single precision with the others changed; it does not get one by that."""
+    if change.how != "x":
+        raise ConfigError(
+            f"flops of {device.name} are for {', '.join(device.types)}, and not for float32, which a value would be for; "
+            "write x2 or the like"
+        )
+    rates = tuple((dtype, change.of(rate, device.name)) for dtype, rate in device.rates)
+    return replace(device, rates=rates, speed=f"{device.speed or device.name} with flops x{change.amount:g}")
 
 
 def _recounted(platform: Platform, change: Change) -> Platform:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import PlanError, unknown_name
+from ..errors import CannotCompute, PlanError, unknown_name
 from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.mapped import remembered
@@ -165,11 +165,19 @@ class Candidates:
             )
         return Choice(found, self._blocked(kernel, found), all(c.device.kind == "cpu" for c in found))
 
-    def unfit(self, kernel: Kernel) -> dict[str, str]:
-        """Return the devices that can do nothing of `kernel`, and why."""
-        op = kernel.op or kernel.name
-        unable = [device for device in self._platform.devices if not device.does(op)]
-        found = {device.name: f"its operations are {', '.join(device.ops)}" for device in unable}
+    def unfit(self, task: Task) -> dict[str, str]:
+        """Return the devices that can do nothing of `task`, and why."""
+        assert task.kernel is not None
+        op, computed = task.kernel.op or task.kernel.name, _computed(task)
+        found = {}
+        for device in self._platform.devices:
+            held = [array.dtype for array in task.arrays if not self._supports[device.name](array.dtype)]
+            if not device.does(op):
+                found[device.name] = f"its operations are {', '.join(device.ops)}"
+            elif held:
+                found[device.name] = f"it cannot hold {held[0]}"
+            elif not device.computes(computed):
+                found[device.name] = f"it cannot compute with {computed}: its rates are for {', '.join(device.types)}"
         return found | {device: f"it failed: {why}" for device, why in self.lost.items()}
 
     def _blocked(self, kernel: Kernel, found: list[Candidate]) -> list[Candidate]:
@@ -246,24 +254,36 @@ class Candidates:
             return self.roomy(task, answer[1])
         holding = self.holding(candidates, [array.dtype for array in task.arrays])
         able = _computing(holding, task)
+        if holding and not able:
+            types = "; ".join(
+                {c.name: f"{c.name} has rates for {', '.join(c.device.types)}" for c in holding[:4]}.values()
+            )
+            raise CannotCompute(
+                f"kernel {task.name!r}: none of {', '.join(dict.fromkeys(c.name for c in candidates))} can compute with "
+                f"{_computed(task)} ({types}); use another type, or allow a CPU device"
+            )
         if able and known is not None:
             known["able"] = (candidates, able)
         if not able:
             raise PlanError(
-                f"kernel {task.name!r}: none of {', '.join(dict.fromkeys(c.name for c in candidates))} can "
-                f"{'compute with' if holding else 'hold'} "
+                f"kernel {task.name!r}: none of {', '.join(dict.fromkeys(c.name for c in candidates))} can hold "
                 f"{', '.join(sorted({str(array.dtype) for array in task.arrays}))}"
                 "; allow a CPU device"
             )
         return self.roomy(task, able)
 
 
+def _computed(task: Task) -> str:
+    """Return the type that a task computes with."""
+    return computing_type(" ".join(array.dtype.str for array in task.arrays))
+
+
 def _computing(candidates: list[Candidate], task: Task) -> list[Candidate]:
-    """Leave out devices that state rates, but neither for the type that a task computes with nor for float32."""
-    if all(c.device.flops is not None or not c.device.rates for c in candidates):
+    """Leave out devices that state rates by type, but none that would do for the type that a task computes with."""
+    if not any(c.device.rates for c in candidates):
         return candidates
-    dtype = computing_type(" ".join(array.dtype.str for array in task.arrays))
-    return [c for c in candidates if not c.device.rates or c.device.rate(dtype) is not None]
+    dtype = _computed(task)
+    return [c for c in candidates if c.device.computes(dtype)]
 
 
 def one_per_device(candidates: Sequence[Candidate], work: Work | None = None) -> list[Candidate]:

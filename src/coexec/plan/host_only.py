@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..errors import PlanError
+from ..errors import CannotCompute, PlanError
 from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.overlaps import sees_itself
@@ -40,8 +40,10 @@ def who(candidates: Candidates, task: Task) -> Who:
         able, blocked, only_cpu = candidates.of(kernel, options.devices)
         if not only_cpu:
             able = candidates.able(task, able)
-    except PlanError:
-        if candidates.everything or not is_ours(kernel):
+    except PlanError as error:
+        # Of a type that the devices lack the program is told: another would do. Values that are only put somewhere need no rate.
+        ours = kernel.internal if isinstance(error, CannotCompute) else is_ours(kernel)
+        if candidates.everything or not ours:
             raise
         return Who([], [], only_cpu=True, host=WHY)
     if not task.once and sees_itself(task):

@@ -103,7 +103,7 @@ class Planner:
             planned = self.plan(task)
         candidates = [] if planned.command.chunks[0].device == "host" else who(self._candidates, task).able
         alone = alone_seconds(candidates, work_of(task), self.loads, lambda: self._where(task))
-        looked_at = LookedAt(self.last, self.whole, candidates, self._candidates.unfit(kernel), alone, work_of(task))
+        looked_at = LookedAt(self.last, self.whole, candidates, self._candidates.unfit(task), alone, work_of(task))
         return preview(task, planned, looked_at, objective=self._objective, policy=options.policy or self._policy)
 
     def check(self, task: Task) -> None:
@@ -139,7 +139,8 @@ class Planner:
         candidates, blocked, only_cpu, nobody_else = who(self._candidates, task)
         if nobody_else:
             chunks = on_host(task, box)
-            return self._command(task, chunks, (HOST,) * len(chunks), nobody_else)
+            shares = [HOST._replace(work=work_of_part(task, chunk.box)) for chunk in chunks]
+            return self._command(task, chunks, tuple(shares), nobody_else)
         only = ONLY if options.devices is None else NAMED
         near = self._near(task, candidates) if kernel.internal and not only_cpu else candidates
         if len(near) < len(candidates):

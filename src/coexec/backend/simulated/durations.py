@@ -76,13 +76,18 @@ class Durations:
 
     shares = True
 
-    def __init__(self, platform: Platform, measured: Measured | None = None, *, vary: bool = False) -> None:
-        """Know durations on `platform` from its rates and from what was `measured`, which may `vary` as it did then."""
+    def __init__(
+        self, platform: Platform, measured: Measured | None = None, *, vary: bool = False, host: Device | None = None
+    ) -> None:
+        """Know durations on `platform` from its rates and from what was `measured`, which may `vary` as it did then.
+
+        `host` is the processor that does the host's own work, if the program is not given it as a device.
+        """
         self._vary = vary
         self._platform = platform
         self._measured = measured
         self._devices = {device.name: device for device in platform.devices}
-        self._devices["host"] = _host(platform)
+        self._devices["host"] = host or processor(platform) or Device("host", "cpu", HOST)
         self._classes = {name: _speed_class(device, platform) for name, device in self._devices.items()}
         self._known: dict[Any, Timed] = {}
         self._bandwidths: dict[int, float] = {}
@@ -164,7 +169,6 @@ def _speed_class(device: Device, platform: Platform) -> tuple[Any, ...]:
     return (device.speed, device.software, device.flops, device.rates, device.bandwidth, memory)
 
 
-def _host(platform: Platform) -> Device:
-    """Return what the host's own work runs on: the first CPU, or something of which nothing is known."""
-    cpus = [d for d in platform.devices if d.kind == "cpu" and d.memory == HOST]
-    return cpus[0] if cpus else Device("host", "cpu", HOST)
+def processor(platform: Platform) -> Device | None:
+    """Return what the host's own work runs on: the first CPU, if there is one."""
+    return next((d for d in platform.devices if d.kind == "cpu" and d.memory == HOST), None)

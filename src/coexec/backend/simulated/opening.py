@@ -18,7 +18,7 @@ from ...predict.store import Store
 from ..machine import Machine
 from .backend import SimulatedBackend
 from .costs import Costs
-from .durations import Durations
+from .durations import Durations, processor
 from .measured import Measured
 from .scenario import Scenario
 from .world import World
@@ -40,8 +40,10 @@ def simulate(
     `store` is the file with what was measured on real devices; durations `vary` as those did, or are their medians.
     What the runtime learns about links changes its own copy of the platform, never the one that is simulated.
     """
+    host = processor(platform)
     platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
-    return _machine(World(platform, scenario), platform, 0, _measured(store), costs, execute=execute, vary=vary)
+    law = Durations(platform, _measured(store), vary=vary, host=host)
+    return _machine(World(platform, scenario), platform, 0, law, costs, execute=execute)
 
 
 def simulate_ranks(
@@ -56,6 +58,7 @@ def simulate_ranks(
     reproducible: bool = False,
 ) -> list[Machine]:
     """Return one machine per node of `platform`, each driven by a process of its own, in one world."""
+    hosts = [processor(platform.node(rank)) for rank in range(platform.nodes)]
     platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
     measured, world = _measured(store), World(platform, scenario)
     nodes = [platform.node(rank) for rank in range(platform.nodes)]
@@ -64,7 +67,7 @@ def simulate_ranks(
     for rank, node in enumerate(nodes):
         if not node.devices:
             raise ConfigError(f"rank {rank} has no device: devices={devices!r} leaves none of its node; name a kind")
-        machine = _machine(world, node, rank, measured, costs, execute=execute, vary=False)
+        machine = _machine(world, node, rank, Durations(node, measured, host=hosts[rank]), costs, execute=execute)
         machine.lanes["network"] = machine.lanes["host"]
         machines.append(machine._replace(seat=table.seats[rank]))
     return machines
@@ -79,16 +82,15 @@ def _machine(
     world: World,
     platform: Platform,
     rank: int,
-    measured: Measured | None,
+    law: Durations,
     costs: Costs | None,
     *,
     execute: bool,
-    vary: bool,
 ) -> Machine:
     """Return what one process sees of a world."""
     backend = SimulatedBackend(
         platform.devices,
-        law=Durations(platform, measured, vary=vary),
+        law=law,
         platform=platform,
         execute=execute,
         costs=Costs() if costs is None else costs,

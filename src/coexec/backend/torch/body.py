@@ -183,28 +183,65 @@ def place(instruction: Kernel, values: Mapping[str, Any], results: tuple[Any, ..
 
 
 class Watched:
-    """Debug mode: outputs are poisoned before a body runs, and inputs are compared with what they were."""
+    """Debug mode: outputs are poisoned before a body runs, and inputs are compared with what they were.
+
+    An input may be an output of the same call, too, or share elements with one: those may change.
+    """
 
     def __init__(self, instruction: Kernel, values: Mapping[str, Any]) -> None:
         self._instruction, self._values = instruction, values
-        written = {binding.name for binding in instruction.bindings if binding.writes}
-        self._before = {name: tensor.clone() for name, tensor in values.items() if name not in written}
+        self._written = {binding.name for binding in instruction.bindings if binding.writes}
+        self._before = {name: tensor.clone() for name, tensor in values.items() if name not in self._written}
+        spans = {name: _span(tensor) for name, tensor in values.items()}
+        self._overlap = lambda one, other: spans[one][0] < spans[other][1] and spans[other][0] < spans[one][1]
         poisoned = {name: to_numpy(tensor) for name, tensor in values.items()}
-        poison(instruction, poisoned)
-        for name in written:
+        poison(instruction, poisoned, self._overlap)
+        for name in self._written:
             values[name].copy_(torch.from_numpy(poisoned[name]))
 
     def check(self) -> None:
         """Raise if a cx.write output was left unassigned, or a cx.read input was written to."""
-        check_poison(self._instruction, {name: to_numpy(tensor) for name, tensor in self._values.items()})
+        check_poison(
+            self._instruction, {name: to_numpy(tensor) for name, tensor in self._values.items()}, self._overlap
+        )
         for name, before in self._before.items():
-            if not unchanged(before, self._values[name]):
+            if not unchanged(before, self._values[name]) and not self._may_change(name, before):
                 raise wrote_to_input(self._instruction, name)
+
+    def _may_change(self, name: str, before: Any) -> bool:
+        """Tell whether every element of an input that has changed is an element of an output as well."""
+        after = self._values[name]
+        changed = ~_same(before, after)
+        outputs = [_addresses(self._values[other]).flatten() for other in self._written if self._overlap(name, other)]
+        return bool(outputs) and bool(torch.isin(_addresses(after)[changed.cpu()], torch.cat(outputs)).all())
+
+
+def _span(tensor: Any) -> tuple[int, int]:
+    """Return the addresses from the first byte of a tensor to the last; none for one without elements."""
+    first = tensor.data_ptr()
+    if not tensor.numel():
+        return first, first
+    reach = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return first, first + (reach + 1) * tensor.element_size()
+
+
+def _addresses(tensor: Any) -> Any:
+    """Return the address of each element."""
+    at = torch.tensor(tensor.data_ptr(), dtype=torch.int64)
+    for axis, (extent, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        steps = torch.arange(extent) * stride * tensor.element_size()
+        at = at + steps.reshape(-1, *[1] * (tensor.ndim - axis - 1))
+    return at
+
+
+def _same(before: Any, after: Any) -> Any:
+    """Return which elements are the same, not-a-numbers included."""
+    return (before == after) | ((before != before) & (after != after))  # noqa: PLR0124
 
 
 def unchanged(before: Any, after: Any) -> bool:
     """Tell whether two tensors hold the same, not-a-numbers included."""
-    return bool(((before == after) | ((before != before) & (after != after))).all())  # noqa: PLR0124
+    return bool(_same(before, after).all())
 
 
 def wrote_to_input(instruction: Kernel, name: str) -> ProgramError:
