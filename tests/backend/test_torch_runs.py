@@ -192,7 +192,11 @@ def test_debug_mode_finds_what_is_written_beside_the_elements_that_are_shared(me
         out += 1
         x[0] = 7
 
-    scribble.variant(lambda x, out: (out.add_(1), x[0].fill_(7))[2:] or None, kind="torch")
+    def on_torch(x, out):
+        out.add_(1)
+        x[0].fill_(7)
+
+    scribble.variant(on_torch, kind="torch")
     with cx.Runtime(devices="torch:cpu", memory=memory, debug=True):
         a = cx.array(np.arange(10.0))
         with pytest.raises(cx.errors.ProgramError, match=r"wrote to 'x', which it declares as cx\.read"):

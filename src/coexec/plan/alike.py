@@ -44,8 +44,9 @@ class AlikeCandidates(Candidates):
             )
         return Choice(kept, [], all(c.device.kind == "cpu" for c in kept))
 
-    def unfit(self, kernel: Kernel) -> Exclusions:
-        return super().unfit(kernel) | self.left_out(kernel)
+    def unfit(self, task: Task) -> Exclusions:
+        assert task.kernel is not None
+        return super().unfit(task) | self.left_out(task.kernel)
 
     def left_out(self, kernel: Kernel) -> Exclusions:
         """Return the devices that could run a kernel, but with other bits, and why."""

@@ -193,7 +193,11 @@ class Watched:
         self._written = {binding.name for binding in instruction.bindings if binding.writes}
         self._before = {name: tensor.clone() for name, tensor in values.items() if name not in self._written}
         spans = {name: _span(tensor) for name, tensor in values.items()}
-        self._overlap = lambda one, other: spans[one][0] < spans[other][1] and spans[other][0] < spans[one][1]
+
+        def overlap(one: str, other: str) -> bool:
+            return bool(spans[one][0] < spans[other][1] and spans[other][0] < spans[one][1])
+
+        self._overlap = overlap
         poisoned = {name: to_numpy(tensor) for name, tensor in values.items()}
         poison(instruction, poisoned, self._overlap)
         for name in self._written:
