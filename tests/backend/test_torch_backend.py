@@ -330,6 +330,33 @@ def test_debug_mode_finds_inputs_that_are_written_and_outputs_that_are_not(memor
             rig.call(copy, x, x, variant=on_torch(forget))
 
 
+@both
+def test_debug_mode_finds_what_is_written_beside_the_elements_that_an_input_shares_with_an_output(memory):
+    @cx.kernel(over="out", x=cx.read(cx.all), out=cx.update)
+    def add(x, out):
+        out += 1
+
+    def scribble(x, out):
+        out.add_(1)
+        x[0] = 7
+
+    with Rig(memory, debug=True) as rig:
+        for first, message in ((5, "wrote to 'x'"), (0, "")):
+            one = rig.put(np.arange(10.0))
+            shared = Box((first,), (first + 5,))
+            bound = {
+                "x": Binding("x", one, one.box, None, False, None, one.dtype),
+                "out": Binding("out", one, shared, None, True, None, one.dtype),
+            }
+            kernel = rig.kernel(add, bound, whole((5,)), on_torch(scribble))
+            if message:
+                with pytest.raises(ProgramError, match=message):
+                    rig.run(kernel)
+            else:
+                rig.run(kernel)  # here the first element is an output, too
+                assert rig.get(one).tolist() == [7.0, 2.0, 3.0, 4.0, 5.0, *range(5, 10)]
+
+
 def test_memory_of_its_own_has_a_limit():
     backend = TorchBackend(memory="own", capacity=1000)
     small, large = (Allocation(i, 2, 0, whole((n,)), np.dtype(float)) for i, n in enumerate((100, 101)))
