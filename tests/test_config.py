@@ -18,7 +18,7 @@ def test_a_misspelt_option_does_not_pass_silently():
 
 @pytest.mark.parametrize(("name", "text"), [("SYNC", "maybe"), ("HORIZON", "many"), ("DATA_THRESHOLD", "high")])
 def test_a_malformed_value_names_the_option_and_its_type(name, text):
-    with pytest.raises(ConfigError, match=f"COEXEC_{name}='{text}' is not a"):
+    with pytest.raises(ConfigError, match=f"COEXEC_{name}='{text}' must be "):
         parse({f"COEXEC_{name}": text})
 
 

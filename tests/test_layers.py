@@ -9,6 +9,7 @@ from tests.repository import imported, imports, modules
 LAYERS = [
     "_version",
     "errors",
+    "files",
     "config",
     "geometry",
     "machine",

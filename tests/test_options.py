@@ -18,6 +18,15 @@ from coexec.errors import ConfigError, UnknownName
         ({"devices": ","}, "no device is named"),
         ({"devices": "cpu:0@999"}, "core 999 is not available"),
         ({"devices": "cpu:0@a"}, "is not a device"),
+        ({"devices": "cpu:0@0-99999999"}, "core .* is not available"),
+        ({"devices": "cpu:0@1-0"}, "cores after @"),
+        ({"devices": "opencl:first"}, "number OpenCL devices"),
+        ({"devices": "null:some"}, "say how many"),
+        ({"devices": "simulated:600,null:600"}, "from 1 to"),
+        ({"devices": "simulated:" + "9" * 50}, "from 1 to"),
+        ({"devices": "simulated:" + "9" * 5000}, "is not a device"),
+        ({"devices": "cpu:\u00b2"}, "is not a device"),
+        ({"data_threshold": 2.0}, "from 0 to 1"),
         ({"devices": "cpu:0", "memory": {"host": "lots"}}, "is not a size"),
         ({"devices": "cpu:0", "memory": "host"}, "must read device=size"),
         ({"devices": 5}, "expected a str"),
@@ -67,12 +76,12 @@ def test_unknown_names_are_answered_with_the_nearest(options, words) -> None:
     ("name", "value", "words"),
     [
         ("COEXEC_DEVICE", "cpu:0", r"unknown environment variable 'COEXEC_DEVICE'; did you mean 'COEXEC_DEVICES'\?"),
-        ("COEXEC_SYNC", "maybe", "COEXEC_SYNC='maybe' is not a bool"),
-        ("COEXEC_HORIZON", "many", "COEXEC_HORIZON='many' is not a int"),
-        ("COEXEC_DATA_THRESHOLD", "x", "is not a float"),
+        ("COEXEC_SYNC", "maybe", "COEXEC_SYNC='maybe' must be 0, 1, true or false"),
+        ("COEXEC_HORIZON", "many", "COEXEC_HORIZON='many' must be a whole number"),
+        ("COEXEC_DATA_THRESHOLD", "x", "COEXEC_DATA_THRESHOLD='x' must be a number"),
         ("COEXEC_ENERGY_CAP", "-3", "must be a number of joules"),
         ("COEXEC_POLICY", "fast", "unknown policy 'fast'"),
-        ("COEXEC_FUSE", "2", "COEXEC_FUSE='2' is not a bool"),
+        ("COEXEC_FUSE", "2", "COEXEC_FUSE='2' must be 0, 1"),
         ("COEXEC_WATTS", "lots", "must read device=busy"),
     ],
 )
@@ -80,6 +89,61 @@ def test_mistakes_in_the_environment_are_errors(monkeypatch, name, value, words)
     monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=words):
         cx.Runtime("cpu:0")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("DEVICES", "cpu:99", "unknown device"),
+        ("DEVICES", "simulated:100000000", "from 1 to 1,021"),
+        ("DEVICES", "null:0", "from 1 to 1,021"),
+        ("MEMORY", "host", "must read device=size"),
+        ("MEMORY", "host=lots", "is not a size"),
+        ("MEMORY", "gpu=1GB", "unknown device in memory="),
+        ("PLATFORM", "a100x5", "did you mean 'a100x4'"),
+        ("RANKS", "3", "simulated clusters"),
+        ("RANKS", "-1", "number of nodes"),
+        ("EXECUTE", "1", "for simulations"),
+        ("SCENARIO", "none.toml", "for simulations"),
+        ("TRACE", "no/where.json", "make the folder"),
+        ("DIAGNOSTICS", "loud", "known: error, off, warn"),
+        ("PLACEMENT", "best", "unknown placement"),
+        ("DATA_THRESHOLD", "nan", "from 0 to 1"),
+        ("LANES", "many", "unknown lane policy"),
+        ("HORIZON", "0", "at least 1"),
+        ("POLICY", "fast", "known: auto, dynamic, even, static"),
+        ("OBJECTIVE", "speed", "known: energy, time"),
+        ("ENERGY_CAP", "nan", "number of joules"),
+        ("WATTS", "cpu:99=3", "unknown device"),
+        ("WATTS", "lots", "must read device=busy"),
+        ("PLAN", "none.json", "cannot be read as plans"),
+        ("LOOKAHEAD", "far", "known: auto, infinite, none"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_its_value_and_what_is_accepted(
+    monkeypatch, tmp_path, name, value, words
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(f"COEXEC_{name}", value)
+    with pytest.raises(cx.CoexecError) as caught:
+        cx.Runtime()
+    assert str(caught.value).startswith(f"COEXEC_{name}={value!r}")
+    assert words in str(caught.value)
+    assert str(caught.value).count("COEXEC_") == 1
+
+
+def test_an_argument_is_not_blamed_on_the_environment(monkeypatch) -> None:
+    monkeypatch.setenv("COEXEC_WATTS", "cpu:0=3")
+    with pytest.raises(ConfigError) as caught:
+        cx.Runtime("cpu:0", watts="lots")
+    assert "COEXEC_" not in str(caught.value)
+
+
+def test_an_empty_variable_is_one_that_is_not_set(monkeypatch) -> None:
+    for name in ("HORIZON", "POLICY", "SYNC", "DEVICES", "PLAN"):
+        monkeypatch.setenv(f"COEXEC_{name}", "")
+    with cx.Runtime("null:1") as runtime:
+        assert (runtime.config.horizon, runtime.config.policy) == (512, "static")
 
 
 def test_the_environment_sets_defaults_and_arguments_win(monkeypatch) -> None:

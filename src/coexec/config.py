@@ -6,18 +6,24 @@ Before: errors.py.  After: runtime.py, cli/.  Functions receive what they need, 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from math import inf
 from typing import TypedDict
 
-from .errors import ConfigError, unknown_name
+from .errors import ConfigError, PlanError, UnknownName, unknown_name
 
 PREFIX = "COEXEC_"
 POLICIES = ("static", "dynamic", "auto", "even")
 OBJECTIVES = ("time", "energy")
 DIAGNOSTICS = ("warn", "error", "off")
 LOOKAHEADS = ("auto", "none", "infinite")
+WRITTEN = {bool: "0, 1, true or false", int: "a whole number", float: "a number", str: "a text"}
+LARGEST = 1 << 40
+"""No count of tasks or processes is larger."""
+LONGEST = 200
+"""Characters of a value that an error repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,9 @@ def parse(environ: Mapping[str, str], prefix: str = PREFIX) -> Config:
     for key in (k.removeprefix(prefix) for k in environ if k.startswith(prefix)):
         if key not in known:
             raise ConfigError(str(unknown_name("environment variable", prefix + key, [prefix + k for k in known])))
-        values[key.lower()] = convert(prefix + key, environ[prefix + key], known[key].default)
+        text = environ[prefix + key]
+        if text.strip():  # an empty variable is one that is not set
+            values[key.lower()] = convert(prefix + key, text, known[key].default)
     return Config(**values)  # type: ignore[arg-type]  # each value has its field's type
 
 
@@ -91,10 +99,40 @@ def convert(name: str, text: str, default: object) -> object:
     """Read `text` as a value of the type of `default`."""
     try:
         if isinstance(default, bool):
-            return {"0": False, "1": True, "false": False, "true": True}[text.lower()]
+            return {"0": False, "1": True, "false": False, "true": True}[text.strip().lower()]
         return type(default)(text)  # type: ignore[call-arg]
     except (KeyError, ValueError):
-        raise ConfigError(f"{name}={text!r} is not a {type(default).__name__}") from None
+        raise ConfigError(f"{name}={shortened(text)!r} must be {WRITTEN[type(default)]}") from None
+
+
+def shortened(text: str) -> str:
+    """Return a text that fits into a sentence."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def said(name: str, value: object) -> str:
+    """Return the variable that gave an option this value, with its text; empty if the environment did not."""
+    variable = PREFIX + name.upper()
+    text = os.environ.get(variable, "")
+    if not text.strip():
+        return ""
+    try:
+        known: object = parse_memory(text) if isinstance(value, Mapping) else convert(variable, text, value)
+    except ConfigError:
+        return ""
+    return f"{variable}={shortened(text)!r}" if repr(known) == repr(value) else ""  # a NaN is not equal to itself
+
+
+@contextmanager
+def blamed(name: str, value: object) -> Iterator[None]:
+    """Let what is wrong with an option that the environment gave begin with the variable and its value."""
+    try:
+        yield
+    except (ConfigError, UnknownName, PlanError) as error:
+        variable = said(name, value)
+        if variable and PREFIX not in str(error):
+            error.args = (f"{variable}: {error}",)
+        raise
 
 
 def merged(config: Config, **given: object) -> Config:
@@ -115,11 +153,18 @@ def merged(config: Config, **given: object) -> Config:
     choices = {"policy": POLICIES, "objective": OBJECTIVES, "diagnostics": DIAGNOSTICS, "lookahead": LOOKAHEADS}
     for name, known in choices.items():
         if (value := getattr(config, name)) not in known:
-            raise ConfigError(str(unknown_name(name, value, known)))
-    if not 0.0 <= config.energy_cap < inf:
-        raise ConfigError(f"Runtime(energy_cap={config.energy_cap}): must be a number of joules, or 0 for no cap")
-    if config.horizon < 1:
-        raise ConfigError(f"Runtime(horizon={config.horizon}): must be at least 1")
+            with blamed(name, value):
+                raise ConfigError(str(unknown_name(name, value, known)))
+    ranges = {
+        "energy_cap": (0.0 <= config.energy_cap < inf, "must be a number of joules, or 0 for no cap"),
+        "data_threshold": (0.0 <= config.data_threshold <= 1.0, "must be a share from 0 to 1"),
+        "horizon": (1 <= config.horizon < LARGEST, f"must be at least 1 and below {LARGEST:,}"),
+        "ranks": (0 <= config.ranks < LARGEST, "must be 1, or 0 for one process on each node, or the number of nodes"),
+    }
+    for name, (right, accepted) in ranges.items():
+        if not right:
+            value = getattr(config, name)
+            raise ConfigError(f"{said(name, value) or f'Runtime({name}={value})'}: {accepted}")
     return config
 
 

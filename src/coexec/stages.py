@@ -20,7 +20,7 @@ from . import process
 from .backend.base import Ran
 from .backend.library_threads import LibraryThreads
 from .backend.machine import Machine, open_machine
-from .config import Config, merged, parse, parse_memory
+from .config import Config, blamed, merged, parse, parse_memory
 from .errors import ConfigError, DoesNotFit, RuntimeClosed
 from .execute.at_once import AtOnce
 from .execute.engine import Engine
@@ -99,15 +99,17 @@ def simulated_ranks(
 ) -> tuple[Platform, list[Machine]]:
     """Open one process per node of a platform, in one simulation."""
     if not config.platform:
-        raise ConfigError(
-            f"ranks={config.ranks} is for simulated clusters; name one: platform='a100x128', which has 32 nodes"
-        )
-    what = platform if isinstance(platform, Platform) else Platform.load(config.platform)
+        with blamed("ranks", config.ranks):
+            raise ConfigError(
+                f"ranks={config.ranks} is for simulated clusters; name one: platform='a100x128', which has 32 nodes"
+            )
+    what = load_platform(config, platform)
     if config.ranks not in (0, what.nodes):
-        raise ConfigError(
-            f"ranks={config.ranks}, but platform {what.name or config.platform} has {what.nodes} nodes: "
-            f"give ranks={what.nodes} for one process on each, or ranks=1 for one that drives them all"
-        )
+        with blamed("ranks", config.ranks):
+            raise ConfigError(
+                f"ranks={config.ranks}, but platform {what.name or config.platform} has {what.nodes} nodes: "
+                f"give ranks={what.nodes} for one process on each, or ranks=1 for one that drives them all"
+            )
     from .backend.simulated.opening import simulate_ranks
 
     machines = simulate_ranks(what, reproducible=config.reproducible, **_simulation(config, memory, scenario))
@@ -124,7 +126,8 @@ def _simulation(
 
     happens = scenario if isinstance(scenario, Scenario) else None
     if happens is None and config.scenario:
-        happens = Scenario.load(config.scenario)
+        with blamed("scenario", config.scenario):
+            happens = Scenario.load(config.scenario)
     return {
         "devices": config.devices,
         "memory": _limits(config, memory),
@@ -143,18 +146,30 @@ def open_as(
     """Open what the options say: devices of this machine, or a platform that is simulated."""
     if not config.platform:
         if config.scenario or config.execute:
-            raise ConfigError("scenario= and execute= are for simulations; name a platform=, such as 'a100x4'")
+            with blamed("execute", config.execute), blamed("scenario", config.scenario):
+                raise ConfigError("scenario= and execute= are for simulations; name a platform=, such as 'a100x4'")
         limits = _limits(config, memory)
-        return open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)
+        with blamed("devices", config.devices):
+            return open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)
     from .backend.simulated import simulate  # many modules, which real machines do without
 
-    what = platform if isinstance(platform, Platform) else Platform.load(config.platform)
-    return simulate(what, **_simulation(config, memory, scenario))
+    what = load_platform(config, platform)
+    with blamed("devices", config.devices):
+        return simulate(what, **_simulation(config, memory, scenario))
+
+
+def load_platform(config: Config, given: object) -> Platform:
+    """Return the platform to simulate: as given, or by its name."""
+    if isinstance(given, Platform):
+        return given
+    with blamed("platform", config.platform):
+        return Platform.load(config.platform)
 
 
 def _limits(config: Config, memory: Mapping[str, str] | str | None) -> dict[str, str]:
     limits = config.memory if memory is None else memory
-    return parse_memory(limits) if isinstance(limits, str) else dict(limits)
+    with blamed("memory", limits):
+        return parse_memory(limits) if isinstance(limits, str) else dict(limits)
 
 
 class Stages(ABC):
@@ -197,7 +212,8 @@ class Stages(ABC):
         if config.reproducible:
             self.one_thread.hold()
         self.machine = machine or open_as(config, memory, platform, scenario)
-        self.platform = powered(self.machine.platform, parse_watts(config.watts))
+        with blamed("watts", config.watts):
+            self.platform = powered(self.machine.platform, parse_watts(config.watts))
         self._build(config)
 
     def _build(self, config: Config) -> None:
@@ -209,7 +225,8 @@ class Stages(ABC):
         self.learned = Learned(Store(default_path(config.store)), keep=real, described=platform)
         self._links = Links(platform, self.learned.store.links() if real else {})
         clock = host.clock
-        self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn, self._closing())
+        with blamed("trace", config.trace):
+            self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn, self._closing())
         self._timed = timed = machine.lanes["host"].kind == "cpu" and not config.sync
         watch = self._diagnostics = Diagnostics(config.diagnostics, platform, self._recorder.note, timed=timed)
         self.loads = Loads(platform)
@@ -220,7 +237,8 @@ class Stages(ABC):
         self._planner = make_planner(config, platform, candidates, self.loads, cache, note, watch.conflict)
         self._lowering = Lowering(platform, watch if watch.on else None)
         candidates.roomy = self._lowering.fitting.roomy
-        self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
+        with blamed("lanes", config.lanes):
+            self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
         self._executor = self._make_executor()
         at_once = config.sync or watch.strict
         self._holding = Holding(self._lowering, self._executor, "none" if at_once else config.lookahead, timed=real)

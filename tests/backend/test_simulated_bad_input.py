@@ -58,7 +58,7 @@ def test_what_a_runtime_cannot_be_opened_with_is_said_and_nothing_remains(
     ("name", "value", "words"),
     [
         ("PLATFORM", "worksation", r"unknown platform 'worksation'; did you mean 'workstation'\?"),
-        ("EXECUTE", "maybe", r"COEXEC_EXECUTE='maybe' is not a bool"),
+        ("EXECUTE", "maybe", r"COEXEC_EXECUTE='maybe' must be 0, 1, true or false"),
         ("SCENARIO", "nothing.toml", r"scenario nothing\.toml: cannot be read"),
         ("DEVICES", "gpx", r"unknown device of platform a100x4 'gpx'"),
         ("MEMORY", "gpu:0", r"must read device=size"),

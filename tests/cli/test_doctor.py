@@ -53,7 +53,10 @@ def test_every_wrong_variable_is_named_at_once_and_the_cpu_is_tried_all_the_same
     broken = [f for f in ended.data["findings"] if f["state"] == "broken"]
     assert [(f["text"], f["fix"]) for f in broken] == [
         ("COEXEC_DEVCES is no option of coexec", "unset COEXEC_DEVCES, or did you mean COEXEC_DEVICES?"),
-        ("COEXEC_SYNC='maybe' is not a bool", "change or unset COEXEC_SYNC; see coexec devices --options"),
+        (
+            "COEXEC_SYNC='maybe' must be 0, 1, true or false",
+            "change or unset COEXEC_SYNC; see coexec devices --options",
+        ),
     ]
     states = {f["what"]: f["state"] for f in ended.data["findings"] if f["what"] == "CPU path"}
     assert states == {"CPU path": "ok"}

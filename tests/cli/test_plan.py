@@ -142,7 +142,7 @@ def test_a_cap_of_joules_is_kept_or_said_to_be_too_low(store: str) -> None:
         (("sum", "--size", 9, "--objective", "speed"), "unknown objective 'speed'"),
         (("sum", "--size", 9, "--policy", "evn"), "did you mean 'even'"),
         (("sum", "--size", 9, "--watts", "cpu:0=x"), "device=busy/idle"),
-        (("sum", "--size", 9, "--plot", "plan.png"), "ends in .svg"),
+        (("sum", "--size", 9, "--plot", "plan.png"), "end the name in .svg"),
         (("sum", "--size", 9, "--devices", "cup:0"), "did you mean 'cpu'"),
     ],
 )
@@ -163,8 +163,8 @@ def test_watts_of_the_environment_count_too(store: str) -> None:
 def test_a_file_that_cannot_be_written_is_said(option: str, tmp_path: Path) -> None:
     target = tmp_path / "missing" / ("plan.svg" if option == "--plot" else "plan.json")
     ended = call("plan", "sum", "--size", 9, "--devices", "cpu:0", option, target)
-    assert ended.code == 1
-    assert "cannot be written" in ended.err
+    assert ended.code == 2
+    assert "cannot write" in ended.err
 
 
 def test_numbers_below_one_are_refused() -> None:

@@ -69,7 +69,7 @@ def test_presets_are_listed_and_described() -> None:
     [
         (["--platform", "a100x5"], "did you mean 'a100x4'"),
         (["--platform", "nowhere.toml"], "nowhere.toml: cannot be read"),
-        (["--save", "no/where.toml"], "cannot be written"),
+        (["--save", "no/where.toml"], "cannot write"),
         (["--save", "x.toml", "--platform", "laptop"], "exclude each other"),
     ],
 )

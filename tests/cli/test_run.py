@@ -195,11 +195,11 @@ def test_the_end_of_a_script_is_seen_when_another_thread_takes_its_signal(tmp_pa
         (["."], "the script . is a folder"),
         (["--devices", "gqu:0", "app.py"], "unknown device kind 'gqu'"),
         (["--devices", "cpu:0@99999", "app.py"], "core 99999 is not available"),
-        (["--devices", "", "app.py"], "no device is named"),
+        (["--devices", "", "app.py"], "--devices names no device"),
         (["--placement", "round-robbin", "app.py"], "did you mean 'round-robin'?"),
         (["--trace", "app.py", "app.py"], "is a file that is no trace; name another file, or delete it first"),
-        (["--trace", "nowhere/run.json", "app.py"], "name a file in a folder that exists"),
-        (["--trace", ".", "app.py"], "name a file in a folder that exists"),
+        (["--trace", "nowhere/run.json", "app.py"], "make the folder 'nowhere' first"),
+        (["--trace", ".", "app.py"], "name a file inside it"),
     ],
 )
 def test_a_wrong_call_is_told_before_anything_runs(

@@ -264,7 +264,7 @@ MINE = '[[memory]]\nname = "host"\n[[device]]\nname = "gpu"\nknid = "gpu"\nmemor
         (["app.py", "--platform", "a100x4", "--ranks", "3"], "--ranks 3, but a100x4 has 1 nodes; give 0"),
         (["app.py", "--platform", "a100x4", "--until-read", "--execute"], "exclude each other"),
         (["app.py", "--platform", "a100x4", "--gantt", "x.png"], "end the name in .svg"),
-        (["app.py", "--platform", "a100x4", "--gantt", "no/x.svg"], "there is no folder no; make it first"),
+        (["app.py", "--platform", "a100x4", "--gantt", "no/x.svg"], "make the folder 'no' first"),
         (["app.py", "--platform", "a100x4", "--trace", "app.py"], "is a file that is no trace"),
     ],
 )

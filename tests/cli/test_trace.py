@@ -118,7 +118,7 @@ def test_a_file_that_is_no_trace_is_one_sentence(tmp_path: Path, text: str | Non
         (["--graph", "x.png"], "--graph x.png: end the name in .dot or .svg or .html"),
         (["--gantt", "x.png"], "--gantt x.png: end the name in .svg"),
         (["--graph", "x.svg", "--level", "tasks"], "unknown level 'tasks'; did you mean 'task'?"),
-        (["--perfetto", "nowhere/x.json"], "there is no folder nowhere; make it first"),
+        (["--perfetto", "nowhere/x.json"], "make the folder 'nowhere' first"),
     ],
 )
 def test_a_wrong_option_is_told_before_anything_is_written(

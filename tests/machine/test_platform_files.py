@@ -203,7 +203,7 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
         Platform.load(tmp_path / "picture.toml")
     with pytest.raises(PlatformError, match="cannot be read"):
         Platform.load(tmp_path)
-    with pytest.raises(PlatformError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="cannot write the platform"):
         platform(HOST_ONLY).save(tmp_path / "no" / "where.toml")
 
 

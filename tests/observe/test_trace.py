@@ -151,8 +151,8 @@ def test_a_file_cut_anywhere_after_its_header_loads_with_one_warning(tmp_path: P
         ('[\n{"row":"header","version":1},\n{"row":"ran","id":3},\n', "line 3: the 'ran' row has no 'kind'"),
         ('[\n{"row":"header","version":1},\n{"id":3},\n', "line 3 is not a trace row"),
         ('[\n{"row":"header","version":1},\n{oops\n{"row":"end"}\n]', "line 3 is not a trace row; .* damaged"),
-        ('[\n{"row":"header","version":1},\n{"row":"note","t":"x","text":""},\n', "line 3: 't' is 'x', not a time"),
-        ('[\n{"row":"header","version":1},\n{"row":"wait","start":null,"stop":1},\n', "line 3: 'start' is None"),
+        ('[\n{"row":"header","version":1},\n{"row":"note","t":"x","text":""},\n', "line 3: 't' is \"x\", not a time"),
+        ('[\n{"row":"header","version":1},\n{"row":"wait","start":null,"stop":1},\n', "line 3: 'start' is null"),
         (b"\xff\xfe\x00", "it is not text"),
     ],
 )

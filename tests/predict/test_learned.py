@@ -17,6 +17,7 @@ from coexec.predict.work import Work
 from coexec.program.kernel import Kernel
 from coexec.program.variant import Variant
 from tests.devices import TWO
+from tests.predict.store_files import marked
 
 CPU = Device("cpu:0", "cpu", 0, speed="some core")
 WORK = Work((800.0, 100.0, 800.0), "f8", (100,))
@@ -136,7 +137,7 @@ def test_without_a_store_nothing_is_remembered(tmp_path: Path, monkeypatch: pyte
 
 def test_a_damaged_store_is_set_aside_with_a_warning(tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
-    store.write_bytes(b"this is no database, however long it may be" * 50)
+    store.write_bytes(marked(b"this is no database, however long it may be" * 50))
     with pytest.warns(cx.CoexecWarning, match=r"s\.sqlite"):
         assert run(store, scaling()) == "unknown"
     assert run(store, scaling()) == "history"

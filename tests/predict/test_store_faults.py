@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from coexec.predict import store_file
+from coexec.predict import store as store_of, store_file
 from coexec.predict.store import Store
-from tests.predict.store_files import is_intact, listed, sample
+from tests.predict.store_files import is_intact, listed, marked, sample
 from tests.scripts import run_script
 
 NOBODY = 65534
@@ -22,6 +22,13 @@ NOBODY = 65534
 @pytest.fixture
 def said() -> list[str]:
     return []
+
+
+@pytest.fixture
+def ours(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the path be the one that coexec chooses itself, which nobody else has a file at."""
+    monkeypatch.setattr(store_of, "default_path", lambda _: path)
+    return path
 
 
 # Files that cannot be used ------------------------------------------------------------------------------------------------
@@ -46,8 +53,9 @@ def uses(store: Store) -> list[Callable[[], object]]:
     ids=["text", "zeros", "header", "cut"],
 )
 def test_a_damaged_file_is_set_aside_and_a_new_one_begun(
-    path: Path, said: list[str], content: bytes | None, which: int
+    ours: Path, said: list[str], content: bytes | None, which: int
 ) -> None:
+    path = ours
     if content is None:
         Store(path).save({"m": [sample(str(i)) for i in range(100)]})
         content = path.read_bytes()[:9000]
@@ -63,11 +71,40 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(
 def test_every_damaged_file_gets_a_name_of_its_own(path: Path, said: list[str]) -> None:
     store = Store(path, warn=said.append)
     for text in ("first", "second", "third"):
-        path.write_text(text * 500)
+        path.write_bytes(marked(text.encode() * 500))
         store.save({"m": [sample(text)]})
     names = [f"{path.name}.damaged-{i}" for i in (1, 2, 3)]
     assert listed(path) == [path.name, *names] and len(said) == 3
-    assert [path.with_name(name).read_text()[:5] for name in names] == ["first", "secon", "third"]
+    assert [path.with_name(name).read_bytes()[72:77] for name in names] == [b"first", b"secon", b"third"]
+
+
+@pytest.mark.parametrize("which", range(6))
+@pytest.mark.parametrize("content", [b"x" * 5000, b"\0" * 4096, b"SQLite format 3\0" + b"\xff" * 4080, b"a"])
+def test_a_file_that_is_not_recognisably_a_store_is_left_as_it_is(
+    path: Path, said: list[str], content: bytes, which: int
+) -> None:
+    path.write_bytes(content)
+    store = Store(path, warn=said.append)
+    uses(store)[which]()
+    store.save({"m": [sample("kept in memory")]})
+    assert sample("kept in memory") in store.load("m")
+    assert path.read_bytes() == content and listed(path) == [path.name]
+    assert len(said) == 1 and str(path) in said[0] and "COEXEC_STORE" in said[0]
+
+
+def test_the_journal_mode_of_another_programs_database_stays(path: Path, said: list[str]) -> None:
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA journal_mode=WAL")
+        file.execute("CREATE TABLE important (value)")
+    content = path.read_bytes()
+    Store(path, warn=said.append).save({"m": [sample("new")]})
+    assert path.read_bytes() == content and listed(path) == [path.name] and "another program" in said[0]
+
+
+def test_an_empty_file_becomes_a_store(path: Path, said: list[str]) -> None:
+    path.touch()
+    Store(path, warn=said.append).save({"m": [sample("new")]})
+    assert Store(path).load("m") == [sample("new")] and said == []
 
 
 def test_a_file_is_set_aside_with_its_journal_and_only_if_it_is_the_one_that_was_looked_at(path: Path) -> None:

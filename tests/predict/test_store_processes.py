@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import dedent
 
 from coexec.predict.store import Store
-from tests.predict.store_files import is_intact, listed, sample
+from tests.predict.store_files import is_intact, listed, marked, sample
 from tests.scripts import ROOT
 
 PROCESSES = 4
@@ -111,7 +111,7 @@ def test_what_a_killed_writer_had_half_written_is_undone(path: Path) -> None:
 
 
 def test_processes_that_find_a_damaged_file_set_it_aside_once(path: Path) -> None:
-    path.write_bytes(b"this is no database" * 100)
+    path.write_bytes(marked(b"this is no database" * 100))
     text = """
         warnings.simplefilter("ignore")
         store.save({"m": [sample(sys.argv[2])]})

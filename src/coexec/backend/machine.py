@@ -13,7 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from ..config import blamed, shortened
 from ..errors import ConfigError, unknown_name
+from ..lower.state import MEMORIES
 from ..machine.cores import available_cores, cpu_model, memory_capacity
 from ..machine.platform import HOST, USER, Device, Memory, Platform, host_links, peer_links
 from ..machine.sizes import parse_bytes
@@ -55,7 +57,8 @@ class Opening:
     def capacity(self, name: str) -> int | None:
         """Return the limit the user set for a device's memory, in bytes."""
         text = self.memory.get(name, "")
-        return parse_bytes(text) if text and text not in ("own", "shared") else None
+        with blamed("memory", self.memory):
+            return parse_bytes(text) if text and text not in ("own", "shared") else None
 
     def add_memory(self, memory: Memory) -> int:
         """Add a memory and return its id."""
@@ -81,9 +84,11 @@ def parse_devices(spec: str) -> list[Named]:
     """Read "cpu:0,opencl:0@1" as names. Cores after @ are a number, a range (0-3), or several joined by +."""
     named = []
     for part in filter(None, (part.strip() for part in spec.split(","))):
-        match = re.fullmatch(r"([a-z_]+)(?::(\w+))?(?:@([0-9+-]+))?", part)
+        match = re.fullmatch(r"([a-z_]+)(?::(\w{1,60}))?(?:@([0-9+-]+))?", part, re.ASCII)
         if match is None:
-            raise ConfigError(f"{part!r} is not a device; write for example cpu, cpu:0, cpu:all or opencl:0@1")
+            raise ConfigError(
+                f"{shortened(part)!r} is not a device; write for example cpu, cpu:0, cpu:all or opencl:0@1"
+            )
         named.append(Named(match[1], match[2] or "", _parse_cores(match[3] or "", part)))
     if not named:
         raise ConfigError("no device is named; write for example devices='cpu' or devices='cpu:0,opencl:0@1'")
@@ -95,15 +100,16 @@ def parse_devices(spec: str) -> list[Named]:
 
 def _parse_cores(text: str, part: str) -> tuple[int, ...]:
     cores: list[int] = []
-    for piece in filter(None, text.split("+")):
-        first, _, last = piece.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
-            raise ConfigError(f"{part!r}: cores after @ are numbers (1), ranges (0-3), or several joined by +")
-        cores += range(int(first), int(last or first) + 1)
     known = available_cores()
-    if missing := [core for core in cores if core not in known]:
-        raise ConfigError(f"{part!r}: core {missing[0]} is not available to this process (available: {_list(known)})")
-    return tuple(cores)
+    for piece in text.split("+") if text else ():
+        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", piece)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ConfigError(f"{part!r}: cores after @ are numbers (1), ranges (0-3), or several joined by +")
+        for core in range(int(match[1]), int(match[2] or match[1]) + 1):
+            if core not in known:
+                raise ConfigError(f"{part!r}: core {core} is not available to this process (available: {_list(known)})")
+            cores.append(core)
+    return tuple(dict.fromkeys(cores))
 
 
 def _list(numbers: Iterable[int]) -> str:
@@ -166,7 +172,33 @@ def _check_memory_names(memory: Mapping[str, str], devices: Iterable[Device]) ->
     known = [device.name for device in devices] + ["host"]
     for name in memory:
         if name not in known:
-            raise unknown_name("device in memory=", name, known)
+            with blamed("memory", memory):
+                raise unknown_name("device in memory=", name, known)
+
+
+def check_devices(spec: str) -> list[str] | None:
+    """Raise what opening the named devices would raise; return their names, or None if only opening would tell."""
+    named = parse_devices(spec)
+    names: list[str] = []
+    known = True
+    opening = Opening({}, memories=[Memory("user"), Memory("host")])
+    opening.taken = {core for entry in named for core in entry.cores}
+    for kind in dict.fromkeys(entry.kind for entry in named):
+        _factory(kind)
+        mine = [entry for entry in named if entry.kind == kind]
+        if kind == "cpu":
+            names += [device.name for device in _cpu_devices(mine, opening)]
+        elif kind in ("simulated", "null"):
+            names += [device.name for device in _many(kind, mine, opening)]
+        elif kind == "opencl":
+            names += [_require_opencl(_index(entry)) for entry in mine]
+        elif kind == "torch":
+            from .torch.driver import name_of
+
+            names += [f"torch:{name_of(entry.which)}" for entry in mine]
+        else:
+            known = False
+    return names if known else None
 
 
 def default_devices() -> str:
@@ -185,13 +217,13 @@ def _has_system_driver() -> bool:
     return bool(registered) and find_spec("pyopencl") is not None
 
 
-def _require_opencl(index: int) -> None:
-    """Raise unless OpenCL device `index` works; a driver that crashes does so in a child process."""
+def _require_opencl(index: int) -> str:
+    """Return the name of OpenCL device `index`; raise unless it works. A driver that crashes does so in a child process."""
     from .opencl.probe import probe
 
     found = probe()
     if index in [device.index for device in found.devices]:
-        return
+        return f"opencl:{index}"
     if found.unavailable:
         why = found.unavailable[0]
         raise ConfigError(f"opencl:{index} cannot be used: {why.reason}; {why.remedy}")
@@ -203,6 +235,10 @@ def _require_opencl(index: int) -> None:
 
 def open_cpu(named: list[Named], opening: Opening) -> list[Any]:
     """Open CPU devices: `cpu` is every core nobody else was given, one narrow device each, and the wide one."""
+    return [_cpu_backend(_cpu_devices(named, opening), opening)]
+
+
+def _cpu_devices(named: list[Named], opening: Opening) -> list[Device]:
     cores = available_cores()
     devices: list[Device] = []
     for entry in named:
@@ -217,7 +253,7 @@ def open_cpu(named: list[Named], opening: Opening) -> list[Any]:
         else:
             known = [f"cpu:{i}" for i in range(len(cores))] + ["cpu:all"]
             raise unknown_name("device", entry.name, known)
-    return [_cpu_backend(devices, opening)]
+    return devices
 
 
 def _narrow(index: int, core: int) -> Device:
@@ -243,7 +279,7 @@ def open_opencl(named: list[Named], opening: Opening) -> list[Any]:
 
     backends = []
     for entry in named:
-        index = int(entry.which) if entry.which.isdigit() else 0
+        index = _index(entry)
         name = f"opencl:{index}"
         _require_opencl(index)
         mode: Literal["own", "shared"] = "shared" if opening.memory.get(name) == "shared" else "own"
@@ -253,6 +289,13 @@ def open_opencl(named: list[Named], opening: Opening) -> list[Any]:
             opening.add_memory(backend.memories[memory_id])
         backends.append(backend)
     return backends
+
+
+def _index(entry: Named) -> int:
+    """Return which of several devices is meant: the first unless there is a number."""
+    if entry.which and not entry.which.isdigit():
+        raise ConfigError(f"{entry.name!r} is not a device; number OpenCL devices, as in opencl:0")
+    return int(entry.which or 0)
 
 
 def open_torch(named: list[Named], opening: Opening) -> list[Any]:
@@ -290,7 +333,14 @@ def _many(kind: str, named: list[Named], opening: Opening) -> tuple[Device, ...]
     """Return devices with a memory each: `null:4` means four of them."""
     devices: list[Device] = []
     for entry in named:
-        for _ in range(int(entry.which) if entry.which.isdigit() else 1):
+        if entry.which and not entry.which.isdigit():
+            raise ConfigError(f"{entry.name!r} is not a device; say how many, as in {kind}:4")
+        count = int(entry.which or 1)
+        if not 0 < count <= MEMORIES - len(opening.memories):
+            raise ConfigError(
+                f"{entry.name!r}: there may be from 1 to {MEMORIES - 2:,} such devices, each with a memory of its own"
+            )
+        for _ in range(count):
             name = f"{kind}:{len(devices)}"
             memory = opening.add_memory(Memory(name, opening.capacity(name)))
             devices.append(Device(name, kind, memory, (memory,), kind))

@@ -7,16 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from ..errors import ConfigError
 from .output import friendly, show_tracebacks
 from .simulate_options import simulate
 
+
+def _without_types(params: list[Any]) -> list[Any]:
+    """Let help show no type for flags, which take no value."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
 app = typer.Typer(
     name="coexec",
+    cls=_Group,
     help="Run one Python array program on every device at once.",
     epilog="Begin with `coexec demo`. Every command has examples in its --help.",
     no_args_is_help=True,
@@ -59,7 +80,7 @@ def options(
         show_tracebacks()
 
 
-@app.command()
+@app.command(cls=_Command)
 @friendly
 def devices(
     *,
@@ -100,7 +121,7 @@ def devices(
         devices.show(json=json, options=options, placements=placements, presets=presets)
 
 
-@app.command()
+@app.command(cls=_Command)
 @friendly
 def doctor(*, json: Json = False) -> None:
     """What is wrong with this installation, and the fix.
@@ -118,7 +139,7 @@ def doctor(*, json: Json = False) -> None:
     show(json=json)
 
 
-@app.command()
+@app.command(cls=_Command)
 @friendly
 def demo(
     *,
@@ -146,7 +167,7 @@ def demo(
     show(json=json, seconds=seconds, size=size, out=out, devices=devices)
 
 
-@app.command("run", context_settings={"allow_interspersed_args": False})
+@app.command("run", cls=_Command, context_settings={"allow_interspersed_args": False})
 @friendly
 def run_script(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python program.", show_default=False)],
@@ -179,10 +200,10 @@ def run_script(
     execute(Request(script, tuple(arguments or ()), trace, devices, placement, sync=sync, json=json))
 
 
-app.command(context_settings={"ignore_unknown_options": True})(friendly(simulate))
+app.command(cls=_Command, context_settings={"ignore_unknown_options": True})(friendly(simulate))
 
 
-@app.command()
+@app.command(cls=_Command)
 @friendly
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace, e.g. run.json.", show_default=False)],
@@ -210,7 +231,7 @@ def trace(
     show(file, Exports(graph, level, perfetto, gantt), json=json)
 
 
-@app.command()
+@app.command(cls=_Command)
 @friendly
 def calibrate(
     *,
@@ -242,7 +263,7 @@ def calibrate(
     show(devices=devices, seconds=seconds, ops=ops, json=json, listing=listing, clear=clear)
 
 
-@app.command()
+@app.command(cls=_Command)
 @friendly
 def plan(
     op: Annotated[str, typer.Argument(metavar="OP", help="matmul, conv2d, sum, max, add, multiply, exp or sqrt.")],
@@ -298,7 +319,7 @@ def plan(
     show(op, sizes, Request(devices, objective, energy_cap, watts, policy, explain, json, plot, save))
 
 
-@app.command()
+@app.command(cls=_Command)
 @friendly
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME|all|list", help="Which benchmark.", show_default=False)],

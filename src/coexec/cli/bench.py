@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CoexecError, ConfigError, PerformanceWarning, unknown_name
-from .output import FAILURE, console, emit, fields, say, table
+from ..files import write_text
+from .output import FAILURE, check_files, console, emit, fields, say, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,6 +28,7 @@ def show(
 ) -> None:
     """Run one benchmark or all, or list them. With all, one that fails does not stop the others."""
     drawn = _picture(name) if plot is not None else None
+    check_files(("--plot", plot, (".svg",)))
     if known is None:
         from ..bench import BENCHMARKS
 
@@ -48,7 +50,7 @@ def show(
             say(f"coexec: {chosen} failed: {error}")
             results[chosen] = {"error": str(error)}
     if plot is not None and drawn is not None:
-        plot.write_text(drawn(results[name]), encoding="utf-8")
+        write_text(plot, drawn(results[name]), "the picture")
         say(f"{name}: a picture is in {plot}")
     if json:
         emit(results if name == "all" else results[name])
@@ -79,12 +81,14 @@ def load(name: str, known: Mapping[str, str]) -> Benchmark:
 
 
 def _run(name: str, known: Mapping[str, str], *, quick: bool) -> Data:
+    from rich.text import Text
+
     screen = console(stderr=True)
-    with screen.status(f"{name} ...") as status, warnings.catch_warnings():
+    with screen.status(Text(f"{name} ...")) as status, warnings.catch_warnings():
         warnings.simplefilter("ignore", PerformanceWarning)  # benchmarks do on purpose what programs should not
 
         def progress(text: str) -> None:
-            status.update(f"{name}: {text}")
+            status.update(Text(f"{name}: {text}"))
             if not screen.is_terminal:
                 say(f"{name}: {text}")
 

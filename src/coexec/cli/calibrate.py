@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..config import parse
 from ..errors import ConfigError
 from ..observe.svg import bytes_text, count_text, seconds_text
-from .output import console, emit, fields, say, spoken_warnings, table
+from .output import INTERRUPTED, console, emit, fields, say, spoken_warnings, table
 
 if TYPE_CHECKING:
     from ..calibrate import Calibration
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 REFRESH = 0.1
 """Seconds between two looks of the bar."""
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
 
 
 def show(*, devices: str | None, seconds: float, ops: str | None, json: bool, listing: bool, clear: bool) -> None:
@@ -76,7 +74,7 @@ def _bar() -> Iterator[Progress]:
         BarColumn(40),
         TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     )
     screen = console(stderr=True)
     # Drawn between measurements only: a thread that draws would take the interpreter lock from what is measured.

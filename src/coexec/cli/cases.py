@@ -5,6 +5,7 @@ Before: machine/what_if.py, backend/simulated/.  After: simulate.py.  Runs nothi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,7 +107,7 @@ def _by_number(platform: Platform, source: str, devices: str, values: Sequence[s
     pool = _pool(platform, devices)
     made = []
     for value in values:
-        if not value.isdigit() or not int(value):
+        if not re.fullmatch("[0-9]{1,18}", value) or not int(value):
             raise ConfigError(f"devices={value}: give whole numbers from 1, as in --sweep devices=1,2,4")
         if int(value) > len(pool):
             kind = pool[0].name.rpartition("/")[2].partition(":")[0]

@@ -222,7 +222,7 @@ def _print(found: Data) -> None:
     screen = console()
 
     def line(text: str = "") -> None:
-        screen.print(text, soft_wrap=True, markup=False)
+        screen.print(text, soft_wrap=True)
 
     side = found["plate"][0]
     line(f"{found['processor']}, {count_text(found['cores'], 'core')}; coexec uses {', '.join(found['used'])}")

@@ -11,18 +11,19 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 from ..errors import CoexecError, CoexecWarning, ConfigError, UnknownName
+from ..files import check_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-FAILURE, USAGE = 1, 2
-"""Exit codes: the work failed; the command was called wrongly."""
+FAILURE, USAGE, INTERRUPTED = 1, 2, 130
+"""Exit codes: the work failed; the command was called wrongly; Ctrl-C, as shells have it."""
 PLAIN_WIDTH = 120
 """Columns where there is no terminal to ask."""
 
@@ -54,15 +55,39 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
-        except CoexecError as error:
-            if _tracebacks or os.environ.get("COEXEC_DEBUG", "") not in ("", "0"):
-                raise
-            fail(str(error), USAGE if isinstance(error, ConfigError | UnknownName) else FAILURE)
+            sys.stdout.flush()  # here, not at the end of the process, where nobody would hear of a full disk
         except BrokenPipeError:  # the reader of our output had enough, e.g. `coexec trace run.json | head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _no_more_output()
             raise SystemExit(FAILURE) from None
+        except KeyboardInterrupt:
+            fail("interrupted", INTERRUPTED)
+        except (CoexecError, OSError, MemoryError) as error:
+            if isinstance(error, OSError):
+                _no_more_output()
+            if _tracebacks or os.environ.get("COEXEC_DEBUG", "").strip().lower() in ("1", "true"):
+                raise
+            fail(_sentence(error), USAGE if isinstance(error, ConfigError | UnknownName) else FAILURE)
 
     return wrapped
+
+
+def _sentence(error: Exception) -> str:
+    """Return what is wrong, in one line."""
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory: {str(error) or 'none is left'}; try smaller sizes"
+    if isinstance(error, OSError):
+        what = f"{error.filename}" if error.filename is not None else "the output cannot be written"
+        return f"{what}: {error.strerror or error}"
+    return str(error)
+
+
+def _no_more_output() -> None:
+    """Let what is still to be printed go nowhere, if printing is what failed."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -81,26 +106,23 @@ def emit(data: object) -> None:
     print(json.dumps(data, indent=2, default=str, ensure_ascii=False))
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file at once or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        try:
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}; name another place") from error
+def check_files(*asked: tuple[str, Path | None, tuple[str, ...]]) -> None:
+    """Raise before any work if a file cannot be written: option, path if one was given, the endings it may have."""
+    for option, path, endings in asked:
+        if path is None:
+            continue
+        if endings and path.suffix not in endings:
+            raise ConfigError(f"{option} {path}: end the name in {' or '.join(endings)}, which says how to write it")
+        check_writable(path)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console that wraps at the terminal's width."""
+    """Return a console that wraps at the terminal's width and prints text as it is: brackets and colons are ours."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: str = "") -> Table:

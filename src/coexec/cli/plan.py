@@ -6,21 +6,25 @@ Before: calibrate/steering.py, ops/, plan/plan.py.  After: app.py.  Computes not
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from math import inf
+from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import CoexecError, ConfigError, unknown_name
+from ..config import shortened
+from ..errors import ConfigError, unknown_name
+from ..files import write_text
 from ..observe.svg import seconds_text
-from .output import console, emit, say, spoken_warnings, table
+from .output import check_files, console, emit, say, spoken_warnings, table
 
 if TYPE_CHECKING:
     from ..plan.plan import Plan
     from ..program.array import Array
     from ..runtime import Runtime
 
+MOST_BYTES = (1 << 62) - 1
 DTYPES = ("float32", "float64", "int32", "int64", "complex64", "complex128")
 
 
@@ -72,7 +76,20 @@ def on_host(shape: Sequence[int], dtype: str) -> Array:
 
     from ..program.array import asarray
 
+    check_size(shape, dtype)
     return asarray(np.broadcast_to(np.zeros((), dtype), tuple(shape)))
+
+
+def check_size(shape: Sequence[int], dtype: str) -> None:
+    """Raise ConfigError if no memory could hold such an array, since its bytes cannot be counted."""
+    import numpy as np
+
+    nbytes = prod(shape) * np.dtype(dtype).itemsize
+    if nbytes > MOST_BYTES:
+        text = " x ".join(shortened(str(length)) for length in shape)
+        raise ConfigError(
+            f"an array of {text} elements of {dtype} has more than {MOST_BYTES:,} bytes; give smaller sizes"
+        )
 
 
 def _matmul(sizes: Sizes) -> None:
@@ -80,6 +97,7 @@ def _matmul(sizes: Sizes) -> None:
 
     m, n, k = sizes.m or 1, sizes.n or 1, sizes.k or 1
     dtype = sizes.dtype or "float32"
+    check_size((m, n), dtype)
     matmul(on_host((m, k), dtype), on_host((k, n), dtype))
 
 
@@ -93,6 +111,8 @@ def _conv2d(sizes: Sizes) -> None:
     if shape[1] % groups:
         raise ConfigError(f"--groups {groups} does not divide the {shape[1]} channels of --shape {sizes.shape}")
     filters = (sizes.filters or 1, shape[1] // groups, taps[0], taps[-1])
+    padded = [length + 2 * (sizes.padding or 0) for length in shape[2:]]
+    check_size((shape[0], max(filters[0], shape[1]), *padded), dtype)
     conv2d(
         on_host(shape, dtype),
         on_host(filters, dtype),
@@ -130,9 +150,9 @@ OPS: dict[str, Planned] = {
 def whole_numbers(option: str, text: str, *counts: int) -> tuple[int, ...]:
     """Read "1,64,56,56" as numbers from 1, as many as one of `counts` says."""
     parts = [part.strip() for part in text.split(",")]
-    if len(parts) not in counts or not all(part.isdigit() and int(part) > 0 for part in parts):
+    if len(parts) not in counts or not all(re.fullmatch("[0-9]{1,18}", part) and int(part) for part in parts):
         wanted = " or ".join(map(str, counts))
-        raise ConfigError(f"{option} {text!r} must be {wanted} whole numbers from 1, separated by commas")
+        raise ConfigError(f"{option} {shortened(text)!r} must be {wanted} whole numbers from 1, separated by commas")
     return tuple(map(int, parts))
 
 
@@ -159,18 +179,16 @@ def check(op: str, sizes: Sizes) -> Planned:
 def show(op: str, sizes: Sizes, request: Request) -> None:
     """Plan one call and print it; write the picture and the file that were asked for."""
     planned = check(op, sizes)
+    check_files(("--plot", request.plot, (".svg",)), ("--save", request.save, ()))
     with spoken_warnings():
         plan, unable = make(planned, sizes, request)
     data = report(plan, unable)
     if request.plot is not None:
         from ..observe.plan_picture import plan_svg
 
-        _write(request.plot, plan_svg(plan, unable))
+        write_text(request.plot, plan_svg(plan, unable), "the picture")
     if request.save is not None:
-        try:
-            plan.save(request.save)
-        except OSError as error:
-            raise CoexecError(f"{request.save} cannot be written: {error.strerror}") from error
+        plan.save(request.save)
     if request.json:
         emit(data)
     else:
@@ -232,15 +250,6 @@ def hint(plan: Plan) -> str:
     if "roofline" in sources:
         return "predicted from the devices' peak rates only: `coexec calibrate` measures the kernels"
     return ""
-
-
-def _write(path: Path, text: str) -> None:
-    if path.suffix != ".svg":
-        raise ConfigError(f"--plot {path}: the picture is SVG, so its name ends in .svg")
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CoexecError(f"{path} cannot be written: {error.strerror}") from error
 
 
 # What is printed ----------------------------------------------------------------------------------------------------------

@@ -20,11 +20,12 @@ from ..machine.power import parse_watts, powered
 from ..observe.svg import count_text
 from ..predict.links import Links
 from ..predict.store import Store, default_path
-from .output import console, emit, say, table
+from .output import check_files, console, emit, say, table
 
 
 def save(path: Path, *, json: bool) -> None:
     """Write the present machine as a platform file."""
+    check_files(("--save", path, ()))
     platform = replace(here(os.environ), name=path.name.removesuffix(ENDING))
     platform.save(path)
     unmeasured = [device.name for device in platform.devices if device.flops is None or device.bandwidth is None]
@@ -79,7 +80,7 @@ def show(name: str, *, json: bool) -> None:
     if json:
         emit(as_data(platform))
     else:
-        console().print(platform.describe(), soft_wrap=True, markup=False)
+        console().print(platform.describe(), soft_wrap=True)
 
 
 def as_data(platform: Platform) -> dict[str, Any]:

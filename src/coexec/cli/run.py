@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..config import PREFIX, parse
-from ..errors import TraceError, unknown_name
+from ..config import PREFIX
+from ..errors import ConfigError, TraceError
 from ..observe.svg import bytes_text, count_text, seconds_text
+from .environment import check_environment
 from .output import emit, say, spoken_warnings
 from .script import STDERR, check_script, check_trace, run_child, stamp
 
@@ -52,25 +53,11 @@ def execute(request: Request) -> None:
 
 def check(request: Request) -> None:
     """Say what is wrong with the call before anything runs."""
-    from ..backend.machine import BACKENDS, parse_devices
-
     check_script(request.script, "run")
-    parse(environment(request, os.environ))
-    for named in parse_devices(request.devices) if request.devices is not None else ():
-        if named.kind not in (kinds := [*BACKENDS, *_installed("coexec.backends")]):
-            raise unknown_name("device kind", named.kind, kinds)
-    if request.placement is not None:
-        from ..plan.place import PLACEMENTS
-
-        if request.placement not in (names := [*PLACEMENTS, *_installed("coexec.placements")]):
-            raise unknown_name("placement", request.placement, names)
+    if request.devices is not None and not request.devices.strip(" ,"):
+        raise ConfigError("--devices names no device; write for example cpu:0,opencl:0@1, or leave it away for all")
+    check_environment(environment(request, os.environ))
     check_trace(request.trace)
-
-
-def _installed(group: str) -> list[str]:
-    from importlib.metadata import entry_points
-
-    return [entry.name for entry in entry_points(group=group)]
 
 
 def environment(request: Request, environ: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError
+from ..files import check_writable
 from .output import USAGE, fail
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
@@ -31,12 +31,10 @@ def check_script(script: Path, command: str) -> None:
 
 def check_trace(trace: Path) -> None:
     """Raise unless a trace can be written there, without loss of anything else."""
-    from ..observe.trace import replaceable
+    from ..observe.trace import check_replaceable
 
-    if trace.is_dir() or not trace.parent.is_dir():
-        raise ConfigError(f"cannot write the trace {trace}: name a file in a folder that exists")
-    if trace.is_file() and not replaceable(trace):
-        raise ConfigError(f"--trace {trace} is a file that is no trace; name another file, or delete it first")
+    check_replaceable(trace, f"--trace {trace}")
+    check_writable(trace, "the trace")
 
 
 def stamp(path: Path) -> tuple[int, int] | None:

@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 
 from ..config import PREFIX, parse, parse_memory
 from ..errors import ConfigError, TraceError
+from ..files import write_text
 from ..observe.svg import seconds_text
 from . import simulate_text
 from .cases import Case, Cases, Wanted, cases_of
+from .environment import check_environment
 from .grouping import platform_devices
-from .output import USAGE, emit, fail, say, spoken_warnings, write_text
+from .output import USAGE, check_files, emit, fail, say, spoken_warnings
 from .script import NOWHERE, STDERR, check_script, check_trace, run_child
 from .traces import collected, stamps
 
@@ -111,17 +113,15 @@ def check(request: Request) -> tuple[Request, Cases]:
     if request.platform is None:
         fail(_no_platform(request.arguments), USAGE)
     scenario = str(request.scenario) if request.scenario is not None else ""
+    environ = environment(request, os.environ, request.platform, request.devices or "", request.trace)
+    check_environment({**environ, f"{PREFIX}SCENARIO": scenario})  # by the name that the user gave it
     memory = parse_memory(request.memory or "")
     wanted = Wanted(request.platform, request.devices or "", memory, scenario, request.sweeps, request.what_ifs)
     if request.until_read and request.execute:
         raise ConfigError("--until-read and --execute exclude each other: with values, the program goes on")
     if request.plot is not None and not request.sweeps:
         raise ConfigError("--plot draws a sweep; add one, such as --sweep devices=1,2,4")
-    for option, picture in (("--gantt", request.gantt), ("--plot", request.plot)):
-        if picture is not None and picture.suffix != ".svg":
-            raise ConfigError(f"{option} {picture}: end the name in .svg, which says how to write it")
-        if picture is not None and not picture.parent.is_dir():
-            raise ConfigError(f"cannot write {picture}: there is no folder {picture.parent}; make it first")
+    check_files(("--gantt", request.gantt, (".svg",)), ("--plot", request.plot, (".svg",)))
     cases = cases_of(wanted)
     ranks = config.ranks if request.ranks is None else request.ranks
     for case in cases.all:

@@ -28,14 +28,14 @@ def show(answer: Data, *, brief: bool) -> None:
     screen = console()
     report = answer["summary"]
     for line in answers.headline(report):
-        screen.print(line, soft_wrap=True, markup=False)
+        screen.print(line, soft_wrap=True)
     if answer["until"] and not brief:
-        screen.print(f"until the program reads a result, at {answer['until']}", soft_wrap=True, markup=False)
+        screen.print(f"until the program reads a result, at {answer['until']}", soft_wrap=True)
     if not brief:
         for part in tables(answer):
             screen.print(part)
         for line in closing(answer):
-            screen.print(line, soft_wrap=True, markup=False)
+            screen.print(line, soft_wrap=True)
 
 
 def tables(answer: Data) -> Iterator[Table]:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import ConfigError, unknown_name
+from ..errors import unknown_name
+from ..files import write_text
 from ..observe.svg import bytes_text, count_text, joules_text, seconds_text
 from . import answers, grouping
-from .output import console, emit, spoken_warnings, table, write_text
+from .output import check_files, console, emit, spoken_warnings, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,13 +64,11 @@ def check(exports: Exports) -> None:
 
     if exports.level not in LEVELS:
         raise unknown_name("level", exports.level, list(LEVELS))
-    endings = {"--graph": (exports.graph, (".dot", ".svg", ".html")), "--gantt": (exports.gantt, (".svg",))}
-    for option, (path, known) in endings.items():
-        if path is not None and path.suffix not in known:
-            raise ConfigError(f"{option} {path}: end the name in {' or '.join(known)}, which says how to write it")
-    for path in (exports.graph, exports.perfetto, exports.gantt):
-        if path is not None and not path.parent.is_dir():
-            raise ConfigError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    check_files(
+        ("--graph", exports.graph, (".dot", ".svg", ".html")),
+        ("--gantt", exports.gantt, (".svg",)),
+        ("--perfetto", exports.perfetto, ()),
+    )
 
 
 def export(trace: Trace, exports: Exports) -> list[str]:

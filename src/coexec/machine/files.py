@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from ..errors import PlatformError, unknown_name
+from ..files import write_text
 from .expanding import expand
 from .reading import Source, read
 from .topology import Parts
@@ -63,7 +64,4 @@ def save(parts: Parts, path: str | os.PathLike[str]) -> None:
     text = text_of(parts)
     if parts.topology is not None and parts.topology.nodes > 1 and parse(text)._replace(name=parts.name) != parts:
         raise PlatformError("its nodes are not alike, and a file describes one node for all")
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PlatformError(f"cannot be written: {error.strerror or error}", os.fspath(path)) from error
+    write_text(path, text, "the platform")

@@ -6,10 +6,11 @@ Before: trace.py.  After: cli/.  Knows rows, not what they mean to the program.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
-from .trace import Row, Trace, TraceWriter
-
-_TIMES = ("submitted", "ready", "start", "stop", "t")
+from ..files import write_text
+from .rows import TIMES, Row, rows_text
+from .trace import Trace, check_replaceable
 
 
 def cut(trace: Trace, start: float, stop: float) -> Trace:
@@ -37,7 +38,7 @@ def cut(trace: Trace, start: float, stop: float) -> Trace:
 
 
 def _shifted(row: Row, by: float) -> Row:
-    return {key: round(value - by, 9) if key in _TIMES and value is not None else value for key, value in row.items()}
+    return {key: round(value - by, 9) if key in TIMES and value is not None else value for key, value in row.items()}
 
 
 def _among(row: Row, key: str, known: set[int]) -> Row:
@@ -45,12 +46,8 @@ def _among(row: Row, key: str, known: set[int]) -> Row:
 
 
 def save(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write a trace as a file that Trace.load reads."""
-    with TraceWriter(path) as writer:
-        end = None
-        for row in trace.rows:
-            if row["row"] == "end":
-                end = row.get("t")
-            else:
-                writer.row(row)
-        writer.close(end)
+    """Write a trace as a file that Trace.load reads, whole or not at all."""
+    check_replaceable(Path(path), f"the trace {os.fspath(path)!r}")
+    rows = [row for row in trace.rows if row["row"] != "end"]
+    ends = [row for row in trace.rows if row["row"] == "end"]
+    write_text(path, f"[\n{rows_text([*rows, *(ends[-1:] or [{'row': 'end'}])])}\n]\n", "the trace")

@@ -10,9 +10,8 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 
-from ..errors import ConfigError
+from ..files import write_text
 from .bars import Bar, bar_svg, blocks
 from .idle import COPY, DEPENDENCY, END, LAUNCHING, NOTHING, SCHEDULING, SHARED, Idle, idle, task_label
 from .intervals import length, merge
@@ -73,7 +72,7 @@ def gantt_svg(trace: Trace, path: str | os.PathLike[str] | None = None, width: i
     frame.y += 30
     picture = document(frame.width, frame.y, [_PATTERNS, *frame.parts], title)
     if path is not None:
-        _save(path, picture)
+        write_text(path, picture, "the picture")
     return picture
 
 
@@ -85,13 +84,6 @@ def _pattern(name: str, angle: int) -> str:
 
 
 _PATTERNS = f"<defs>{_pattern('to', 45)}{_pattern('from', -45)}</defs>"
-
-
-def _save(path: str | os.PathLike[str], picture: str) -> None:
-    try:
-        Path(path).write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write the picture {os.fspath(path)!r}: {error.strerror or error}") from error
 
 
 def _name(row: Row) -> str:

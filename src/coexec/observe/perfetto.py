@@ -12,10 +12,9 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import ConfigError
+from ..files import write_text
 from .trace import KERNELS, Row, Trace
 
 Event = dict[str, Any]
@@ -50,16 +49,16 @@ def write_perfetto(trace: Trace, path: str | os.PathLike[str]) -> None:
     about = {
         str(key): str(trace.header[key]) for key in ("coexec", "started", "python", "numpy") if key in trace.header
     }
-    try:
-        with Path(path).open("w", encoding="utf-8") as file:
-            file.write('{"displayTimeUnit":"ms","otherData":' + encode(about) + ',"traceEvents":[\n')
-            separator = ""
-            for event in events(trace):
-                file.write(separator + encode(event))
-                separator = ",\n"
-            file.write("\n]}\n")
-    except OSError as error:
-        raise ConfigError(f"cannot write {os.fspath(path)!r}: {error.strerror or error}; name another place") from error
+
+    def parts() -> Iterator[str]:
+        yield '{"displayTimeUnit":"ms","otherData":' + encode(about) + ',"traceEvents":[\n'
+        separator = ""
+        for event in events(trace):
+            yield separator + encode(event)
+            separator = ",\n"
+        yield "\n]}\n"
+
+    write_text(path, parts(), "the Perfetto file")
 
 
 def events(trace: Trace) -> Iterator[Event]:

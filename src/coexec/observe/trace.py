@@ -6,7 +6,6 @@ Before: execute/ (its records).  After: report.py and the pictures.  Knows rows 
 from __future__ import annotations
 
 import json
-import math
 import os
 import threading
 import time
@@ -17,29 +16,17 @@ from contextlib import suppress
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from ..errors import CoexecWarning, ConfigError, TraceError
+from .rows import TIMES, Row, check_row, rows_text
 
-Row = dict[str, Any]
+__all__ = ["COMPUTE", "KERNELS", "Row", "Trace", "TraceWriter", "check_replaceable"]
 
-VERSION = 1
 KERNELS = frozenset({"kernel", "host task", "reduce"})
 """Kinds of instruction that run a body or combine its results."""
 COMPUTE = KERNELS | {"fill"}
 """Kinds of instruction that occupy a device; copies and bookkeeping do not."""
-
-_REQUIRED: dict[str, tuple[str, ...]] = {
-    "header": ("version",),
-    "task": ("id", "name", "submitted"),
-    "command": ("id", "task", "chunks"),
-    "instruction": ("id", "kind", "device"),
-    "ran": ("id", "kind", "device", "start", "stop"),
-    "link": ("from", "to"),
-    "wait": ("start", "stop"),
-    "note": ("t", "text"),
-}
-_TIMES = ("submitted", "ready", "start", "stop", "t")
 
 
 class TraceWriter:
@@ -63,9 +50,6 @@ class TraceWriter:
         self._due = clock() + every
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._encoder = json.JSONEncoder(
-            separators=(",", ":"), check_circular=False, allow_nan=False, default=_plain_value
-        )
         self._file: FileIO | None = _open(self.path)
 
     @property
@@ -95,7 +79,7 @@ class TraceWriter:
         with self._lock:
             self._drain()
             end = {"row": "end"} if t is None else {"row": "end", "t": t}
-            self._write(f"{self._encode([end])}\n]\n")
+            self._write(f"{rows_text([end])}\n]\n")
             self._shut()
 
     def __enter__(self) -> Self:
@@ -109,19 +93,7 @@ class TraceWriter:
         self._due = self._clock() + self._every
         while self._rows and self._file is not None:
             rows = [self._rows.popleft() for _ in range(min(len(self._rows), self._batch))]
-            self._write(self._encode(rows) + ",\n")
-
-    def _encode(self, rows: list[Row]) -> str:
-        """Return the rows as JSON, one per line."""
-        try:
-            # One call for all is a third faster than one per row. A quote inside a string is escaped, so the
-            # separator below is found between rows only, unless a nested object begins with "row".
-            text = self._encoder.encode(rows)[1:-1].replace('},{"row":', '},\n{"row":')
-            if text.count("\n") == len(rows) - 1:
-                return text
-        except (ValueError, TypeError):
-            pass  # a NaN, or a key that is not a string
-        return ",\n".join(self._encoder.encode(_plain(row)) for row in rows)
+            self._write(rows_text(rows) + ",\n")
 
     def _write(self, text: str) -> None:
         if self._file is None or os.getpid() != self._process:  # a forked child must not write into its parent's trace
@@ -147,9 +119,8 @@ class TraceWriter:
 
 def _open(path: Path) -> FileIO:
     """Create the file and write its first line; unbuffered, so that a killed process loses nothing written."""
+    check_replaceable(path, f"trace={str(path)!r}")
     try:
-        if path.is_file() and not replaceable(path):
-            raise ConfigError(f"trace={str(path)!r} is a file that is no trace; name another file, or delete it first")
         file = FileIO(path, "w")
     except OSError as error:
         raise ConfigError(f"cannot write the trace {str(path)!r}: {error.strerror or error}{_remedy(path)}") from error
@@ -163,10 +134,16 @@ def _open(path: Path) -> FileIO:
     return file
 
 
-def replaceable(path: Path) -> bool:
-    """Tell whether a file is empty or an earlier trace, so that nothing else is ever overwritten."""
-    with path.open("rb") as file:
-        return b'[\n{"row":'.startswith(file.read(9))
+def check_replaceable(path: Path, option: str) -> None:
+    """Raise ConfigError if a file is there that is neither empty nor a trace: nothing else is ever overwritten."""
+    try:
+        if path.is_file():
+            with path.open("rb") as file:
+                ours = b'[\n{"row":'.startswith(file.read(9))
+            if not ours:
+                raise ConfigError(f"{option} is a file that is no trace; name another file, or delete it first")
+    except OSError as error:
+        raise ConfigError(f"{option} cannot be looked at: {error.strerror or error}; name another place") from error
 
 
 def _remedy(path: Path) -> str:
@@ -181,22 +158,6 @@ def _write_all(file: FileIO, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[file.write(view) or 0 :]
-
-
-def _plain_value(value: object) -> object:
-    """Return what JSON can hold instead of `value`: the number of a NumPy scalar, a list, or the text."""
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-        return _plain(value.item())
-    return list(value) if isinstance(value, (set, frozenset, deque)) else str(value)
-
-
-def _plain(value: Any) -> Any:
-    """Return `value` with null for every number that JSON cannot hold, and with strings as keys."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Trace:
@@ -240,7 +201,7 @@ class Trace:
     @cached_property
     def duration(self) -> float:
         """Seconds from the start of the runtime to its end, or to the last thing recorded."""
-        times = [row[key] for row in self.rows for key in _TIMES if row.get(key) is not None]
+        times = [row[key] for row in self.rows for key in TIMES if row.get(key) is not None]
         return float(max([*times, self._end.get("t") or 0.0]))
 
     @cached_property
@@ -328,14 +289,14 @@ def _read(name: str) -> Iterator[tuple[int, Row]]:
         text = line.strip().rstrip(",")
         try:
             row = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             if number == len(lines):
                 return
             raise TraceError(
                 f"{name}, line {number} is not a trace row; the file is damaged or was reformatted "
                 "(coexec writes one row per line): record the run again"
             ) from None
-        _check(name, number, row)
+        check_row(f"{name}, line {number}", row, first=number == 2)
         yield number, row
 
 
@@ -348,8 +309,10 @@ def _lines(name: str) -> list[str]:
         ) from None
     except UnicodeDecodeError:
         raise TraceError(f"{name} is not a trace: it is not text; give the file named by Runtime(trace=...)") from None
-    except OSError as error:
-        raise TraceError(f"cannot read the trace {name}: {error.strerror or error}; check the path") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise TraceError(
+            f"cannot read the trace {name}: {getattr(error, 'strerror', None) or error}; check the path"
+        ) from error
 
 
 def _not_a_trace(name: str, lines: list[str]) -> str:
@@ -358,25 +321,3 @@ def _not_a_trace(name: str, lines: list[str]) -> str:
     if '"traceEvents"' in "".join(lines[:5])[:2000]:
         return f"{name} is a Perfetto file: open it at ui.perfetto.dev, and give the original trace here"
     return f"{name}, line 1 is not the beginning of a trace; give the file named by Runtime(trace=...)"
-
-
-def _check(name: str, number: int, row: object) -> None:
-    """Raise TraceError unless `row` has the fields of its kind."""
-    where = f"{name}, line {number}"
-    if not isinstance(row, dict) or not isinstance(row.get("row"), str):
-        raise TraceError(f"{where} is not a trace row; give the file named by Runtime(trace=...)")
-    kind = row["row"]
-    if number == 2 and kind not in ("header", "end"):
-        raise TraceError(f"{where} is a {kind!r} row where the header should be; record the run again")
-    for field in _REQUIRED.get(kind, ()):
-        if field not in row:
-            raise TraceError(f"{where}: the {kind!r} row has no {field!r}; record the run again")
-    for field in _TIMES:
-        value = row.get(field, 0.0)
-        if not isinstance(value, (int, float)) and (value is not None or kind != "ran"):  # cancelled: it has no times
-            raise TraceError(f"{where}: {field!r} is {row[field]!r}, not a time in seconds; record the run again")
-    if kind == "header" and row["version"] != VERSION:
-        raise TraceError(
-            f"{where}: the trace has version {row['version']!r}, this coexec reads version {VERSION}; "
-            f"read it with coexec {row.get('coexec', 'of the version that wrote it')}, or record the run again"
-        )

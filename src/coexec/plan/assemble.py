@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from ..config import Config
+from ..config import Config, blamed
 from ..machine.platform import Platform
 from ..predict.learned import Learned
 from .alike import AlikeCandidates, AlikePlanner
@@ -59,16 +59,20 @@ def make_planner(
         objective=config.objective,
         cap=config.energy_cap or None,
     )
+    with blamed("placement", config.placement):
+        placement = load_placement(config.placement, loads, config.data_threshold)
+    with blamed("plan", config.plan):
+        plans = load_plans(config.plan) if config.plan else ()
     kind = AlikePlanner if config.reproducible else Planner
     return kind(
         candidates,
-        load_placement(config.placement, loads, config.data_threshold),
+        placement,
         loads,
         lambda array: array._storage.state.held_by(array._box),
         divider,
         policy=config.policy,
         objective=config.objective,
-        plans=load_plans(config.plan) if config.plan else (),
+        plans=plans,
         cache=cache,
         note=note,
         tell=tell,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PlanError
+from ..files import write_text
 from ..predict.work import Estimate
 
 VERSION = 1
@@ -136,11 +137,7 @@ def _point(values: Iterable[Any]) -> tuple[int, ...]:
 
 def save_plans(plans: Iterable[Plan], path: str | Path) -> None:
     """Write plans to a JSON file, in one step: a file that exists is replaced whole or not at all."""
-    path = Path(path)
-    text = json.dumps([plan.as_dict() for plan in plans], indent=1)
-    partial = path.with_name(path.name + ".part")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    write_text(path, json.dumps([plan.as_dict() for plan in plans], indent=1), "the plan")
 
 
 def load_plans(path: str | Path) -> list[Plan]:

@@ -70,6 +70,7 @@ class Store:
 
     def __init__(self, path: Path | None, *, warn: Callable[[str], None] = _warn) -> None:
         self.path = path
+        self._ours = path is not None and path == default_path("")
         self._warn = warn
         self._said: set[str] = set()
         self._unsaid: list[str] = []
@@ -215,7 +216,13 @@ class Store:
             return empty
         try:
             return store_file.use(
-                self.path, action, writing=writing, wait=self._wait, empty=empty, say=self._unsaid.append
+                self.path,
+                action,
+                writing=writing,
+                wait=self._wait,
+                empty=empty,
+                say=self._unsaid.append,
+                ours=self._ours,
             )
         except Trouble as trouble:
             self._wait = 0.0

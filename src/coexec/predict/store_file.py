@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 APPLICATION = 0x636F6578  # "coex", in the file's header
 VERSION = 1
+HEADER = 100  # bytes, of any SQLite file
 BYTES = 1_000_000  # in one value of a row; ours are much shorter
 _DAMAGED = {"SQLITE_ERROR", "SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT", "SQLITE_SCHEMA", "SQLITE_TOOBIG"}
 # SQLITE_ERROR too: our statements are fixed and right, so only the file can make one fail like that.
@@ -54,10 +55,12 @@ def use(
     wait: float,
     empty: T,
     say: Callable[[str], None],
+    ours: bool = False,
 ) -> T:
     """Run `action` in one short transaction and return its answer, or `empty` if there is nothing to read.
 
-    A file that cannot be used is renamed and said, and a new one begun. The connection lives in this call alone.
+    A file that cannot be used is renamed and said, and a new one begun: one that is `ours` by its place, or says so in
+    its header; whatever else the path may name stays as it is. The connection lives in this call alone.
     Raises Trouble; then nothing was written.
     """
     try:
@@ -70,6 +73,8 @@ def use(
             identity = _identity(path)
             if identity is None and not writing:
                 return empty
+            if identity is not None and not ours:
+                _check_ours(path)
             try:
                 return _transaction(path, identity, action, writing=writing, wait=wait, empty=empty)
             except _Unusable as bad:
@@ -198,6 +203,21 @@ def _unusable(error: Exception) -> _Unusable | None:
 
 
 # Setting aside ------------------------------------------------------------------------------------------------------------
+
+
+def _check_ours(path: Path) -> None:
+    """Raise Trouble unless a file is empty, or says of itself that it is a store: SQLite's header, with our name in it.
+
+    Before SQLite opens it: that alone may change a file of another program.
+    """
+    with path.open("rb") as file:
+        header = file.read(HEADER)
+    of_sqlite = header.startswith(b"SQLite format 3\0")
+    if not header or (of_sqlite and header[68:72] == APPLICATION.to_bytes(4, "big")):
+        return
+    if of_sqlite:
+        raise Trouble("it is an SQLite file of another program", "move that file")
+    raise Trouble("it is no store of coexec, or damaged beyond recognition", "move that file")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

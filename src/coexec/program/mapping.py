@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import index
-from random import Random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ArgumentError
 from ..geometry import Box, Region, bounding
 from .mapper import Mapper
 from .padding import Shape
+
+if TYPE_CHECKING:
+    from random import Random
 
 SAMPLES = 16  # random parts of parts at which a function is looked at in debug mode
 
@@ -101,6 +103,8 @@ def _nested(box: Box) -> Iterator[tuple[Box, Box]]:
             yield box, Box((*box.lo[:axis], middle, *box.lo[axis + 1 :]), box.hi)
     yield box, Box(box.lo, tuple(lo + 1 for lo in box.lo))
     yield box, Box(tuple(hi - 1 for hi in box.hi), box.hi)
+    from random import Random  # loads a lot, for debug mode alone
+
     random = Random(0)  # the same answer for the same program
     for _ in range(SAMPLES):
         outer = _some_part(box, random)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ...cluster.dealing import Dealing
 from ...cluster.table import Table
+from ...config import blamed
 from ...errors import ConfigError, unknown_name
 from ...machine.platform import Device, Memory, Platform
 from ...machine.sizes import parse_bytes
@@ -116,11 +117,14 @@ def _limited(platform: Platform, memory: Mapping[str, str]) -> Platform:
     """Return the platform with less memory, as the user says: by device or by memory."""
     memories = list(platform.memories)
     places = {m.name: i for i, m in enumerate(memories)} | {d.name: d.memory for d in platform.devices}
-    for name, size in memory.items():
-        if name not in places:
-            raise unknown_name("device in memory=", name, list(places))
-        if size in ("own", "shared"):
-            raise ConfigError(f"memory {name}={size}: the platform says whose memory it is; give a size, such as 6GB")
-        old: Memory = memories[places[name]]
-        memories[places[name]] = replace(old, capacity=parse_bytes(size), strict=True)
+    with blamed("memory", memory):
+        for name, size in memory.items():
+            if name not in places:
+                raise unknown_name("device in memory=", name, list(places))
+            if size in ("own", "shared"):
+                raise ConfigError(
+                    f"memory {name}={size}: the platform says whose memory it is; give a size, such as 6GB"
+                )
+            old: Memory = memories[places[name]]
+            memories[places[name]] = replace(old, capacity=parse_bytes(size), strict=True)
     return replace(platform, memories=tuple(memories))
