@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -74,7 +73,7 @@ def _replace(target: Path, parts: Iterable[str], found: os.stat_result | None) -
 
 def _beside(target: Path) -> Path:
     """Return a free name in the same folder, as short as its names may be."""
-    return target.with_name(f".coexec-{secrets.token_hex(6)}")
+    return target.with_name(f".coexec-{os.urandom(6).hex()}")
 
 
 def _new(path: Path) -> int:
