@@ -225,8 +225,7 @@ class Stages(ABC):
         self.learned = Learned(Store(default_path(config.store)), keep=real, described=platform)
         self._links = Links(platform, self.learned.store.links() if real else {})
         clock = host.clock
-        with blamed("trace", config.trace):
-            self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn, self._closing())
+        self._recorder = Recorder(config.trace, platform, clock, asdict(config), self._links.learn, self._closing())
         self._timed = timed = machine.lanes["host"].kind == "cpu" and not config.sync
         watch = self._diagnostics = Diagnostics(config.diagnostics, platform, self._recorder.note, timed=timed)
         self.loads = Loads(platform)
@@ -237,8 +236,7 @@ class Stages(ABC):
         self._planner = make_planner(config, platform, candidates, self.loads, cache, note, watch.conflict)
         self._lowering = Lowering(platform, watch if watch.on else None)
         candidates.roomy = self._lowering.fitting.roomy
-        with blamed("lanes", config.lanes):
-            self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
+        self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
         self._executor = self._make_executor()
         at_once = config.sync or watch.strict
         self._holding = Holding(self._lowering, self._executor, "none" if at_once else config.lookahead, timed=real)

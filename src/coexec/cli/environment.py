@@ -90,8 +90,7 @@ def _check_rest(config: Config) -> None:
     from ..plan.place import PLACEMENTS
     from ..plan.plan import load_plans
 
-    with blamed("lanes", config.lanes):
-        LanePolicy.parse(config.lanes)
+    LanePolicy.parse(config.lanes)
     with blamed("placement", config.placement):
         added = [entry.name for entry in entry_points(group="coexec.placements")]
         if config.placement not in (known := [*PLACEMENTS, *added]):

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..config import blamed
 from ..errors import unknown_name
 from ..machine.platform import Device
 
@@ -54,7 +55,8 @@ class LanePolicy:
         chosen = {}
         for part in filter(None, text.split("+")):
             if part not in ROOT_POLICIES + CHILD_POLICIES:
-                raise unknown_name("lane policy", part, ROOT_POLICIES + CHILD_POLICIES)
+                with blamed("lanes", text):
+                    raise unknown_name("lane policy", part, ROOT_POLICIES + CHILD_POLICIES)
             chosen["root" if part in ROOT_POLICIES else "child"] = part
         return cls(**chosen)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from .._version import __version__
 from ..backend.base import Ran
+from ..config import blamed
 from ..errors import TaskCancelled
 from ..graph.command import Command
 from ..graph.instruction import Allocation, Copy, Instruction, Kernel, MemoryInstruction, Message
@@ -57,7 +58,8 @@ class Recorder:
         self._closing = closing
         before, self._start = time.perf_counter(), clock()
         self._virtual = not before <= self._start <= time.perf_counter()  # the devices live in a time of their own
-        self._writer = TraceWriter(path) if path else None
+        with blamed("trace", path):
+            self._writer = TraceWriter(path) if path else None
         self.tracing = self._writer is not None
         self._over: dict[int, float] = {}
         self._links: set[tuple[int, int]] = set()  # that were recorded
