@@ -118,7 +118,7 @@ def said(name: str, value: object) -> str:
         return ""
     try:
         known: object = parse_memory(text) if isinstance(value, Mapping) else convert(variable, text, value)
-    except ConfigError:
+    except (ConfigError, TypeError):
         return ""
     return f"{variable}={shortened(text)!r}" if repr(known) == repr(value) else ""  # a NaN is not equal to itself
 

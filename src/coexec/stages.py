@@ -103,7 +103,7 @@ def simulated_ranks(
             raise ConfigError(
                 f"ranks={config.ranks} is for simulated clusters; name one: platform='a100x128', which has 32 nodes"
             )
-    what = load_platform(config, platform)
+    what = platform if isinstance(platform, Platform) else Platform.load(config.platform)
     if config.ranks not in (0, what.nodes):
         with blamed("ranks", config.ranks):
             raise ConfigError(
@@ -153,17 +153,9 @@ def open_as(
             return open_machine(config.devices or None, limits, debug=config.debug, sync=config.sync)
     from .backend.simulated import simulate  # many modules, which real machines do without
 
-    what = load_platform(config, platform)
+    what = platform if isinstance(platform, Platform) else Platform.load(config.platform)
     with blamed("devices", config.devices):
         return simulate(what, **_simulation(config, memory, scenario))
-
-
-def load_platform(config: Config, given: object) -> Platform:
-    """Return the platform to simulate: as given, or by its name."""
-    if isinstance(given, Platform):
-        return given
-    with blamed("platform", config.platform):
-        return Platform.load(config.platform)
 
 
 def _limits(config: Config, memory: Mapping[str, str] | str | None) -> dict[str, str]:

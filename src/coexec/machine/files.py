@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ..config import blamed
 from ..errors import PlatformError, unknown_name
 from ..files import write_text
 from .expanding import expand
@@ -26,6 +27,11 @@ def presets() -> dict[str, Path]:
 
 def load(source: str | os.PathLike[str]) -> Parts:
     """Return the parts of a platform: `source` is the name of a preset, or a path."""
+    with blamed("platform", source):
+        return _load(source)
+
+
+def _load(source: str | os.PathLike[str]) -> Parts:
     given: object = source  # programs say what they want
     text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
     if not isinstance(text, str):
