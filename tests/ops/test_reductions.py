@@ -92,6 +92,14 @@ def test_dtype_and_out_decide_as_in_numpy(devices, dtype) -> None:
     assert np.asarray(kept).tolist() == [data.sum(axis=0).tolist()]
 
 
+@pytest.mark.parametrize("out", ["bool", "int64", "float32"])
+def test_booleans_go_into_an_output_of_any_type(devices, out) -> None:
+    for function in (np.any, np.all):
+        for axis in (None, 0, 1):
+            shape = np.empty((5, 7)).any(axis=axis).shape
+            agree(lambda x, into, f=function, a=axis: f(x, axis=a, out=into), np.eye(5, 7) / 2, np.ones(shape, out))
+
+
 def test_out_may_be_part_of_the_operand(devices) -> None:
     data = np.arange(60.0).reshape(20, 3)
     x: Any = cx.array(data)

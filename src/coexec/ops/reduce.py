@@ -35,6 +35,8 @@ ASSOCIATIVE = frozenset(
     }
 )  # fmt: skip
 """What may be combined from the results of blocks; any other is reduced along an axis in one piece."""
+LOGICAL = frozenset({np.logical_or, np.logical_and, np.logical_xor})
+"""What gives booleans whatever it is given; an output of another type gets them converted."""
 
 
 def cut_axis(shape: Shape, axes: Sequence[int]) -> int:
@@ -144,7 +146,8 @@ def _ask(
         shape = ufunc.reduce(model, axis=axis, dtype=dtype, **options).shape
         ufunc.reduce(model, axis=axis, dtype=dtype, out=np.empty(shape, held), **options)
         if dtype is None:
-            dtype = held if np.can_cast(taken, held, "same_kind") and ufunc.nin == 2 and held.kind != "b" else None
+            chosen = np.can_cast(taken, held, "same_kind") and held.kind != "b" and ufunc not in LOGICAL
+            dtype = held if chosen else None
     answer: np.dtype[Any] = ufunc.reduce(model, axis=axis, dtype=dtype, **options).dtype
     return answer
 
