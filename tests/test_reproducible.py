@@ -289,3 +289,18 @@ def test_short_calls_that_run_at_once_see_compact_arrays_too(monkeypatch: pytest
             total(dense, found[1, turn, ...])
         values = np.asarray(found)
     assert len({value.tobytes() for value in values.ravel()}) == 1
+
+
+@pytest.mark.filterwarnings("ignore::coexec.CoexecWarning")
+def test_a_body_that_reads_what_it_has_written_sees_it_in_every_layout() -> None:
+    @cx.kernel(split=0, x=cx.read, out=cx.update)
+    def again(x: Any, out: Any) -> None:
+        out += 1
+        out *= x
+
+    data = np.random.default_rng(7).standard_normal((300, 200)).astype(F4)
+    for reproducible in (False, True):
+        with cx.Runtime(TWO, policy="even", reproducible=reproducible):
+            a = cx.array(data)
+            again(a.T, a.T)
+            np.testing.assert_array_equal(np.asarray(a), (data + 1) ** 2)

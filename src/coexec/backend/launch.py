@@ -148,13 +148,14 @@ def _run_pieces(instruction: Kernel, values: dict[str, Any], debug: bool) -> Non
         box = None if access.mode == "reduce" else seen(access.mapper, chunk.box, task.space, shape)
         mapped.append((param.name, access.mapper, shape, box))
     again: dict[str, tuple[Any, Any]] = {}  # what the last piece saw, which the next one may see too
+    fixed = _unwritten(values) if chunk.alike else ()
     for number, piece in enumerate(chunk.pieces):
         parts = {}
         for name, mapper, shape, box in mapped:
             index = (number,) if box is None else seen(mapper, piece, task.space, shape).slices(box.lo)
             if name not in again or again[name][0] != index:
                 part = values[name][(*index, ...)]  # with the dots, never a scalar
-                again[name] = (index, compact(part) if chunk.alike and not part.flags.writeable else part)
+                again[name] = (index, compact(part) if name in fixed else part)
             parts[name] = again[name][1]
         _run_body(instruction, parts, debug, piece)
 
@@ -190,6 +191,16 @@ def _run_body(instruction: Kernel, values: dict[str, Any], debug: bool, piece: B
     for name, value in values.items():
         if value is not seen_as[name] and seen_as[name].flags.writeable:
             np.copyto(seen_as[name], value)
+
+
+def _unwritten(values: dict[str, Any]) -> list[str]:
+    """Return the arrays that a body sees through no parameter that it may write."""
+    written = [value for value in values.values() if value.flags.writeable]
+    return [
+        name
+        for name, value in values.items()
+        if not value.flags.writeable and not any(np.may_share_memory(value, other) for other in written)
+    ]
 
 
 def compact(value: Any) -> Any:
