@@ -83,6 +83,18 @@ def test_a_body_that_raises_on_a_part_only_is_caught_with_the_cause() -> None:
     assert isinstance(caught.value.__cause__, IndexError)
 
 
+def test_a_wrong_halo_is_told_with_kernel_variant_chunk_and_arrays() -> None:
+    @cx.kernel(split=0, u=cx.read(cx.halo(0)), out=cx.write)
+    def blur(u, out):
+        out[...] = u[:-2] + u[2:]
+
+    with pytest.raises(ValueError, match="broadcast") as caught:
+        check_kernel(blur, np.ones(30), np.zeros(30))
+    (note,) = caught.value.__notes__
+    for words in ("kernel 'blur'", "on chunk", "variant python", "cpu:0", "u", "of (30,)", "out", "the whole"):
+        assert words in note
+
+
 def test_a_body_that_raises_on_the_whole_raises_as_it_is() -> None:
     @cx.kernel(split=0, y=cx.update)
     def broken(y):

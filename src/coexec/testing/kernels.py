@@ -195,7 +195,7 @@ class Trial:
         """Run the chunks in the order given and return what the kernel wrote, by parameter."""
         command = Command(1, self._task, chunks, (), "check_kernel")
         self._execute(
-            self._lowering.lower(command, [Share(variant, None, None, None) for _ in chunks]), len(chunks) > 1
+            self._lowering.lower(command, [Share(variant, None, None, None) for _ in chunks]), len(chunks) > 1, variant
         )
         results: dict[str, np.ndarray[Any, Any]] = {}
         for param, array in self._params():
@@ -205,18 +205,28 @@ class Trial:
                 results[param.name] = got[0]
         return results
 
-    def _execute(self, instructions: Sequence[Instruction], divided: bool) -> None:
+    def _execute(self, instructions: Sequence[Instruction], divided: bool, variant: Variant | None = None) -> None:
         for instruction in instructions:
             try:
                 self._step(instruction)
             except Exception as error:
                 chunk = getattr(instruction, "chunk", None)
-                if not divided or chunk is None:
+                if chunk is None or variant is None:
+                    raise
+                where = f"on chunk {chunk.box} ({chunk.device}, variant {variant.name}, with {self._given(chunk)})"
+                if not divided:  # the user's own error, with what it was about
+                    error.add_note(f"kernel {self._kernel.name!r} raised it {where}, which is the whole")
                     raise
                 raise AssertionError(
-                    f"kernel {self._kernel.name!r} raises {type(error).__name__} on chunk {chunk.box} "
-                    f"({chunk.device}), but not on the whole: {error}"
+                    f"kernel {self._kernel.name!r} raises {type(error).__name__} {where}, but not on the whole: {error}"
                 ) from error
+
+    def _given(self, chunk: Chunk) -> str:
+        """Return the box of each array that the body is given for a chunk."""
+        return ", ".join(
+            f"{p.name}{p.access.mapper.box(chunk.box, self._task.space, a.shape)} of {a.shape}"
+            for p, a in self._params()
+        )
 
     def _step(self, instruction: Instruction) -> None:
         memories = self._machine.memories
