@@ -10,6 +10,7 @@ LAYERS = [
     "_version",
     "errors",
     "files",
+    "origin",
     "config",
     "geometry",
     "machine",

@@ -5,12 +5,11 @@ Before: graph/task.py.  After: execute/executor.py.  Knows no engine.
 
 from __future__ import annotations
 
-import traceback
-
 from ..backend.base import Ran
 from ..errors import TaskCancelled, TaskFailed
 from ..graph.instruction import Kernel
 from ..graph.task import Task
+from ..origin import last_program_line
 
 _kinds: dict[type[BaseException], type[TaskFailed]] = {}
 
@@ -60,7 +59,7 @@ def task_failed(ran: Ran) -> BaseException:
     task = instruction.task
     chunk = str(instruction.chunk.box) if isinstance(instruction, Kernel) else ""
     name = task.name if task is not None else instruction.kind
-    where = _body_line(error)
+    where = last_program_line(error.__traceback__)
     text = (
         f"T{task.id if task is not None else '?'} {name} failed on {ran.device}"
         f"{', chunk ' + chunk if chunk else ''}: {type(error).__name__}: {error}"
@@ -79,14 +78,6 @@ def not_lowered(task: Task, error: Exception) -> TaskFailed:
     failed = _like(error, f"T{task.id} {task.name} cannot run: {error}{called}")
     failed.task = task.name
     return failed
-
-
-def _body_line(error: BaseException) -> str:
-    """Return the last line outside coexec that the error passed through."""
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if "coexec" not in f.filename.replace("\\", "/").split("/")
-    ]
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
 def cancelled(task: Task | None, reason: str) -> TaskCancelled:

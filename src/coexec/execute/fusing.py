@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..origin import program_frame
 from ..program.array import Array
 from ..program.fuse import BLOCK, Chain, Line, Operation, private
 from ..program.kernel import Kernel
@@ -109,7 +110,5 @@ class Fusing:
 
 def _caller() -> Line:
     """Return the program's line that asks for an operation."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("coexec.", "numpy.")):
-        frame = frame.f_back
+    frame = program_frame(sys._getframe(1))
     return frame.f_code.co_filename, frame.f_lineno

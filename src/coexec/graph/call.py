@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextvars import copy_context
-from types import FrameType
 from typing import Any
 
 from ..errors import ArgumentError, CoexecError, ProgramError, RuntimeClosed
+from ..origin import PASSED, program_frame
 from ..program.access import read
 from ..program.array import Array, Storage
 from ..program.call import Options
@@ -20,8 +20,6 @@ from ..program.mapper import all as map_all
 from ..program.mapping import Function, not_monotonic
 from .task import Owner, Task
 
-NOT_THE_PROGRAM = ("coexec.", "numpy.")
-"""Modules that calls come through: operators are NumPy's, ready-made operations ours."""
 WHOLE = ArrayParam("", -1, read(map_all))
 
 
@@ -61,8 +59,8 @@ def describe(
     task.body = kernel.body()
     task.context = copy_context()
     frame = sys._getframe(3)
-    if kernel.internal or frame.f_globals.get("__name__", "").startswith(NOT_THE_PROGRAM):
-        frame = _program_frame(frame)
+    if kernel.internal or frame.f_code.co_filename.startswith(PASSED):
+        frame = program_frame(frame)
     task.call, task.line = frame.f_code.co_filename, frame.f_lineno
     return task
 
@@ -80,7 +78,7 @@ def describe_read(array: Array, owner: Owner, *, located: bool = False) -> Task:
     task = Task(0, "read", None, owner)
     task.accesses, task.arrays, task.once = (WHOLE,), (array,), True
     if located:
-        frame = _program_frame(sys._getframe(1))
+        frame = program_frame(sys._getframe(1))
         task.call, task.line = frame.f_code.co_filename, frame.f_lineno
     return task
 
@@ -105,10 +103,3 @@ def _foreign(kernel: Kernel, array: Array) -> CoexecError:
         f"kernel {kernel.name!r} was given {array!r}, which belongs to another runtime; "
         "make it inside this one, or pass cx.array(np.asarray(x))"
     )
-
-
-def _program_frame(frame: FrameType) -> FrameType:
-    """Return the nearest caller outside coexec: assignments and ufuncs are called through coexec's own code."""
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(NOT_THE_PROGRAM):
-        frame = frame.f_back
-    return frame

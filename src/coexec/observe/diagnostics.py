@@ -18,12 +18,12 @@ from typing import Any
 from ..backend.base import Ran
 from ..errors import CoexecWarning, PerformanceWarning, ProgramError
 from ..geometry import Box, Region
-from ..graph.call import NOT_THE_PROGRAM
 from ..graph.instruction import Allocation, Copy, Instruction
 from ..graph.task import Task
 from ..lower.state import ArrayState
 from ..lower.watch import Unwritten
 from ..machine.platform import Platform
+from ..origin import is_passed
 from .pace import Pace, Progress
 
 OFTEN = 10  # allocations of one array in one memory, or moves of one box back to where it came from
@@ -213,7 +213,7 @@ def _array(state: ArrayState) -> str:
 def _depth_of_the_program() -> int:
     """Return the `stacklevel` at which the caller's warning names the program's own line."""
     depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(NOT_THE_PROGRAM):
+    while frame.f_back is not None and is_passed(frame.f_code.co_filename):
         frame = frame.f_back
         depth += 1
     return depth

@@ -14,6 +14,7 @@ from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.overlaps import sees_itself
 from ..graph.task import Task
+from ..origin import is_ours
 from ..program.body import does_nothing
 from ..program.kernel import Kernel
 from .candidate import Candidate, Candidates
@@ -42,7 +43,7 @@ def who(candidates: Candidates, task: Task) -> Who:
             able = candidates.able(task, able)
     except PlanError as error:
         # Of a type that the devices lack the program is told: another would do. Values that are only put somewhere need no rate.
-        ours = kernel.internal if isinstance(error, CannotCompute) else is_ours(kernel)
+        ours = kernel.internal if isinstance(error, CannotCompute) else is_own(kernel)
         if candidates.everything or not ours:
             raise
         return Who([], [], only_cpu=True, host=WHY)
@@ -54,9 +55,11 @@ def who(candidates: Candidates, task: Task) -> Who:
     return Who(able, blocked, only_cpu)
 
 
-def is_ours(kernel: Kernel) -> bool:
+def is_own(kernel: Kernel) -> bool:
     """Tell whether a kernel is coexec's own: an operation, a reduction or an assignment."""
-    return str(getattr(kernel.function, "__module__", "")).startswith("coexec.")
+    function = kernel.function
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    return code is not None and is_ours(code.co_filename)
 
 
 def _with_numpy(candidates: list[Candidate]) -> list[Candidate]:

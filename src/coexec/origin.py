@@ -1,0 +1,45 @@
+"""Whose code it is: the program's, or that of coexec and NumPy, which the program's calls come through.
+
+Before: nothing.  After: everything that names a line of the program.  Goes by where these two packages lie, never by the
+names of folders or modules: a program may live in a folder called coexec, or have a package of that name.
+"""
+
+from __future__ import annotations
+
+import os
+from types import FrameType, TracebackType
+
+import numpy as np
+
+OURS = (os.path.join(os.path.dirname(__file__), ""),)  # noqa: PTH118, PTH120 - text, as in code objects; ends with "/"
+PASSED = (*OURS, os.path.join(os.path.dirname(np.__file__), ""))  # noqa: PTH118, PTH120 - as above
+EXAMPLES = OURS[0] + "examples" + os.sep
+"""Programs like users' own, which an installed coexec carries with it."""
+
+
+def is_ours(file: str) -> bool:
+    """Tell whether code from `file` is coexec's own."""
+    return file.startswith(OURS) and not file.startswith(EXAMPLES)
+
+
+def is_passed(file: str) -> bool:
+    """Tell whether calls only come through code from `file`: operators are NumPy's, ready-made operations ours."""
+    return file.startswith(PASSED) and not file.startswith(EXAMPLES)
+
+
+def program_frame(frame: FrameType) -> FrameType:
+    """Return the nearest frame of the program: `frame`, or what called it through coexec and NumPy."""
+    while frame.f_back is not None and is_passed(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def last_program_line(trace: TracebackType | None) -> str:
+    """Return the innermost line of the program that an error passed through, as file:line; "" if there is none."""
+    found = ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not is_passed(file):
+            found = f"{file}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
