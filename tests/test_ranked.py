@@ -164,6 +164,62 @@ def test_what_does_not_fit_on_one_rank_fails_there_and_nothing_hangs():
         cx.wait()
 
 
+@cx.kernel(split=0, y=cx.update)
+def fail(y):
+    raise ValueError("wrong")
+
+
+@pytest.mark.parametrize(
+    "look", [lambda task, x: task.result(), lambda task, x: np.asarray(x[:1]), lambda task, x: np.asarray(x + 1)]
+)
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_failure_that_was_looked_at_is_not_raised_again_though_every_chunk_failed(nodes, look):
+    with cx.Runtime(platform=cluster(nodes, 2), ranks=nodes, execute=True, policy="even"):
+        x = cx.zeros(40)
+        task = fail(x)
+        with pytest.raises(ValueError, match="wrong"):
+            look(task, x)
+        cx.wait()
+
+
+def test_a_call_that_failed_on_every_rank_is_one_failure():
+    with (
+        pytest.raises(ExceptionGroup, match="2 tasks failed"),
+        cx.Runtime(platform=cluster(2), ranks=2, execute=True),
+    ):
+        fail(cx.zeros(10))
+        fail(cx.zeros(10))
+
+
+@pytest.mark.parametrize("lookahead", ["none", "infinite"])
+def test_ranks_may_drop_arrays_at_different_times(lookahead):
+    with cx.Runtime(platform=cluster(2), ranks=2, execute=True, lookahead=lookahead) as runtime:
+        x, y, kept = cx.array(np.arange(40.0)), cx.zeros(40), cx.ones(40)
+        half_into.using(devices="n0/gpu:0", split=False)(x[20:], y[20:])  # which n0 may hold back, and n1 never sees
+        half_into(x, kept)
+        del x, y
+        runtime.close()
+    np.testing.assert_array_equal(np.asarray(kept), np.arange(40.0) / 2)
+
+
+@cx.kernel(split=0, x=cx.read, out=cx.write)
+def half_into(x, out):
+    out[...] = x / 2
+
+
+def test_an_array_that_one_rank_refuses_leaves_the_numbers_of_all_others_alike():
+    memory = {"n1/host": "100kB"}
+    with cx.Runtime(platform=cluster(2), ranks=2, execute=True, memory=memory, replay=False):
+        with pytest.raises(cx.errors.DoesNotFit):
+            cx.array(np.zeros(100_000))
+        cx.array(np.arange(40.0))
+        kept, dropped, out = cx.array(np.arange(40.0)), cx.array(np.arange(40.0)), cx.zeros(40)
+        half_into(kept, kept)  # from now on each rank has its part of it
+        del dropped
+        half_into(kept[::-1], out)
+        np.testing.assert_array_equal(np.asarray(out), np.arange(40.0)[::-1] / 4)
+
+
 def test_a_simulation_without_values_holds_what_the_program_gave_once():
     data = np.arange(1000.0)
     with cx.Runtime(platform=cluster(3), ranks=3):

@@ -347,3 +347,11 @@ def test_the_default_runtime_starts_with_the_first_array_and_ends_with_the_proce
         """
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "[1.0, 1.0, 1.0, 1.0, 1.0]\n", "")
+
+
+def test_a_block_whose_runtime_was_closed_inside_ends_without_an_error() -> None:
+    with cx.Runtime("cpu:0") as runtime:
+        x = cx.ones(3)
+        runtime.close()
+        runtime.close()
+    assert np.asarray(x).tolist() == [1.0, 1.0, 1.0]

@@ -59,13 +59,27 @@ class NoValues(ProgramError):
     """A simulated program reads values that nobody computed."""
 
 
+class Told:
+    """Whether the program knows that one call failed: the same object for all of its chunks, on all ranks."""
+
+    __slots__ = ("yes",)
+
+    def __init__(self) -> None:
+        self.yes = False
+
+
 class TaskFailed(CoexecError):
     """A kernel raised. `__cause__` is the original error."""
 
     task: str = ""
     device: str = ""
     chunk: str = ""
-    reported: bool = False  # the program has seen it
+    told: Told | None = None
+
+    @property
+    def reported(self) -> bool:
+        """Whether the program has seen it, or that another chunk of the same call failed."""
+        return self.told is not None and self.told.yes
 
 
 class TaskCancelled(CoexecError):

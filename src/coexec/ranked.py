@@ -14,6 +14,7 @@ from contextvars import Context
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from . import process
 from .backend.launch import set_data
@@ -117,6 +118,7 @@ class Ranked(Runtime):
         self._signals.install()
         self._last_array = 0
         self.lending = Lending(self, lambda source, own: self.submit(element, (source, own), {}, DEFAULT))
+        self._live: WeakValueDictionary[int, Storage] = WeakValueDictionary()  # by number, as the program made them
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 
@@ -127,15 +129,30 @@ class Ranked(Runtime):
             self._flush_chain(data)
             shared = data is not None and not borrowed and not self.config.execute
             storage.state = []
-            for member in self.members:
-                shadow = Storage(member, storage.shape, storage.dtype, storage.initial)
-                if shared and storage.state:
-                    member.adopt_shared(shadow, storage.state[0].state.complete[HOST].allocation.data)
-                else:
-                    member.adopt(shadow, data, borrowed=borrowed)
-                storage.state.append(shadow)
-            self._last_array += 1
-            storage.id = self._last_array
+            try:
+                for member in self.members:
+                    shadow = Storage(member, storage.shape, storage.dtype, storage.initial)
+                    if shared and storage.state:
+                        member.adopt_shared(shadow, storage.state[0].state.complete[HOST].allocation.data)
+                    else:
+                        member.adopt(shadow, data, borrowed=borrowed)
+                    storage.state.append(shadow)
+            except BaseException:
+                self._number_alike()
+                raise
+            self._keep(storage)
+
+    def _number_alike(self) -> None:
+        """Let the next array have the same number on all ranks, though one of them has refused the last."""
+        last = max(member._upkeep.last_array for member in self.members)
+        for member in self.members:
+            member._upkeep.last_array = last
+
+    def _keep(self, storage: Storage) -> None:
+        """Remember an array as long as the program does: ranks may hold it longer, each for reasons of its own."""
+        self._last_array += 1
+        storage.id = self._last_array
+        self._live[storage.id] = storage
 
     def _flush_chain(self, data: Any) -> None:
         """Let a chain go first if memory is about to be made: room for it may depend on what came before."""
@@ -189,8 +206,7 @@ class Ranked(Runtime):
         first = shadows[0]._storage
         storage = Storage(self, first.shape, first.dtype)
         storage.state = [array._storage for array in shadows]
-        self._last_array += 1
-        storage.id = self._last_array
+        self._keep(storage)
         return Array(storage, storage.box, None)
 
     def _all(self, act: Any) -> list[Any]:
@@ -321,8 +337,8 @@ class Ranked(Runtime):
             member.cancel_pending(reason)
 
     def unseen(self) -> list[Any]:
-        """Return the failures that the program has not looked at yet, each once though several ranks met it."""
-        return list({id(failure): failure for member in self.members for failure in member.unseen()}.values())
+        """Return the failures that the program has not looked at yet, one of each call though several ranks met it."""
+        return list({id(failure.told): failure for member in self.members for failure in member.unseen()}.values())
 
     # Beginning and end ------------------------------------------------------------------------------------------------
 
@@ -365,12 +381,10 @@ class Ranked(Runtime):
         """Bring every array to the first rank, so that it can be read afterwards; not where nothing is computed."""
         if not self.config.execute:
             return
-        arrays = [{id: Array(s, s.box, None) for id, s in m._upkeep.live.items()} for m in self.members]
-        begun = [
-            [member.begin_read(of[id], readers=(0,)) for id in arrays[0] if of[id].size]
-            for member, of in zip(self.members, arrays, strict=True)
-        ]
-        del begun
+        held = [storage for _, storage in sorted(self._live.items()) if storage.state and not storage.box.empty]
+        for storage in held:
+            for member, shadow in zip(self.members, storage.state, strict=True):
+                member.begin_read(Array(shadow, shadow.box, None), readers=(0,))
 
     def _check_open(self) -> None:
         if self.closed:

@@ -328,6 +328,8 @@ class Runtime(Pace):
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         session.remove(self)
+        if self.closed:
+            return
         if kind is not None:
             self.cancel_pending(f"the program left with {kind.__name__}")
             self.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..errors import Told
 from ..graph.task import Task
 from .dealing import Check, Dealing, Round, named_devices
 
@@ -61,7 +62,8 @@ class Seat:
     def _take(self, task: Task, make: Callable[[], Round]) -> None:
         self._number += 1
         task.round = self._number
-        task.deal = self._table.round(self._number, make).of(self.rank)
+        found, task.told = self._table.round(self._number, make)
+        task.deal = found.of(self.rank)
 
 
 class Table:
@@ -70,14 +72,14 @@ class Table:
     def __init__(self, dealing: Dealing, ranks: Sequence[int]) -> None:
         self.dealing = dealing
         self.seats = [Seat(rank, self) for rank in ranks]
-        self._rounds: dict[int, tuple[Round, int]] = {}  # by number; and how many have yet to take theirs
+        self._rounds: dict[int, tuple[Round, Told, int]] = {}  # by number; and how many have yet to take theirs
 
-    def round(self, number: int, make: Callable[[], Round]) -> Round:
-        """Return a round, dealing it if nobody has asked for it yet."""
+    def round(self, number: int, make: Callable[[], Round]) -> tuple[Round, Told]:
+        """Return a round, dealing it if nobody has asked for it yet, and whether the program knows that it failed."""
         known = self._rounds.get(number)
-        found, left = known if known is not None else (make(), len(self.seats))
+        found, told, left = known if known is not None else (make(), Told(), len(self.seats))
         if left > 1:
-            self._rounds[number] = (found, left - 1)
+            self._rounds[number] = (found, told, left - 1)
         else:
             self._rounds.pop(number, None)
-        return found
+        return found, told

@@ -6,7 +6,7 @@ Before: graph/task.py.  After: execute/executor.py.  Knows no engine.
 from __future__ import annotations
 
 from ..backend.base import Ran
-from ..errors import TaskCancelled, TaskFailed
+from ..errors import TaskCancelled, TaskFailed, Told
 from ..graph.instruction import Kernel
 from ..graph.task import Task
 from ..origin import last_program_line
@@ -68,7 +68,9 @@ def task_failed(ran: Ran) -> BaseException:
     )
     failed = _like(error, text)
     failed.task, failed.device, failed.chunk = name, ran.device, chunk
-    failed.reported = isinstance(error, KeyboardInterrupt | SystemExit)  # the program gets those directly
+    failed.told = _told(task)
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        failed.told.yes = True  # the program gets those directly
     return failed
 
 
@@ -76,8 +78,17 @@ def not_lowered(task: Task, error: Exception) -> TaskFailed:
     """Return the error of a task for which no memory, or no way to bring its data, was found."""
     called = f"; called at {task.call}:{task.line}" if task.call else ""
     failed = _like(error, f"T{task.id} {task.name} cannot run: {error}{called}")
-    failed.task = task.name
+    failed.task, failed.told = task.name, _told(task)
     return failed
+
+
+def _told(task: Task | None) -> Told:
+    """Return what all failures of a call share."""
+    if task is None:
+        return Told()
+    if task.told is None:
+        task.told = Told()
+    return task.told
 
 
 def cancelled(task: Task | None, reason: str) -> TaskCancelled:

@@ -62,14 +62,14 @@ class Upkeep:
         self._record = record
         self.last: Task | None = None  # the last horizon or epoch
         self.live: WeakValueDictionary[int, Storage] = WeakValueDictionary()
-        self._next_array = 0
+        self.last_array = 0  # the number of the last array that was made
         self.forget: Callable[[int], None] = _nothing  # told of arrays that are gone
         self.dropped: deque[int] = deque()  # arrays whose last handle is gone; finalizers append
 
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> Any:
         """Register a new array; return the host memory that its first contents are to be copied to, or None."""
-        self._next_array += 1
-        storage.id = self._next_array
+        self.last_array += 1
+        storage.id = self.last_array
         self._graph.register(storage)
         backing = self._lowering.register(storage, None if data is None else USER if borrowed else HOST)
         self.live[storage.id] = storage

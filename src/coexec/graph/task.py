@@ -10,7 +10,7 @@ from contextvars import Context
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import NoValues, TaskFailed
+from ..errors import NoValues, TaskFailed, Told
 from ..geometry import Box
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Owner(Protocol):
 def mark_reported(failure: BaseException | None) -> None:
     """Note that the program has seen a failure."""
     if isinstance(failure, TaskFailed):
-        failure.reported = True
+        failure.told = failure.told or Told()
+        failure.told.yes = True
 
 
 def seen(failure: BaseException) -> BaseException:
@@ -76,6 +77,7 @@ class Task:
     marks = False  # a horizon or an epoch: it comes after everything
     once = False  # every array is touched by one parameter only
     round = 0  # how many tasks were dealt to ranks before it, and itself: the same number on all of them
+    told: Told | None = None  # set once it matters whether the program knows of a failure
     deal: Deal | None = None  # what of it is this rank's; None: everything, there is one rank
     grain: tuple[int, int] | None = None  # axis and rows of the blocks it is made of, if bits must not depend on cuts
     options: Options | None = None
