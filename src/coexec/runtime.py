@@ -323,6 +323,7 @@ class Runtime(Pace):
     # Beginning and end --------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        self._begin_block()
         session.push(self)
         return self
 

@@ -21,7 +21,7 @@ from .backend.base import Ran
 from .backend.library_threads import LibraryThreads
 from .backend.machine import Machine, open_machine
 from .config import Config, blamed, merged, parse, parse_memory
-from .errors import ConfigError, DoesNotFit, RuntimeClosed
+from .errors import ConfigError, DoesNotFit, ProgramError, RuntimeClosed
 from .execute.at_once import AtOnce
 from .execute.engine import Engine
 from .execute.executor import Executor
@@ -172,6 +172,7 @@ class Stages(ABC):
     checks: bool
     closed: bool
     one_thread: LibraryThreads  # held while bits must not depend on how many threads a library uses
+    _in_block = False  # a `with` block of the program is about it
     alone = True  # this process has no other rank of the same program
     before_wait: Callable[[Task], None] | None = None  # lets other ranks of this process send what they hold back
     _lock: Any
@@ -359,6 +360,17 @@ class Stages(ABC):
         self._check_open()
         self._fusing.flush()
         self._upkeep.collect()
+
+    def _begin_block(self) -> None:
+        """Let a `with` block begin. There is one, because its end closes the runtime."""
+        with self._lock:
+            self._check_open()
+            if self._in_block:
+                raise ProgramError(
+                    f"{self!r} has a `with` block already, whose end closes it; inside that block just call kernels, "
+                    "also from other threads"
+                )
+            self._in_block = True
 
     def _check_open(self) -> None:
         if self.closed:

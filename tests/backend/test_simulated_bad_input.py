@@ -47,11 +47,11 @@ RUNTIME: list[tuple[dict[str, Any], type[CoexecError], str]] = [
 def test_what_a_runtime_cannot_be_opened_with_is_said_and_nothing_remains(
     options: dict[str, Any], kind: type[CoexecError], words: str, tmp_path: Path
 ) -> None:
-    trace, open_ones = tmp_path / "run.json", len(process._open)
+    trace, open_ones, program = tmp_path / "run.json", len(process._open), session.program
     with pytest.raises(kind, match=words) as caught:
         cx.Runtime(**{"platform": "a100x4", "store": "off", "trace": trace, **options})
     assert "\n" not in str(caught.value)
-    assert not trace.exists() and session.stack == [] and len(process._open) == open_ones
+    assert not trace.exists() and session.program == program and len(process._open) == open_ones
 
 
 @pytest.mark.parametrize(

@@ -136,8 +136,6 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Record a task and return at once: its handle, or the new arrays of the functional form."""
-        if session.stack and not session.in_kernel.name:
-            return session.stack[-1].submit(self, args, kwargs, self.options)
         return session.current().submit(self, args, kwargs, self.options)
 
     def using(

@@ -1,12 +1,16 @@
 """The runtime as the program sees it: a protocol and the current one.
 
 Before: nothing.  After: program/array.py, program/kernel.py.  Knows no stage; runtime.py fills it in.
+
+A `with` block holds for the context that opened it: its thread, or its asyncio task. The main thread's blocks hold for
+every thread that has none of its own. Where there is no block, the default runtime serves all threads.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import NestedCallError, RuntimeClosed
@@ -61,7 +65,9 @@ class InKernel(threading.local):
 
 
 in_kernel = InKernel()
-stack: list[Session] = []  # the open runtimes; new calls belong to the last
+program: tuple[Session, ...] = ()  # the default runtime and the main thread's blocks; replaced, never changed
+_blocks: ContextVar[tuple[Session, ...]] = ContextVar("coexec-blocks", default=())  # of the present thread or task
+_change = threading.RLock()  # held while `program` is replaced; again by what a collection in between may call
 _default: list[Callable[[], Session]] = []
 _forked = False
 
@@ -90,22 +96,41 @@ def current() -> Session:
     """Return the runtime that new calls belong to, starting the default one if none is open."""
     if in_kernel.name or _forked:
         check_outside()
-    if stack:
-        return stack[-1]
-    runtime = _default[0]()
-    stack.insert(0, runtime)
-    return runtime
+    blocks = _blocks.get() or program
+    if blocks and not blocks[-1].closed:
+        return blocks[-1]
+    return _outer()
+
+
+def _outer() -> Session:
+    """Return the innermost runtime that is not closed; of several threads that find none, one starts the default."""
+    global program
+    blocks = tuple([runtime for runtime in _blocks.get() if not runtime.closed])
+    if blocks:
+        return blocks[-1]
+    with _change:
+        program = tuple([runtime for runtime in program if not runtime.closed])
+        if not program:
+            started = _default[0]()
+            program = (started, *program)
+        return program[-1]
 
 
 def push(runtime: Session) -> None:
-    """Make `runtime` the current one."""
-    stack.append(runtime)
+    """Make `runtime` the current one of this thread, or of all that have no other if this is the main thread."""
+    global program
+    _blocks.set((*_blocks.get(), runtime))
+    if threading.current_thread() is threading.main_thread():
+        with _change:
+            program = (*program, runtime)
 
 
 def remove(runtime: Session) -> None:
     """Forget `runtime`, wherever it stands."""
-    if runtime in stack:
-        stack.remove(runtime)
+    global program
+    _blocks.set(tuple([block for block in _blocks.get() if block is not runtime]))
+    with _change:
+        program = tuple([block for block in program if block is not runtime])
 
 
 def set_default(factory: Callable[[], Session]) -> None:
@@ -115,9 +140,8 @@ def set_default(factory: Callable[[], Session]) -> None:
 
 def mark_forked() -> None:
     """Refuse every use from now on: this is a forked child."""
-    global _forked
-    _forked = True
-    stack.clear()
+    global _forked, program
+    _forked, program = True, ()
 
 
 def forked() -> bool:
