@@ -25,13 +25,23 @@ def pytest_report_header() -> str:
     return f"random programs: FUZZ_SEED={FIRST_SEED}"
 
 
+def kernel_cache() -> Path | None:
+    """Return the folder where PoCL keeps compiled kernels; None if this user has none that can be written."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("POCL_CACHE_DIR") or Path(caches, "pocl", "kcache"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Keep measured history out of the user's cache; PoCL keeps its own, or every run compiles every kernel again."""
     folder = tmp_path_factory.mktemp("cache")
-    caches = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("POCL_CACHE_DIR", os.environ.get("POCL_CACHE_DIR") or str(Path(caches, "pocl", "kcache")))
+        patch.setenv("POCL_CACHE_DIR", str(kernel_cache() or folder))
         patch.setenv("XDG_CACHE_HOME", str(folder))
         patch.setenv("COEXEC_STORE", "off")  # or one test would plan by what another measured
         yield folder

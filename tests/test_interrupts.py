@@ -192,6 +192,32 @@ def test_ctrl_c_in_a_host_task_that_the_waiting_program_runs_itself() -> None:
     assert (done.returncode, done.stdout) == (0, "interrupted\n[4.0, 4.0, 4.0]\n"), done.stderr
 
 
+def test_ctrl_c_cancels_what_has_not_begun_in_every_open_runtime() -> None:
+    done = run_script(
+        script(
+            HELD,
+            """
+    default = cx.zeros(3)
+    with closed_gate("hold") as gate, cx.Runtime("cpu:0"):
+        task, later = begin(gate, signal.SIGINT)
+        with cx.Runtime("cpu:0"):
+            mine = cx.zeros(3)
+            hold(mine)
+            gate.wait_for_arrival()
+            third = increment(mine)
+            try:
+                ready.set()
+                np.asarray(mine)
+            except KeyboardInterrupt:
+                gate.open.set()
+                print(type(later.exception()).__name__, type(third.exception()).__name__, task.exception())
+""",
+        ),
+        environ={"COEXEC_DEVICES": "cpu:0"},
+    )
+    assert (done.returncode, done.stdout) == (0, "TaskCancelled TaskCancelled None\n"), done.stderr
+
+
 def test_the_programs_own_handlers_stay_in_place() -> None:
     done = run_script(
         """

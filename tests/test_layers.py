@@ -24,6 +24,7 @@ LAYERS = [
     "execute",
     "observe",
     "testing",
+    "notebook",
     "process",
     "stages",
     "pace",

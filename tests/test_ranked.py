@@ -119,7 +119,7 @@ def test_what_belongs_elsewhere_is_refused():
             half.using(devices="n1/gpu:1")(x)
         with cx.Runtime(platform=cluster(1)):
             other = cx.zeros(10)
-        with pytest.raises(cx.errors.ProgramError, match="another runtime"):
+        with pytest.raises(cx.errors.RuntimeClosed, match="whose runtime is closed"):
             half(other)
 
 

@@ -13,31 +13,28 @@ import weakref
 from pathlib import Path
 from typing import Protocol
 
+from . import notebook
+from .execute import signals
 from .program import session
 
 
-class Closable(Protocol):
+class Closable(notebook.Running, Protocol):
     """A runtime, as its process sees it."""
-
-    def cancel_pending(self, reason: str) -> None:
-        """Cancel whatever has not begun."""
 
     def close(self) -> None:
         """Finish and end every thread."""
 
-    def unseen(self) -> list[BaseException]:
-        """Return the failures that the program never looked at."""
-
 
 _open: weakref.WeakSet[Closable] = weakref.WeakSet()
 _registered: list[bool] = []
-_failed: list[bool] = []
+_exit_code: list[int] = []  # what the process ends with, if not with what the program asked for
 _traces: set[str] = set()  # files that runtimes of this process were told to write by the environment
 
 
 def opened(runtime: Closable) -> None:
     """Remember a runtime, so that the end of the process finds it."""
     _open.add(runtime)
+    notebook.attend(lambda: _open)
     if not _registered:
         _registered.append(True)
         atexit.register(_at_exit)
@@ -61,7 +58,7 @@ def closed(runtime: Closable) -> None:
 
 
 def _at_exit() -> None:
-    """Finish what is in flight, end all threads, and say which failures nobody saw."""
+    """Finish what is in flight, end all threads, and say which failures nobody saw. Signals cancel what has not begun."""
     if session.forked() or not _registered:
         return
     _registered.clear()
@@ -69,11 +66,15 @@ def _at_exit() -> None:
     interrupted = issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt)
     for runtime in list(_open):
         if interrupted:
-            runtime.cancel_pending("the program was interrupted")
-        runtime.close()
+            runtime.cancel_pending(signals.WHY)
+        try:
+            runtime.close()
+        except (KeyboardInterrupt, SystemExit):
+            interrupted = True
         unseen += runtime.unseen()
     if unseen:
         _report(unseen)
+    _exit_code.extend(128 + number for number in signals.arrived)
 
 
 def _report(unseen: list[BaseException]) -> None:
@@ -81,18 +82,18 @@ def _report(unseen: list[BaseException]) -> None:
     sys.stderr.write(f"coexec: {len(unseen)} task(s) failed and the program never looked at the results:\n")
     for error in unseen:
         traceback.print_exception(error)
-    _failed.append(True)
+    _exit_code.append(1)
 
 
-def _end_with_failure() -> None:
-    """Give the process exit code 1, which an exit handler can only do by ending it itself.
+def _end_otherwise() -> None:
+    """Give the process another exit code, which an exit handler can only do by ending it itself.
 
     Registered when coexec is imported, so that it runs after the handlers that the program registered later.
     """
-    if _failed:
+    if _exit_code:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)
+        os._exit(_exit_code[-1])
 
 
-atexit.register(_end_with_failure)
+atexit.register(_end_otherwise)

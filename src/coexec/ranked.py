@@ -18,11 +18,12 @@ from weakref import WeakValueDictionary
 
 from . import process
 from .backend.launch import set_data
+from .cluster.everywhere import Everywhere
 from .config import Config
-from .errors import ConfigError, ProgramError, RuntimeClosed
+from .errors import ConfigError, RuntimeClosed
 from .execute.fusing import Fusing
-from .execute.signals import Signals
-from .graph.call import describe, make_returned
+from .execute.signals import WHY, Signals
+from .graph.call import describe, foreign, make_returned
 from .graph.task import Task, mark_reported
 from .machine.platform import HOST, Platform
 from .plan.plan import Plan
@@ -69,26 +70,6 @@ class Member(Runtime):
             assert self._seat is not None
             self._seat.preview(task, self._planner.check)
             return None if task.deal is None or task.deal.box is None else self._planner.preview(task)
-
-
-class Everywhere(Task):
-    """A task on every rank: over when all of its parts are."""
-
-    def __init__(self, parts: Sequence[Task], owner: Ranked) -> None:
-        super().__init__(parts[0].id, parts[0].name, parts[0].kernel, owner)
-        self.parts = parts
-
-    @property
-    def over(self) -> bool:
-        """Whether every rank is done with it."""
-        if all(part.finished for part in self.parts):
-            self.finished = True
-            self.failure = next((part.failure for part in self.parts if part.failure is not None), None)
-        return self.finished
-
-    def done(self) -> bool:
-        """Tell whether the task is over: finished, failed or cancelled."""
-        return self.over
 
 
 class Ranked(Runtime):
@@ -169,13 +150,10 @@ class Ranked(Runtime):
     def _mine(self, kernel: Kernel, arrays: Sequence[Array], scalars: Mapping[str, Any]) -> None:
         for array in [*arrays, *(value for value in scalars.values() if type(value) is Array)]:
             if array._storage.session is not self:
-                raise ProgramError(
-                    f"kernel {kernel.name!r} was given {array!r}, which belongs to another runtime; "
-                    "make it inside this one, or pass cx.array(np.asarray(x))"
-                )
+                raise foreign(kernel, array)
 
     def _bound(self, rank: int, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[list[Array], dict[str, Any]]:
-        given = {name: self._of(rank, v) if type(v) is Array else v for name, v in scalars.items()} if scalars else {}
+        given = {name: self._of(rank, v) if type(v) is Array else v for name, v in scalars.items()}
         return [self._of(rank, array) for array in arrays], given
 
     # Calls ------------------------------------------------------------------------------------------------------------
@@ -357,15 +335,21 @@ class Ranked(Runtime):
                 self._gather()
                 for member in self.members:
                     member.flush()
-        finally:
-            self.closed = True
-            self._fusing.stop()
             for member in self.members:
-                member.close()
-            self._one_trace()
-            self._signals.restore()
-            session.remove(self)
-            process.closed(self)
+                member._settle()
+        except (KeyboardInterrupt, SystemExit):
+            self.cancel_pending(WHY)
+            raise
+        finally:
+            with self._signals.deferred():
+                self.closed = True
+                self._fusing.stop()
+                for member in self.members:
+                    member.close()
+                self._one_trace()
+                self._signals.restore()
+                session.remove(self)
+                process.closed(self)
 
     def _one_trace(self) -> None:
         """Make one trace of those of all ranks."""

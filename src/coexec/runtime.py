@@ -18,6 +18,7 @@ import numpy as np
 from . import process
 from .backend.machine import Machine
 from .config import RuntimeOptions
+from .errors import ProgramError
 from .execute.at_once import AtOnce, Failed, finished
 from .execute.closed import read_closed
 from .graph.call import describe, describe_read, make_returned
@@ -293,6 +294,7 @@ class Runtime(Pace):
     # Waits --------------------------------------------------------------------------------------------------------
 
     def _wait_for(self, task: Task, what: str, timeout: float | None = None) -> bool:
+        self._signals.see_to_handlers()
         start = self._recorder.clock()
         self._holding.release(task)
         if self.before_wait is not None and not task.finished:
@@ -323,7 +325,14 @@ class Runtime(Pace):
     # Beginning and end --------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self._begin_block()
+        with self._lock:
+            self._check_open()
+            if self._in_block:
+                raise ProgramError(
+                    f"{self!r} has a `with` block already, whose end closes it; inside that block just call kernels, "
+                    "also from other threads"
+                )
+            self._in_block = True
         session.push(self)
         return self
 
@@ -351,18 +360,19 @@ class Runtime(Pace):
             self._executor.wait_idle()
             raise
         finally:
-            self.closed = True
-            self._fusing.stop()
-            self._holding.stop()
-            self._executor.stop()
-            self.one_thread.let_go()
-            self._drain()
-            self.learned.save(self._links.measured(), self.loads.lags.measured())
-            self._diagnostics.close()
-            self._recorder.close()
-            self._signals.restore()
-            session.remove(self)
-            process.closed(self)
+            with self._signals.deferred():
+                self.closed = True
+                self._fusing.stop()
+                self._holding.stop()
+                self._executor.stop()
+                self.one_thread.let_go()
+                self._drain()
+                self.learned.save(self._links.measured(), self.loads.lags.measured())
+                self._diagnostics.close()
+                self._recorder.close()
+                self._signals.restore()
+                session.remove(self)
+                process.closed(self)
             self._diagnostics.speak()
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ from .backend.base import Ran
 from .backend.library_threads import LibraryThreads
 from .backend.machine import Machine, open_machine
 from .config import Config, blamed, merged, parse, parse_memory
-from .errors import ConfigError, DoesNotFit, ProgramError, RuntimeClosed
+from .errors import ConfigError, DoesNotFit, RuntimeClosed
 from .execute.at_once import AtOnce
 from .execute.engine import Engine
 from .execute.executor import Executor
@@ -360,17 +360,6 @@ class Stages(ABC):
         self._check_open()
         self._fusing.flush()
         self._upkeep.collect()
-
-    def _begin_block(self) -> None:
-        """Let a `with` block begin. There is one, because its end closes the runtime."""
-        with self._lock:
-            self._check_open()
-            if self._in_block:
-                raise ProgramError(
-                    f"{self!r} has a `with` block already, whose end closes it; inside that block just call kernels, "
-                    "also from other threads"
-                )
-            self._in_block = True
 
     def _check_open(self) -> None:
         if self.closed:

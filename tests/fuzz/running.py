@@ -268,8 +268,8 @@ def runtime_for(program: Program) -> Iterator[None]:
 
 def close_default() -> None:
     """Close the default runtime, so that the next program opens it again."""
-    while session.stack:
-        session.stack[0].close()  # type: ignore[attr-defined]
+    while session.program:
+        session.program[0].close()  # type: ignore[attr-defined]
 
 
 def run_alone(program: Program) -> Outcome:

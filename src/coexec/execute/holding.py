@@ -5,7 +5,7 @@ Before: lower/lookahead.py, execute/moment.py, execute/executor.py.  After: runt
 
 from __future__ import annotations
 
-from ..graph.task import Task
+from ..graph.task import Task, mark_reported
 from ..lower.lookahead import Lookahead
 from ..lower.lowering import Lowering
 from ..lower.poison import poison
@@ -52,7 +52,8 @@ class Holding:
         Its call has returned; or, where the program was `told`, it raises, and the failure need not be reported again.
         """
         emitter, failure = self._lowering.emitter, not_lowered(task, error)
-        failure.reported = told
+        if told:
+            mark_reported(failure)
         id = emitter.id()
         try:
             poison(self._lowering, task, id)

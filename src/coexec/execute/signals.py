@@ -1,76 +1,147 @@
-"""Ctrl-C and SIGTERM: they interrupt the program, never the middle of the runtime's own bookkeeping.
+"""Ctrl-C and SIGTERM: they interrupt the program, never the middle of the runtimes' own bookkeeping.
 
-Before: nothing.  After: runtime.py.  The handlers stand only while a runtime is open, and only where the program has
-not installed its own.
+Before: nothing.  After: process.py, runtime.py.  The handlers stand while a runtime is open, and only where the program
+has not installed its own. There is one of each in a process, whichever runtimes are open: an interrupt is for the
+program, so it cancels what any of them has not begun.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from ..errors import TaskCancelled
 from ..program.session import in_kernel
 
+WHY = "the program was interrupted"
+
+_open: list[Signals] = []  # of the open runtimes, whichever thread opened them
+_before: dict[int, Any] = {}  # what stood where our handlers stand
+arrived: list[int] = []  # numbers of what came when the program was over
+
 
 class Signals:
-    """Defers interrupts while the calling thread holds the program's lock."""
+    """Defers interrupts while the calling thread holds a program's lock."""
 
     def __init__(self, lock: Any, cancel: Callable[[str], None]) -> None:
         self._locked: Callable[[], bool] = lock._is_owned  # by the present thread: what threading.Condition itself asks
+        self._deferring = 0  # the thread that must not be interrupted
         self._cancel = cancel  # cancels what has not begun, for a reason
-        self._before: dict[int, Any] = {}
-        self.pending: BaseException | None = None
         self._waiting = False  # an interrupt wants the lock, which another thread holds
+        self.pending: BaseException | None = None
+        self._asked = False  # the main thread has seen to the handlers
 
     def install(self) -> None:
         """Take over SIGINT and SIGTERM if they still have their default handlers."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._on_interrupt)
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._on_terminate)
+        _open.append(self)
+        self.see_to_handlers()
+
+    def see_to_handlers(self) -> None:
+        """Let the main thread install the handlers, which no other can, if it has not done so for this runtime."""
+        if not self._asked and threading.current_thread() is threading.main_thread():
+            self._asked = True
+            if self in _open:
+                stand()
+
+    @property
+    def busy(self) -> bool:
+        """Whether the present thread must not be interrupted now."""
+        return self._locked() or self._deferring == threading.get_ident()
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Let the block end before an interrupt is raised in this thread."""
+        self._deferring = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._deferring = 0
+        self.check()
 
     def restore(self) -> None:
-        """Put back what was there, unless the program has replaced it since."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number, ours in ((signal.SIGINT, self._on_interrupt), (signal.SIGTERM, self._on_terminate)):
-            if number in self._before and signal.getsignal(number) == ours:
-                signal.signal(number, self._before[number])
-        self._before.clear()
+        """Put back what was there if this was the last open runtime, unless the program has replaced it since."""
+        if self in _open:
+            _open.remove(self)
+        if not _open:
+            _stand_down()
 
     def check(self) -> None:
-        """Raise an interrupt that arrived while the lock was held."""
-        if self.pending is not None:
+        """Raise an interrupt that arrived while the lock was held, in the thread that it is for."""
+        if self.pending is not None and threading.current_thread() is threading.main_thread():
             error, self.pending = self.pending, None
-            self._cancel("the program was interrupted")
+            _cancel_all()
             raise error
 
     def listen(self) -> None:
         """Raise TaskCancelled if an interrupt waits until the lock is free: what takes long is given up. Locked."""
         if self.pending is not None or self._waiting:
-            raise TaskCancelled("the program was interrupted")
+            raise TaskCancelled(WHY)
 
-    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        self._raise(KeyboardInterrupt())
+    def cancel(self) -> None:
+        """Cancel what has not begun; whoever holds the lock for long lets go."""
+        self._waiting = True
+        try:
+            self._cancel(WHY)
+        finally:
+            self._waiting = False
 
-    def _on_terminate(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        self._raise(SystemExit(128 + number))
 
-    def _raise(self, error: BaseException) -> None:
-        if self._locked() and not in_kernel.name:  # a body that the caller runs itself can be interrupted
-            self.pending = error
-        else:
-            self._waiting = True
-            try:
-                self._cancel("the program was interrupted")
-            finally:
-                self._waiting = False
-            raise error
+def stand() -> None:
+    """Take over SIGINT and SIGTERM where their default handlers stand, if a runtime is open and this is the main thread."""
+    if not _open or threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        _before[signal.SIGINT] = signal.signal(signal.SIGINT, _on_interrupt)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        _before[signal.SIGTERM] = signal.signal(signal.SIGTERM, _on_terminate)
+
+
+def _stand_down() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number, ours in ((signal.SIGINT, _on_interrupt), (signal.SIGTERM, _on_terminate)):
+        if number in _before and signal.getsignal(number) is ours:
+            signal.signal(number, _before[number])
+    _before.clear()
+
+
+def _on_interrupt(number: int, frame: FrameType | None) -> None:
+    _raise(number, frame, KeyboardInterrupt())
+
+
+def _on_terminate(number: int, frame: FrameType | None) -> None:
+    _raise(number, frame, SystemExit(128 + number))
+
+
+def _raise(number: int, frame: FrameType | None, error: BaseException) -> None:
+    """Raise an interrupt, or have it raised as soon as this thread is not busy.
+
+    When the program is over, the first one cancels what has not begun and is remembered: there is nobody to raise it to.
+    """
+    busy = next((signals for signals in _open if signals.busy), None)
+    over = not arrived and _is_over(frame)
+    if over:
+        arrived.append(number)
+    if busy is not None and not in_kernel.name:  # a body that the caller runs itself can be interrupted
+        busy.pending = error
+        return
+    _cancel_all()
+    if not over:
+        raise error
+
+
+def _is_over(frame: FrameType | None) -> bool:
+    """Tell whether the program has ended, and Python is waiting for its threads or calling exit handlers."""
+    while frame is not None and frame.f_back is not None:
+        frame = frame.f_back
+    waits = frame is not None and (frame.f_code.co_filename, frame.f_code.co_name) == (threading.__file__, "_shutdown")
+    return waits or not threading.main_thread().is_alive()
+
+
+def _cancel_all() -> None:
+    for signals in tuple(_open):  # other threads may open and close some
+        signals.cancel()

@@ -45,7 +45,7 @@ def describe(
     task.arrays = arrays
     for array in arrays:
         if array._storage.session is not owner:
-            raise _foreign(kernel, array)
+            raise foreign(kernel, array)
     count = len(arrays)
     if count < 3:
         task.once = count < 2 or arrays[0]._storage is not arrays[1]._storage
@@ -94,7 +94,8 @@ def make_returned(kernel: Kernel, arrays: Sequence[Array], scalars: dict[str, An
     return tuple(made)
 
 
-def _foreign(kernel: Kernel, array: Array) -> CoexecError:
+def foreign(kernel: Kernel, array: Array) -> CoexecError:
+    """Return the error of a call with an array of another runtime."""
     if array._storage.session.closed:
         return RuntimeClosed(
             f"kernel {kernel.name!r} was given {array!r}, whose runtime is closed; copy it: cx.array(x)"

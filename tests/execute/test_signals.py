@@ -1,0 +1,118 @@
+"""Signals: one handler for all runtimes, which breaks into no bookkeeping, no closing and no exit handler."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import coexec as cx
+from tests.scripts import ROOT, run_script
+
+
+def test_ctrl_c_never_breaks_into_the_bookkeeping_of_a_second_runtime() -> None:
+    done = run_script(
+        """
+        with cx.Runtime("cpu:0"):
+            with cx.Runtime("cpu:0") as inner:
+                adopt = inner._upkeep.adopt
+
+                def interrupted(*args, **kwargs):
+                    os.kill(os.getpid(), signal.SIGINT)
+                    adopt(*args, **kwargs)
+                    print("registered")
+
+                inner._upkeep.adopt = interrupted
+                try:
+                    x = cx.zeros(3)
+                    x[...] = 1
+                except KeyboardInterrupt:
+                    print("interrupted")
+        """
+    )
+    assert (done.returncode, done.stdout) == (0, "registered\ninterrupted\n"), done.stderr
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_while_a_runtime_closes_is_raised_when_it_is_closed(tmp_path, name, code) -> None:
+    trace = tmp_path / "run.json"
+    done = run_script(
+        f"""
+        def closing(runtime):
+            save = runtime.learned.save
+
+            def interrupted(*args):
+                os.kill(os.getpid(), signal.{name})
+                save(*args)
+                print("saved")
+
+            runtime.learned.save = interrupted
+
+        try:
+            with cx.Runtime("cpu:0", trace=sys.argv[1]) as runtime:
+                cx.zeros(3)[...] = 1
+                closing(runtime)
+        except (KeyboardInterrupt, SystemExit) as error:
+            print(type(error).__name__, runtime.closed, threading.active_count())
+        at_exit = cx.Runtime("cpu:0")
+        closing(at_exit)
+        """,
+        str(trace),
+    )
+    raised = "KeyboardInterrupt" if code == 130 else "SystemExit"
+    assert (done.returncode, done.stdout) == (code, f"saved\n{raised} True 1\nsaved\n"), done.stderr
+    assert done.stderr == ""
+    assert cx.Trace.load(trace).complete
+
+
+def test_a_signal_to_a_program_that_is_over_breaks_into_no_exit_handler() -> None:
+    done = run_script(
+        """
+        import atexit
+
+        def last():
+            os.kill(os.getpid(), signal.SIGTERM)
+            print("cleaned up")
+
+        cx.zeros(3)[...] = 1
+        atexit.register(last)  # runs before the runtime is closed
+        """,
+        environ={"COEXEC_DEVICES": "cpu:0"},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (143, "cleaned up\n", "")
+
+
+def test_workers_of_a_spawn_pool_end_in_silence(tmp_path) -> None:
+    (tmp_path / "pooled.py").write_text(
+        "import numpy as np\nimport coexec as cx\n\ndef work(n):\n    return float((cx.ones(100_000) + n)[0])\n"
+    )
+    done = run_script(
+        """
+        import multiprocessing
+        sys.path.insert(0, sys.argv[1])
+        from pooled import work
+
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            print(pool.map(work, range(4)))
+        """,
+        str(tmp_path),
+        environ={"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{tmp_path}"},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[1.0, 2.0, 3.0, 4.0]\n", "")
+
+
+def test_handlers_stand_once_the_main_thread_waits_though_another_thread_opened_the_runtime() -> None:
+    done = run_script(
+        """
+        opened = []
+        thread = threading.Thread(target=lambda: opened.append(cx.Runtime("cpu:0").__enter__()))
+        thread.start()
+        thread.join()
+        print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        opened[0].wait()
+        print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        opened[0].close()
+        print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        """
+    )
+    assert (done.returncode, done.stdout) == (0, "True\nFalse\nTrue\n"), done.stderr
