@@ -61,6 +61,7 @@ class PlainKernel:
             if kernel.takes_chunk:
                 bound["chunk"] = _chunk(kernel, values)
             result = kernel.function(**bound)
+            self._combine(values, bound)
         for mark in written:
             mark[...] = state
         if result is None:
@@ -79,8 +80,7 @@ class PlainKernel:
             seen = values[name]
             marks = given[name].marks if isinstance(given[name], Marked) else None
             if access.mode == "reduce":
-                if access.operator.fresh:
-                    seen[...] = access.operator.start(seen.dtype)
+                seen = np.full(seen.shape, access.operator.start(seen.dtype))
                 if not access.operator.fresh and marks is not None:
                     read.append(marks.copy())
             elif isinstance(access.mapper, Halo):
@@ -98,6 +98,13 @@ class PlainKernel:
                 read += [marks.copy()] if access.reads else []
                 written += [marks] if access.writes else []
         return bound, written, read
+
+    def _combine(self, values: dict[str, Any], bound: dict[str, Any]) -> None:
+        """Bring what was reduced into the arrays: bodies get private ones."""
+        for name, _, access in self.kernel.array_params:
+            if access.mode == "reduce":
+                before, operator = values[name], access.operator
+                before[...] = bound[name] if operator.fresh else operator.combine(before, bound[name])
 
     def _check(self, values: dict[str, Any]) -> None:
         """Raise where coexec would: NumPy would broadcast."""
