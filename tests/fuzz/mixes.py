@@ -37,6 +37,7 @@ class Mix:
     loops: float = 0.1  # of steps
     length: int = 8
     holds: bool = False  # tasks may be held in mid-body
+    again: dict[str, Any] = field(default_factory=dict)  # a runtime on which the program must give the same bits
     without: tuple[str, ...] = ()
     options: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -113,6 +114,14 @@ MIXES: dict[str, Mix] = {
         values=False,
         trouble=0,
         rough=0,
+    ),
+    "reproducible": Mix(
+        "the same bits on any devices",
+        {"devices": [TWO, MIXED, TWO], "reproducible": True},
+        models=True,
+        trouble=0,
+        rough=0.7,
+        again={"devices": "cpu:0", "reproducible": True},
     ),
     "threads": Mix("two threads on two cores", {"devices": TWO}, TWO, exact=True, threads=2, trouble=0),
     "threads mixed": Mix("two threads on a core and OpenCL", {"devices": MIXED}, BOTH, threads=2, trouble=0),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
@@ -92,6 +93,7 @@ class Side:
         self.program, self.source = program, source
         self.looks, self.expected_log = expected(program, source)
         self.log: list[int] = []
+        self.bits: list[bytes] = []  # of what was seen
         self._seen = 0
 
     def run(self) -> None:
@@ -137,6 +139,7 @@ class Side:
                 self._compare(got, wanted.values[at])
 
     def _compare(self, got: Any, wanted: Any) -> None:
+        self.bits.append(got.tobytes())
         wanted = np.asarray(wanted)
         if got.dtype != wanted.dtype or got.shape != wanted.shape:
             raise WrongResult(
@@ -195,6 +198,8 @@ def run(program: Program) -> Outcome:
         try:
             run_sides(sides)
             _finish(program)
+            if mix.again:
+                _compare_bits(program, sides, mix)
             for side in sides:
                 if side.log != side.expected_log and mix.values:
                     raise WrongResult(f"host tasks noted {side.log}, not {side.expected_log}")
@@ -205,6 +210,17 @@ def run(program: Program) -> Outcome:
                 cx.wait()
             return outcome
     return Outcome("right")
+
+
+def _compare_bits(program: Program, sides: list[Side], mix: Mix) -> None:
+    """Run it again elsewhere; the bits must be the same."""
+    others = [Side(program, source) for source in program.sources()]
+    with opened(mix.again):
+        run_sides(others)
+    for side, other in zip(sides, others, strict=True):
+        for number, (one, two) in enumerate(zip(side.bits, other.bits, strict=True)):
+            if one != two:
+                raise WrongResult(f"look {number + 1}: other bits on {mix.again}")
 
 
 def _finish(program: Program) -> None:
@@ -251,11 +267,11 @@ def innermost(error: BaseException) -> str:
 def runtime_for(program: Program) -> Iterator[None]:
     """Open the runtime of a program's batch; failures that nobody looked at are not raised again."""
     if MIXES[program.mix].default:
-        os.environ.update({"COEXEC_DEVICES": program.options["devices"], "COEXEC_STORE": "off"})
-        try:
-            yield
-        finally:
-            close_default()
+        with patch.dict(os.environ, {"COEXEC_DEVICES": program.options["devices"], "COEXEC_STORE": "off"}):
+            try:
+                yield
+            finally:
+                close_default()
         return
     runtime = opened(program.options)
     try:
