@@ -112,7 +112,7 @@ def test_a_wrong_kernel_is_found_and_the_program_shrunk_to_its_call(monkeypatch:
     program = Program("core", 0, {"devices": "cpu:0", "horizon": 20}, (steps,))
     outcome = run_alone(program)
     assert outcome.signature == "wrong result"
-    short = shrunk(program, outcome.signature, seconds=30.0)
+    short = shrunk(program, outcome.signature, seconds=120.0, tries=1)
     assert short.sources() == ["a = cx.zeros(8)\nb = cx.ones(8)\nwhole(a, b)\nlook(b)"]
     assert "horizon" not in short.options and short.kinds() == ["elementwise kernel"]
 

@@ -68,7 +68,7 @@ def tried(program: Program, tries: int = TRIES) -> Outcome:
     return outcome
 
 
-def shrunk(program: Program, signature: str, seconds: float, report: Path | None = None) -> Program:
+def shrunk(program: Program, signature: str, seconds: float, report: Path | None = None, tries: int = TRIES) -> Program:
     """Return the shortest program found in that time which fails in the same way."""
     end = time.monotonic() + seconds
     better = True
@@ -77,7 +77,7 @@ def shrunk(program: Program, signature: str, seconds: float, report: Path | None
         for candidate in smaller(program):
             if time.monotonic() > end:
                 return program
-            if tried(candidate).signature == signature:
+            if tried(candidate, tries).signature == signature:
                 program, better = candidate, True
                 if report is not None:
                     report.write_text(reproducer(program, signature))
