@@ -21,7 +21,7 @@ from tests.fuzz.program import Program, Step
 from tests.fuzz.reproducing import reproducer
 from tests.fuzz.running import Outcome, run, run_alone, runtime_for
 from tests.fuzz.shrinking import in_its_batch, shrunk, tried
-from tests.fuzz.steps import KINDS, WAITING, WAITING_MIXES, program_of
+from tests.fuzz.steps import KINDS, program_of
 
 BUDGET = 1.2  # seconds per mix
 
@@ -31,7 +31,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("mix", [mix for mix in MIXES if mix not in WAITING_MIXES])
+@pytest.mark.parametrize("mix", MIXES)
 def test_random_programs_compute_what_numpy_computes(mix) -> None:
     """Programs whose seeds nobody has seen before; the seed stands in the header, FUZZ_SEED chooses it."""
     end = time.monotonic() + BUDGET
@@ -75,8 +75,7 @@ def test_a_seed_always_gives_the_same_program() -> None:
 
 
 def test_seeds_reach_every_step_and_every_kernel() -> None:
-    kept_out = {"exchange", "read_back"} if "kernel both ways" in WAITING else set()
-    missing = {*KINDS} - {"new", *WAITING} | {*KERNELS} - kept_out
+    missing = {*KINDS} - {"new"} | {*KERNELS}
     for seed in range(3000):
         program = program_of("cores", seed)
         missing -= {*program.kinds()}

@@ -57,11 +57,6 @@ KINDS: dict[str, Kind] = {
 }
 TROUBLE = {"fail": 5.0, "heal": 5.0, "cancel": 1.5}
 
-WAITING: dict[str, str] = {}
-"""Kinds of steps with a known fault that somebody mends just now, and what it is. Empty is the aim."""
-WAITING_MIXES: dict[str, str] = {"first touch": "two threads make two default runtimes"}
-"""Mixes with such a fault: `make fuzz` runs them, the tests do not yet."""
-
 
 class Writer:
     """Draws the steps of one thread."""
@@ -82,10 +77,7 @@ class Writer:
         self.weights = {
             name: TROUBLE.get(name, kind.weight) if marked else kind.weight
             for name, kind in KINDS.items()
-            if name not in mix.without
-            and name not in WAITING
-            and (kind.rough or not rough)
-            and (kind.marked or not marked)
+            if name not in mix.without and (kind.rough or not rough) and (kind.marked or not marked)
         }
         if not mix.models:
             self.weights.pop("nonsense", None)
