@@ -28,6 +28,7 @@ class Mix:
     exact: bool = False  # rough programs also give NumPy's bits
     values: bool = True  # results are computed at all
     capped: bool = False  # DoesNotFit is an answer
+    alone: bool = False  # no core takes what the device cannot do, so a refusal is an answer
     models: bool = False  # predictions may be made nonsense
     threads: int = 1
     default: bool = False  # the default runtime, opened by whoever comes first
@@ -66,11 +67,12 @@ MIXES: dict[str, Mix] = {
         BOTH,
         models=True,
     ),
-    "opencl": Mix("OpenCL alone", {"devices": "opencl:0"}, "opencl:0", trouble=0.1),
+    "opencl": Mix("OpenCL alone", {"devices": "opencl:0"}, "opencl:0", alone=True, trouble=0.1),
     "opencl capped": Mix(
         "OpenCL alone, little memory",
         {"devices": "opencl:0", "memory": [{"opencl:0": cap} for cap in CAPS]},
         "opencl:0",
+        alone=True,
         capped=True,
         trouble=0,
         big=0.1,
@@ -85,7 +87,10 @@ MIXES: dict[str, Mix] = {
         big=0.1,
     ),
     "torch": Mix(
-        "a core and torch", {"devices": ["torch:cpu", "cpu:0,torch:cpu@1" if "," in TWO else "torch:cpu"]}, trouble=0.1
+        "a core and torch",
+        {"devices": ["torch:cpu", "cpu:0,torch:cpu@1" if "," in TWO else "torch:cpu"]},
+        alone=True,
+        trouble=0.1,
     ),
     "simulated": Mix(
         "four simulated GPUs", {"platform": "a100x4", "execute": True}, options=SIMULATED, big=0.02, exact=True

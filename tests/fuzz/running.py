@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
@@ -91,6 +90,7 @@ class Side:
     def __init__(self, program: Program, source: str) -> None:
         self.mix = MIXES[program.mix]
         self.program, self.source = program, source
+        self.loose = program.rough and not (self.mix.exact and not {"reduce", "product"} & {*program.kinds()})
         self.looks, self.expected_log = expected(program, source)
         self.log: list[int] = []
         self.bits: list[bytes] = []  # of what was seen
@@ -147,11 +147,8 @@ class Side:
             )
         if not self.mix.values:
             return
-        if not self.program.rough:
-            alike = np.array_equal(got, wanted, equal_nan=got.dtype.kind in "fc")
-        else:
-            alike = close(got, wanted)
-        if not alike:
+        same = np.array_equal(got, wanted, equal_nan=got.dtype.kind in "fc")
+        if not same and not (self.loose and close(got, wanted)):
             raise WrongResult(f"look {self._seen}: got\n{got}\nnot\n{wanted}")
 
 
@@ -245,7 +242,7 @@ def judged(error: BaseException, mix: Mix) -> Outcome:
         return Outcome("refused", error)
     if isinstance(error, cx.errors.UnsupportedError) and "cannot be cut to nothing" in str(error):
         return Outcome("refused", error)
-    if isinstance(error, cx.errors.PlanError) and "none of which runs on" in str(error) and "," not in mix.devices:
+    if mix.alone and isinstance(error, cx.errors.PlanError) and ("runs on" in str(error) or "can hold" in str(error)):
         return Outcome("refused", error)
     if isinstance(error, WrongResult):
         return Outcome("wrong result", error)
@@ -296,5 +293,4 @@ def run_alone(program: Program) -> Outcome:
             outcome = run(program)
     except Exception as error:
         outcome = judged(error, MIXES[program.mix])
-    gc.collect()
     return outcome
