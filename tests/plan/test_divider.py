@@ -14,6 +14,7 @@ from coexec.errors import ArgumentError, CoexecError, CoexecWarning
 from coexec.graph.command import Chunk
 from coexec.machine.platform import HOST, Memory, Platform
 from coexec.plan import divider
+from coexec.plan.divided import holds
 from coexec.plan.divider import KEEP
 from coexec.plan.planned import Planned
 from coexec.predict.features import work_of
@@ -222,6 +223,15 @@ def test_a_first_guess_ends_with_the_first_measurements_however_well_it_was_bala
     assert not second and planned.command.chunks == chunks
     assert "kept cuts" in planned.command.why and "1.05 ms" in planned.command.why
     assert not guessed(planning, x, y)[0]
+
+
+def test_parts_that_take_no_time_at_all_finish_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit may give no seconds for small parts: none of them is later than another by any factor."""
+    planning = learnt(FAST, FAST)
+    _, planned = guessed(planning, *arrays(planning))
+    (known,) = planning.divider._memo.values()
+    monkeypatch.setattr(type(planned.shares[0].model), "seconds", lambda *args, **options: 0.0)
+    assert holds(known._replace(versions=()), (1,))
 
 
 def test_a_device_that_is_given_nothing_does_not_make_a_division_a_guess() -> None:

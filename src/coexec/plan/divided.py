@@ -68,7 +68,8 @@ def _imbalance(divided: Divided) -> float:
     alone = min(divided.division.single.values(), default=0.0)
     if len(finishes) < 2 or max(finishes) > alone:
         return inf
-    return max(finishes) / min(finishes) - 1.0
+    first, last = min(finishes), max(finishes)
+    return last / first - 1.0 if first else inf if last else 0.0
 
 
 def holds(known: Known, versions: tuple[int, ...]) -> bool:
