@@ -13,7 +13,7 @@ CPU = Part("cpu:0", "python", (0, 0), (6, 8), 0.75, 0.0, 0.03, 0.0, 0.03, 0.05, 
 GPU = Part("gpu:0", "opencl", (6, 0), (8, 8), 0.25, 0.005, 0.02, 0.002, 0.027, 0.1, "history")
 PLAN = Plan(
     "kernel", "a<b", "", (8, 8), (CPU, GPU), 0.03, 0.1, 1.5,
-    single={"cpu:0": 0.04, "gpu:0": 0.08}, left_out={"cpu:1": "it is busy & slow"},
+    single={"cpu:0": 0.04, "gpu:0": 0.08}, left_out={"cpu:1": "it is busy & slow"}, limit_s=0.08 / 3,
 )  # fmt: skip
 
 
