@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -44,19 +43,13 @@ def check_document(path: Path, name: str, folder: Path) -> None:
         assert ended.returncode == 0, f"{name}:{line}: coexec {arguments}:\n{ended.stdout}\n{ended.stderr}"
 
 
-def test_every_document_does_what_it_shows(subtests: pytest.Subtests, tmp_path: Path) -> None:
-    def check(number: int, path: Path) -> None:
-        folder = tmp_path / str(number) / "here"
-        folder.mkdir(parents=True)
-        if (ROOT / "examples").is_dir():
-            (folder / "examples").symlink_to(ROOT / "examples")
-        check_document(path, relative(path), folder)
-
-    with ThreadPoolExecutor(2) as pool:  # programs of their own, most of which use one core
-        checks = [pool.submit(check, number, path) for number, path in enumerate(DOCUMENTS)]
-        for path, checked in zip(DOCUMENTS, checks, strict=True):
-            with subtests.test(relative(path)):
-                checked.result()
+@pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
+def test_a_document_does_what_it_shows(path: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    if (ROOT / "examples").is_dir():
+        (folder / "examples").symlink_to(ROOT / "examples")
+    check_document(path, relative(path), folder)
 
 
 EXAMPLE = """\
