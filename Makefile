@@ -3,24 +3,30 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+WORKERS ?= 2
+PYTEST = $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 comma := ,
 RUN := $(VENV)/.stamp-run# coexec and OpenCL: enough for the demo and the benchmarks
 DEV := $(VENV)/.stamp-dev# and the tools that test and check it
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fuzz format clean
+.PHONY: help demo test test-slow check bench fuzz format clean
 .NOTPARALLEL:
 
 help:  ## list the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */make \1\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */make \1\t/' | expand -t 16
 
 demo: $(RUN)  ## the main job in one minute: co-execute, print the gain, write the trace and the picture
 	@echo "Running the demo: coexec demo"
 	@$(BIN)/coexec demo
 
-test: $(DEV)  ## run the tests
-	@echo "Running the tests: pytest"
-	@$(BIN)/python -m pytest -q
+test: $(DEV)  ## run the tests in WORKERS=2 processes
+	@echo "Running the tests: pytest in $(WORKERS) processes"
+	@$(PYTEST)
+
+test-slow: $(DEV)  ## run the long versions of some tests, which `make test` leaves out
+	@echo "Running the slow tests: pytest -m slow in $(WORKERS) processes"
+	@$(PYTEST) -m slow
 
 check: $(DEV)  ## what CI runs: format, lint, types, tests
 	@echo "Checking the format: ruff format --check"

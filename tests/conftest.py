@@ -18,6 +18,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell scri
     signal.signal(signal.SIGINT, signal.default_int_handler)  # programs inherit it, and tests interrupt them
 
 
+def pytest_configure() -> None:
+    """Choose the seed of random programs before there are other processes that share the tests."""
+    from tests.fuzz import fresh  # noqa: F401 - it puts the seed into the environment
+
+
 def pytest_report_header() -> str:
     """Say which seeds random programs begin with."""
     from tests.fuzz.fresh import FIRST_SEED

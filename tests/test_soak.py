@@ -1,4 +1,7 @@
-"""A long program costs no more at its end than at its beginning: 200,000 tasks with flat state and flat memory."""
+"""A long program costs no more at its end than at its beginning: flat state and flat memory over many tasks.
+
+What stays behind shows in the number of objects after thousands of tasks; 200,000 also show it in the memory.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ import pytest
 import coexec as cx
 from tests.devices import TWO
 
-TASKS = 200_000
 ROUNDS = 10
 
 
@@ -82,23 +84,24 @@ def check_flat(seen: list[tuple[tuple[int, ...], int, float]], largest: int) -> 
     assert memory[-1] - memory[1] < 16, memory
 
 
-@pytest.mark.parametrize("devices", [TWO])
-def test_state_and_memory_stay_flat_over_200_thousand_tasks(devices) -> None:
-    with cx.Runtime(devices) as runtime:
-        check_flat(drive(runtime, TASKS), largest=60)
+@pytest.mark.parametrize("tasks", [20_000, pytest.param(200_000, marks=pytest.mark.slow)])
+def test_state_and_memory_stay_flat_over_many_tasks(tasks) -> None:
+    with cx.Runtime(TWO) as runtime:
+        check_flat(drive(runtime, tasks), largest=60)
 
 
-def test_records_stream_to_disk_and_not_into_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tasks", [4_000, pytest.param(25_000, marks=pytest.mark.slow)])
+def test_records_stream_to_disk_and_not_into_memory(tasks, tmp_path: Path) -> None:
     trace = tmp_path / "run.json"
     with cx.Runtime("cpu:0", trace=trace) as runtime:
-        check_flat(drive(runtime, TASKS // 8), largest=60)
+        check_flat(drive(runtime, tasks), largest=60)
         assert trace.stat().st_size > 10**6  # while the program runs
     kernels = 0
     with trace.open(encoding="utf-8") as file:
         for line in file:
             if '"row":"ran"' in line.replace(" ", "") and json.loads(line.rstrip(",\n"))["kind"] == "kernel":
                 kernels += 1
-    assert kernels >= TASKS // 8
+    assert kernels >= tasks
 
 
 def test_failures_do_not_pile_up_once_they_are_healed() -> None:
@@ -109,14 +112,14 @@ def test_failures_do_not_pile_up_once_they_are_healed() -> None:
     with cx.Runtime("cpu:0", horizon=32) as runtime:
         x, y = cx.zeros(8), cx.zeros(8)
         counts = []
-        for number in range(3000):
+        for number in range(1000):
             assert fail(x).exception() is not None
             increment(x)  # cancelled
             x[...] = 0
             increment(y)
-            if number % 300 == 299:
+            if number % 100 == 99:
                 cx.wait()
                 counts.append(len(runtime._engine.failed))
-        assert np.asarray(x).sum() == 0 and float(y[0]) == 3000
+        assert np.asarray(x).sum() == 0 and float(y[0]) == 1000
         assert max(counts) <= 4 * 32, counts
         assert len(runtime._executor.failures) <= 4 * 32
