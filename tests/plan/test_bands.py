@@ -31,6 +31,13 @@ def test_a_band_takes_as_long_as_its_devices_divided_among_themselves(offers: li
     assert together(offers).seconds(rows) == pytest.approx(divide(offers, rows).seconds, rel=1e-9)
 
 
+def test_devices_to_which_more_rows_cost_nothing_take_as_long_for_any_number() -> None:
+    level = Curve((0, 10, 20), (3.0, 5.0, 5.0))
+    assert [together([Offer("a", Curve.line(0.0, 2.0))]).seconds(rows) for rows in (0, 1, 1000)] == [2.0, 2.0, 2.0]
+    offers = [Offer("a", level), Offer("b", Curve.line(1.0))]
+    assert [together(offers).seconds(rows) for rows in (0, 8, 1000)] == pytest.approx([0.0, 3 + 5 / 6, 5.0])
+
+
 def test_a_slow_neighbourhood_still_leaves_a_device_for_every_band() -> None:
     offers = [Offer(f"d{i}", Curve.line(1 / speed)) for i, speed in enumerate((1.0, 1.0, 100.0))]
     assert [len(band.offers) for band in bands(offers, 3)] == [1, 1, 1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from math import inf
+from math import inf, nextafter
 from typing import NamedTuple
 
 from ..errors import PlanError
@@ -55,6 +55,11 @@ def together(offers: Sequence[Offer]) -> Curve:
             points[0.0] = seconds  # the last moment before the first of them begins
         elif rows < inf:
             points.setdefault(rows, seconds)
+        else:  # from here on more rows cost nothing
+            before = sum(r.rows(0.0, nextafter(seconds, 0.0), 0.0) for r in reach)
+            most = max(before, *points, 0.0)
+            points |= {most: points.get(most, seconds), most + 1: seconds, most + 2: seconds}
+            break
     points.setdefault(0.0, min(times))
     return Curve.through(points.items())
 
