@@ -208,6 +208,14 @@ def test_runtimes_nest_and_each_keeps_its_arrays() -> None:
         assert np.asarray(z).tolist() == [2, 2, 2]
 
 
+def test_closing_makes_no_array_that_was_never_written() -> None:
+    with cx.Runtime("cpu:0"):
+        huge, seven = cx.zeros(1 << 55), cx.full((2, 3), 7)
+    assert huge.shape == (1 << 55,)
+    assert np.asarray(seven[:, 1:]).tolist() == [[7, 7], [7, 7]]
+    assert np.asarray(huge[5:7]).tolist() == [0.0, 0.0]
+
+
 def test_arrays_can_be_read_after_their_runtime_was_closed() -> None:
     with cx.Runtime(MIXED, memory={"opencl:0": "own"}):
         x, lazy, borrowed = cx.zeros((4, 6)), cx.full(3, 7), cx.asarray(np.arange(5))

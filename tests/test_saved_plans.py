@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import coexec as cx
 from coexec.errors import CoexecWarning, PlanError
+from coexec.observe.plan_picture import plan_svg
 from coexec.plan.plan import Plan, load_plans, save_plans
 from coexec.plan.split import BLOCK_ELEMENTS
 from tests.devices import MIXED, TWO
@@ -216,8 +218,48 @@ def test_a_plan_that_was_tampered_with_is_refused(tmp_path: Path, change: Any, w
         axpy(2.0, cx.array(x), cx.array(x))
 
 
+VALUES: list[Any] = [
+    None, True, -1, 0, 1.5, 10**30, float("nan"), float("inf"), "x", "", [], [1], ["x"], [None], [{}], {}, {"a": 1}, [[1]],
+    {"cpu:0": "x"}, {"cpu:0": None},
+]  # fmt: skip
+
+
+def mutated(rng: random.Random, value: Any, depth: int = 0) -> Any:
+    """Return a plan with something in it changed, left out or added."""
+    if isinstance(value, dict) and value and (depth == 0 or rng.random() < 0.8):
+        key = rng.choice(list(value))
+        if rng.random() < 0.1:
+            return {k: v for k, v in value.items() if k != key}
+        if rng.random() < 0.05:
+            return {**value, "more": rng.choice(VALUES)}
+        return {**value, key: mutated(rng, value[key], depth + 1)}
+    if isinstance(value, list) and value and rng.random() < 0.8:
+        at = rng.randrange(len(value))
+        return [*value[:at], mutated(rng, value[at], depth + 1), *value[at + 1 :]]
+    return rng.choice(VALUES)
+
+
+def test_a_plan_with_anything_changed_is_used_or_refused_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    with cx.Runtime("null:2"):
+        x = cx.zeros(1 << 16)
+        plan = json.loads(json.dumps(axpy.plan(2.0, x, x).as_dict()))
+        refused = []
+        for seed in range(300):
+            path.write_text(json.dumps(mutated(random.Random(seed), plan)))
+            try:
+                for found in load_plans(path):
+                    found.explain()
+                    plan_svg(found)
+                    assert (found.shares, found.predicted, found.as_dict()) is not None
+            except PlanError as error:
+                refused.append(str(error))
+    assert len(refused) > 100
+    assert [text for text in refused if str(path) not in text or "\n" in text or len(text) > 400] == []
+
+
 @pytest.mark.parametrize(
-    "text", ["", "no json", "[1, 2]", '{"coexec_plan": 99}', "null", '[{"coexec_plan": 1}]', "\x00"]
+    "text", ["", "no json", "[1, 2]", '{"coexec_plan": 99}', "null", '[{"coexec_plan": 1}]', "[" * 100_000, "\x00"]
 )
 def test_a_damaged_file_is_a_clear_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.json"

@@ -3,11 +3,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from coexec.backend.opencl import probe as probe_module
+from coexec.backend.opencl import caches, probe as probe_module
 from coexec.backend.opencl.probe import MARK, Outcome, probe, run_child, understand
 from tests.backend.opencl_parts import needs_opencl
 
@@ -101,3 +104,50 @@ def test_a_missing_linker_is_found_out_without_harm(tmp_path):
     outcome = run_child(60.0, {**os.environ, "PATH": str(tmp_path)})
     found = understand(outcome, has_linker=False)
     assert found.devices == () and found.unavailable[0].remedy == "install binutils"
+
+
+@needs_opencl
+def test_where_the_usual_folder_cannot_be_written_kernels_are_kept_in_a_temporary_one(tmp_path):
+    (tmp_path / "home").write_text("")  # a file: nobody can make a folder in it, not even root
+    script = (
+        "import os, numpy as np, coexec as cx\n"
+        "with cx.Runtime('opencl:0'):\n"
+        "    assert np.asarray(cx.ones(3) + 1).tolist() == [2, 2, 2]\n"
+        "print(os.environ['POCL_CACHE_DIR'])\n"
+    )
+    environ = {k: v for k, v in os.environ.items() if k not in ("XDG_CACHE_HOME", "POCL_CACHE_DIR")}
+    environ |= {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).parent == tmp_path
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]  # it goes with the process
+
+
+def test_a_folder_of_the_users_own_choice_is_left_alone_and_blamed_by_name(tmp_path):
+    (tmp_path / "file").write_text("")
+    environ = {"POCL_CACHE_DIR": str(tmp_path / "file" / "kernels")}
+    trouble = caches.prepare(environ)
+    assert trouble is not None and f"POCL_CACHE_DIR={tmp_path}" in trouble.reason and "unset" in trouble.remedy
+    assert list(environ) == ["POCL_CACHE_DIR"]
+    (off,) = understand(Outcome(0, said({"over": True}), ""), has_linker=True, trouble=trouble).unavailable
+    assert off.reason == trouble.reason and off.remedy == trouble.remedy
+    found = understand(Outcome(0, said({"device": DEVICE}, {"over": True}), ""), has_linker=True, trouble=trouble)
+    assert found.devices and not found.unavailable  # another driver does without
+
+
+def test_without_any_writable_folder_the_reason_says_so(tmp_path, monkeypatch):
+    def refuse(**options):
+        raise PermissionError(13, "Permission denied", options["prefix"])
+
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    trouble = caches.prepare({"XDG_CACHE_HOME": str(tmp_path / "file")})
+    assert trouble is not None and "neither" in trouble.reason and "Permission denied" in trouble.reason
+    assert caches.prepare({"XDG_CACHE_HOME": str(tmp_path)}) is None
+    assert caches.prepare({}) is None  # PoCL itself uses the temporary folder then
+
+
+def test_a_child_that_cannot_be_started_is_no_drivers_fault(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    (off,) = understand(run_child(1.0), has_linker=True).unavailable
+    assert "could not be started" in off.reason and "driver" not in off.remedy

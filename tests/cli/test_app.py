@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import coexec
-from coexec.cli import output
+from coexec.cli import app as commands, main, output
+from coexec.cli.app import app
 from coexec.errors import TraceError
 from tests.cli.commands import MAIN, call, child, environment
 
@@ -54,6 +55,26 @@ def test_a_misspelt_variable_is_one_sentence() -> None:
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("coexec: unknown environment variable 'COEXEC_DEVCES'; did you mean 'COEXEC_DEVICES'?")
     assert ended.err.count("\n") == 1
+
+
+def test_ctrl_c_ends_every_command_with_one_line_whenever_it_comes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    names = {
+        str(command.callback and command.callback.__name__): command.callback for command in app.registered_commands
+    }
+    assert {"devices", "demo", "run_script", "simulate", "trace", "calibrate", "plan", "bench"} <= set(names)
+    assert [name for name, callback in names.items() if not hasattr(callback, "__wrapped__")] == []  # all are friendly
+    with pytest.raises(SystemExit) as ended:
+        output.friendly(interrupted)()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "coexec: interrupted\n")
+    monkeypatch.setattr(commands, "run", interrupted)  # while modules are loaded, or options read
+    with pytest.raises(SystemExit) as ended:
+        main(["devices"])
+    assert (ended.value.code, capsys.readouterr().err) == (130, "coexec: interrupted\n")
 
 
 def test_errors_keep_their_traceback_for_those_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:

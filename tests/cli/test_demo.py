@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.cli.demo import FEWEST, compare, rotated, verdict
+from coexec.cli import demo as command
+from coexec.cli.demo import FEWEST, FILES, compare, rotated, verdict
 from coexec.cli.demo_program import heat, inputs, price, rank, spectrum, total, with_coexec, with_numpy
 from coexec.observe.trace import Trace
 from tests.cli.commands import call, child
@@ -110,6 +111,17 @@ def test_a_loss_is_said_as_plainly_as_a_gain() -> None:
     assert "The limit on 2 cores is 2.00; this is 40% of it." in said
     assert said[-1].startswith("Other programs kept 0.9 of 2 cores busy meanwhile")
     assert not any("Other programs" in line for line in verdict({**figures, "others_cores": 0.05}))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(command, "measure", lambda *_: pytest.fail("measured"))
+    (tmp_path / name).mkdir()
+    ended = call("demo", *QUICK, "--out", tmp_path)
+    assert ended.code == 2 and name in ended.err and ended.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_a_wrong_device_or_folder_is_one_sentence(tmp_path: Path) -> None:

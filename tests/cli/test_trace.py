@@ -30,6 +30,23 @@ def test_tables_name_kernels_devices_lanes_copies_and_the_path(recorded: Path) -
     assert "overlap: CT " in ended.out
 
 
+def test_memories_are_shown_beside_what_they_hold(tmp_path: Path) -> None:
+    rows = [
+        {
+            "row": "header",
+            "version": 1,
+            "memories": [{"name": "gpu", "capacity": 4000}, {"name": "host", "capacity": None}],
+        },
+        {"row": "given", "t": 0.0, "array": 1, "memory": "gpu", "bytes": 3000},
+        {"row": "given", "t": 0.5, "array": 2, "memory": "host", "bytes": 64},
+        {"row": "end", "t": 1.0},
+    ]
+    path = tmp_path / "run.json"
+    path.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+    shown = [" ".join(line.split()) for line in call("trace", path).out.splitlines()]
+    assert "gpu 3.00 kB 4.00 kB 75%" in shown and "host 64 B - -" in shown
+
+
 def test_json_is_the_whole_report(recorded: Path) -> None:
     data = call("trace", recorded, "--json").data
     assert data["complete"]

@@ -107,6 +107,21 @@ def test_a_trace_with_anything_changed_is_shown_or_refused_in_one_sentence(
             "'chunks[0].device' is 3, not a text or null",
         ),
         ({"row": "command", "id": 1, "task": 1, "chunks": [{}]}, "'chunks[0]' has no 'device'"),
+        ({"row": "given", "t": 0.0, "memory": "host", "bytes": -3}, "'bytes' is -3, not a number of bytes"),
+        ({"row": "given", "t": 0.0, "memory": 7, "bytes": 3}, "'memory' is 7, not a text"),
+        ({"row": "given", "t": 0.0, "memory": "host"}, "the 'given' row has no 'bytes'"),
+        (
+            {"row": "ran", "id": 1, "kind": "alloc", "device": "host", "start": 0, "stop": 0, "memory": ["host"]},
+            "'memory' is [\"host\"], not a text or null",
+        ),
+        (
+            {"row": "ran", "id": 1, "kind": "alloc", "device": "host", "start": 0, "stop": 0, "array": 1.5},
+            "'array' is 1.5, not a whole number or null",
+        ),
+        (
+            {"row": "instruction", "id": 1, "kind": "kernel", "device": "gpu:0", "scratch": "much"},
+            "'scratch' is \"much\", not a number of bytes or null",
+        ),
         ({"row": "wait", "start": 2.0, "stop": 1.0}, "'stop' is 1.0, before 'start', 2.0"),
         ({"row": "simulation", "joules": {"gpu:0": "much"}}, "not joules by device"),
     ],

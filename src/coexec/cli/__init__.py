@@ -10,9 +10,14 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command that `arguments` (default: the process's) name, and leave with its exit code."""
-    from .app import run
+    try:
+        from .app import run
 
-    run(arguments)
+        run(arguments)
+    except KeyboardInterrupt:  # while modules are loaded; once a command runs, it answers itself
+        from .output import INTERRUPTED, fail
+
+        fail("interrupted", INTERRUPTED)
 
 
 __all__ = ["main"]

@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import ConfigError
 from ..machine.cores import available_cores, cpu_model
 from ..observe.svg import count_text, seconds_text
-from .output import FAILURE, console, emit, fail, say, table
+from .output import FAILURE, check_files, console, emit, fail, say, table
 
 if TYPE_CHECKING:
     from ..observe.trace import Trace
@@ -45,6 +45,7 @@ def show(*, json: bool, seconds: float, size: float, out: Path, devices: str | N
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make the folder {out}: {error.strerror or error}; name another place") from error
+    check_files(*[("--out", out / name, ()) for name in FILES])
     found = measure(seconds, size, devices, out)
     if json:
         emit(found)

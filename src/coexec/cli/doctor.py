@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Literal
 
 from ..config import PREFIX, Config, convert
@@ -263,21 +261,14 @@ def _cache(environ: Mapping[str, str]) -> Iterator[Finding]:
     del environ
     from platformdirs import user_cache_path
 
+    from ..backend.opencl.caches import writable
+
     folder = user_cache_path()
-    there = next((parent for parent in (folder, *folder.parents) if parent.exists()), Path("/"))
-    if not _writable(there):
+    if not writable(folder):
         text = f"{folder} cannot be written: drivers compile every OpenCL kernel again in every run"
         yield Finding("cache folder", "warning", text, "make it writable, or set XDG_CACHE_HOME to a folder that is")
     else:
         yield Finding("cache folder", "ok", str(folder))
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
 
 
 CHECKS: tuple[Check, ...] = (

@@ -124,6 +124,8 @@ def tables(report: Data) -> Iterator[Table]:
     yield _lanes(report)
     if report["copies"]["count"]:
         yield copies(report)
+    if report["memories"]:
+        yield _memories(report)
     yield _program(report)
     if report["critical_path"]["length"]:
         yield _critical(report)
@@ -206,6 +208,21 @@ def copies(report: Data) -> Table:
     title = f"Bytes moved: {bytes_text(report['copies']['bytes'])}"
     columns = ["from -> to", "over", "copies", "bytes", "time", "rate", "because"]
     return table(title, columns, rows, numbers="llrrrrw")
+
+
+def _memories(report: Data) -> Table:
+    """Return how full each memory was at its fullest, beside what it holds."""
+    rows = [
+        (
+            name,
+            bytes_text(memory["peak"]),
+            bytes_text(memory["capacity"]) if memory["capacity"] else "-",
+            f"{memory['peak'] / memory['capacity']:.0%}" if memory["capacity"] else "-",
+        )
+        for name, memory in list(report["memories"].items())[:LONGEST]
+    ]
+    title = _more("Memories", len(report["memories"]))
+    return table(title, ["memory", "most at once", "holds", "full"], rows, numbers="lrrr")
 
 
 def _program(report: Data) -> Table:

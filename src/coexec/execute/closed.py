@@ -13,7 +13,7 @@ import numpy as np
 from ..backend.launch import resolve
 from ..errors import RuntimeClosed
 from ..graph.instruction import Binding
-from ..lower.state import ArrayState
+from ..lower.state import FILL, ArrayState
 from ..machine.platform import HOST, USER
 from ..program.array import Array
 
@@ -25,6 +25,8 @@ def read_closed(array: Array, failed: Mapping[int, BaseException]) -> Any:
     backing = None
     if not box.empty:
         backing = state.find(HOST if state.holds(HOST, box) else USER, box)
+        if backing is None and all(mask & FILL for _, mask in state.valid.get(box)):
+            return _sealed(np.full(array.shape, state.initial, array.dtype))
         if backing is None:
             raise RuntimeClosed(
                 f"{array!r} was never computed before its runtime was closed, or the host's memory could not hold it; "
@@ -35,6 +37,9 @@ def read_closed(array: Array, failed: Mapping[int, BaseException]) -> Any:
         for id in writers & failed.keys():
             raise failed[id].with_traceback(None)
     allocation = backing.allocation if backing is not None else None
-    data = np.array(resolve(Binding("", allocation, box, array._cut, writes=False, dtype=array.dtype)))
+    return _sealed(np.array(resolve(Binding("", allocation, box, array._cut, writes=False, dtype=array.dtype))))
+
+
+def _sealed(data: Any) -> Any:
     data.flags.writeable = False
     return data

@@ -26,7 +26,7 @@ from .launching import Launching, whole_binding
 from .reduction import Reductions
 from .rounds import Part
 from .stand_in import stand_in
-from .state import MEMORIES, ArrayState, Backing, hulls
+from .state import FILL, MEMORIES, ArrayState, Backing, hulls
 from .touch import Draft, Touch, slots_of
 from .watch import Watch, look, look_at
 
@@ -342,11 +342,14 @@ class Lowering:
         return self.emitter.take()
 
     def gather(self, storage_ids: Collection[int], task: Task) -> list[Instruction]:
-        """Make arrays valid in host memory, as far as it holds them, so that they outlive the devices."""
+        """Make arrays valid in host memory, as far as it holds them, so that they outlive the devices.
+
+        What was never written needs no memory: its initial value is known.
+        """
         for id in storage_ids:
             state = self._states.get(id)
-            mask = state.valid.uniform if state is not None else 0
-            if state is not None and not (mask is not None and mask & (1 << HOST | 1 << USER)) and not state.box.empty:
+            there = (state.valid.uniform or 0) & (1 << HOST | 1 << USER | FILL) if state is not None else 0
+            if state is not None and not there and not state.box.empty:
                 try:
                     self.coherence.back(state, HOST, state.box, task)
                     self.coherence.validate(state, HOST, [state.box], "host", task)

@@ -21,30 +21,28 @@ def memories(trace: Trace) -> dict[str, dict[str, int | None]]:
     for _, _, memory, nbytes in changes:
         held[memory] = held.get(memory, 0) + nbytes
         peak[memory] = max(peak.get(memory, 0), held[memory])
-    said = trace.header.get("memories")
-    listed = [memory for memory in said if isinstance(memory, dict)] if isinstance(said, list) else []
-    limits = {memory.get("name"): memory.get("capacity") for memory in listed}
+    limits = {memory["name"]: memory.get("capacity") for memory in trace.header.get("memories", ())}
     return {name: {"peak": most, "capacity": limits.get(name)} for name, most in peak.items()}
 
 
 def _changes(trace: Trace) -> list[tuple[float, int, str, int]]:
     """Return when how many bytes of a memory were taken or given back; what is given back at a time comes first."""
-    given = [row for row in trace.rows if row["row"] == "given" and _tells(row, "t", "bytes")]
-    found = [(row["t"], MADE, row["memory"], row["bytes"]) for row in given]
+    found = [(row["t"], MADE, row["memory"], row["bytes"]) for row in trace.rows if row["row"] == "given"]
     for row in trace.ran:
-        if row.get("state") == "done" and _tells(row, "start", "stop", "scratch" if "scratch" in row else "bytes"):
+        if row.get("state") == "done" and _tells(row):
             found += _change(row)
     return found
 
 
-def _tells(row: Row, *numbers: str) -> bool:
+def _tells(row: Row) -> bool:
     """Tell whether a row is about a memory. Traces of other versions, or written by others, may say less."""
-    return isinstance(row.get("memory"), str) and all(isinstance(row.get(name), int | float) for name in numbers)
+    amount = "scratch" if row.get("scratch") is not None else "bytes"
+    return all(row.get(name) is not None for name in ("memory", "start", "stop", amount))
 
 
 def _change(row: Row) -> list[tuple[float, int, str, int]]:
     memory = row["memory"]
-    if "scratch" in row:
+    if row.get("scratch") is not None:
         return [(row["start"], TEMPORARY, memory, row["scratch"]), (row["stop"], FREED, memory, -row["scratch"])]
     if row["kind"] == "free":
         return [(row["start"], FREED, memory, -row["bytes"])]

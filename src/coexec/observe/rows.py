@@ -77,6 +77,9 @@ _NAMED: dict[str, Spec] = {
     "bytes": _or_null(_BYTES),
     "from": _or_null(_TEXT),
     "to": _or_null(_TEXT),
+    "memory": _or_null(_TEXT),
+    "array": _or_null(_WHOLE),
+    "scratch": _or_null(_BYTES),
 }
 _FIELDS: dict[str, dict[str, Spec]] = {
     "header": {
@@ -89,6 +92,7 @@ _FIELDS: dict[str, dict[str, Spec]] = {
                 "launch_s": _or_null(_SECONDS),
             }
         ],
+        "memories": [{"name": _TEXT, "capacity": _or_null(_BYTES)}],
         "options": _OBJECT,
     },
     "task": {
@@ -118,6 +122,7 @@ _FIELDS: dict[str, dict[str, Spec]] = {
         "source": _or_null(_TEXT),
         "state": _TEXT,
     },
+    "given": {"t": _TIME, "array": _or_null(_WHOLE), "memory": _TEXT, "bytes": _BYTES},
     "link": {"from": _TEXT, "to": _TEXT, "name": _or_null(_TEXT), "shared": _TEXTS},
     "wait": {"start": _TIME, "stop": _TIME, "what": _or_null(_TEXT), "task": _or_null(_WHOLE)},
     "note": {"t": _TIME, "text": _TEXT},
@@ -137,6 +142,7 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "command": ("id", "task", "chunks"),
     "instruction": ("id", "kind", "device"),
     "ran": ("id", "kind", "device", "start", "stop"),
+    "given": ("t", "memory", "bytes"),
     "link": ("from", "to"),
     "wait": ("start", "stop"),
     "note": ("t", "text"),

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from operator import index
 from pathlib import Path
 from typing import Any
 
 from ..errors import PlanError
 from ..files import write_text
 from ..predict.work import Estimate
+from .plan_fields import wrong
 
 VERSION = 1
 
@@ -122,17 +122,22 @@ class Plan:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
         """Return the plan that `as_dict` described; raise PlanError if it is none."""
+        found = wrong(data)
+        if found:
+            raise PlanError(
+                f"this is no plan of version {VERSION}: {found}; make it anew with kernel.plan(...).save(path)"
+            )
         try:
             values = {name: value for name, value in data.items() if name != "coexec_plan"}
-            parts = tuple(Part(**{**p, "lo": _point(p["lo"]), "hi": _point(p["hi"])}) for p in values.pop("parts"))
+            parts = tuple(Part(**{**p, "lo": tuple(p["lo"]), "hi": tuple(p["hi"])}) for p in values.pop("parts"))
             single = {name: float("inf") if s is None else s for name, s in values.pop("single").items()}
             return cls(**{**values, "parts": parts, "single": single, "space": tuple(values["space"])})
-        except (KeyError, TypeError, AttributeError) as error:
-            raise PlanError(f"this is no plan of version {VERSION}: {error}") from error
-
-
-def _point(values: Iterable[Any]) -> tuple[int, ...]:
-    return tuple(index(value) for value in values)
+        except KeyError as error:
+            raise PlanError(f"this is no plan of version {VERSION}: it has no {error}") from error
+        except TypeError as error:  # a field too many, or one missing
+            raise PlanError(
+                f"this is no plan of version {VERSION}: {str(error).rpartition('__init__() ')[2]}"
+            ) from error
 
 
 def save_plans(plans: Iterable[Plan], path: str | Path) -> None:
@@ -144,10 +149,13 @@ def load_plans(path: str | Path) -> list[Plan]:
     """Read plans from a JSON file."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PlanError(f"{path} cannot be read as plans: {error}; write it with plan.save(path)") from error
     entries = data if isinstance(data, list) else [data]
     for entry in entries:
         if not isinstance(entry, dict) or entry.get("coexec_plan") != VERSION:
             raise PlanError(f"{path} holds no plan of version {VERSION}; make it anew with kernel.plan(...).save(path)")
-    return [Plan.from_dict(entry) for entry in entries]
+    try:
+        return [Plan.from_dict(entry) for entry in entries]
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from error

@@ -20,6 +20,7 @@ from . import session
 from .late import late
 from .manners import ALWAYS_COPIED, absent, check_swap, fixed, no_attribute
 from .methods import Methods
+from .sizes import check_size
 from .view import Cut, grid_of, index, transpose, view_shape
 
 Shape = tuple[int, ...]
@@ -292,7 +293,8 @@ def check_shape(shape: Any) -> Shape:
 
 def _new(shape: Any, dtype: Any, initial: Any, data: Any = None, *, borrowed: bool = False) -> Array:
     runtime = session.current()
-    storage = Storage(runtime, check_shape(shape), check_dtype(dtype), initial)
+    dtype = check_dtype(dtype)
+    storage = Storage(runtime, check_size(check_shape(shape), dtype), dtype, initial)
     storage.borrowed = borrowed
     runtime.adopt(storage, data, borrowed=borrowed)
     return Array(storage, storage.box, None)

@@ -278,10 +278,13 @@ def _space(function: Any, inputs: Sequence[Any], given: Sequence[Array | None]) 
         return taken[0]
     try:
         shape = np.broadcast_shapes(*taken)
-    except ValueError:
-        raise ShapeError(
-            f"np.{function.__name__}: shapes {', '.join(map(str, taken))} cannot be broadcast together"
-        ) from None
+    except ValueError as error:
+        shapes = ", ".join(map(str, taken))
+        if "too large" in str(error):
+            raise ShapeError(
+                f"np.{function.__name__}: the result of shapes {shapes} is larger than any memory"
+            ) from None
+        raise ShapeError(f"np.{function.__name__}: shapes {shapes} cannot be broadcast together") from None
     for out in given:
         if out is not None and out.shape != shape:
             raise ShapeError(f"np.{function.__name__}: out has shape {out.shape}, the result {shape}")

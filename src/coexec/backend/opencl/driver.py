@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ...errors import BackendError, CoexecWarning, ConfigError
 from ...machine.cores import available_cores, native_threads, pin
+from . import caches
 from .source import C_TYPES
 
 _lock = threading.Lock()
@@ -59,6 +60,7 @@ def drivers() -> Drivers:
 
 @cache
 def _load() -> Drivers:
+    caches.prepare()
     import pyopencl as cl
 
     # The driver's compiler is chatty; errors are raised anyway, and PYOPENCL_COMPILER_OUTPUT=1 still shows it all.

@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from ..base import Unavailable
+from . import caches
 
 MARK = "coexec-probe "
 """Begins each line that is the probe's own: drivers print what they like."""
@@ -61,6 +62,7 @@ class Outcome(NamedTuple):
     code: int | None  # None: it did not end in time
     output: str
     errors: str
+    started: bool = True
 
 
 _lock = threading.Lock()
@@ -76,7 +78,8 @@ def probe(timeout: float = 30.0) -> Probe:
 
 @cache
 def _probed(timeout: float) -> Probe:
-    return understand(run_child(timeout), has_linker=shutil.which("ld") is not None)
+    trouble = caches.prepare()
+    return understand(run_child(timeout), has_linker=shutil.which("ld") is not None, trouble=trouble)
 
 
 def run_child(timeout: float, environ: Mapping[str, str] | None = None) -> Outcome:
@@ -96,7 +99,7 @@ def run_child(timeout: float, environ: Mapping[str, str] | None = None) -> Outco
     except subprocess.TimeoutExpired as late:
         return Outcome(None, _text(late.stdout), _text(late.stderr))
     except OSError as error:
-        return Outcome(-1, "", f"{sys.executable}: {error}")
+        return Outcome(-1, "", f"{sys.executable}: {error}", started=False)
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
@@ -104,8 +107,8 @@ def _text(output: str | bytes | None) -> str:
     return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
 
 
-def understand(outcome: Outcome, *, has_linker: bool) -> Probe:
-    """Turn what the child said, and how it ended, into devices and reasons."""
+def understand(outcome: Outcome, *, has_linker: bool, trouble: caches.Trouble | None = None) -> Probe:
+    """Turn what the child said, and how it ended, into devices and reasons; `trouble`: what hides PoCL's devices."""
     said = [row for line in outcome.output.splitlines() if (row := _row(line)) is not None]
     known = {field.name for field in fields(ProbedDevice)}
     works = tuple(ProbedDevice(**{k: row["device"][k] for k in known}) for row in said if "device" in row)
@@ -115,6 +118,8 @@ def understand(outcome: Outcome, *, has_linker: bool) -> Probe:
     trying = next((row["name"] for row in reversed(said) if "trying" in row), "opencl")
     if not any("over" in row for row in said):
         off.append(_interrupted(outcome, trying, has_linker=has_linker))
+    elif not works and trouble is not None:
+        off.append(Unavailable("opencl", trouble.reason, trouble.remedy))
     elif not works and not off:
         off.append(Unavailable("opencl", "no OpenCL driver (ICD) was found on this machine", INSTALL))
     return Probe(works, tuple(off))
@@ -133,6 +138,8 @@ def _row(line: str) -> dict[str, Any] | None:
 def _interrupted(outcome: Outcome, trying: str, *, has_linker: bool) -> Unavailable:
     """Return why the child never came to its end."""
     last = next((line.strip() for line in reversed(outcome.errors.splitlines()) if line.strip()), "no message")
+    if not outcome.started:
+        return Unavailable(trying, f"the probe could not be started ({last})", "let this user run Python itself")
     if outcome.code is None:
         return Unavailable(trying, "the driver did not answer in time", "restart the machine or remove the driver")
     if not has_linker or 'Executable "ld"' in outcome.errors:
