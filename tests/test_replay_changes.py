@@ -130,7 +130,7 @@ def compare(changes: dict[int, str], turns: int) -> int:
             results.append([np.asarray(array) for array in (loop.x, loop.y, loop.z)] + [np.array(loop.seen)])
     for expected, found in zip(*results, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
-    return runtime._replay.steps
+    return runtime._issuing.counts.replayed
 
 
 def disturb(runtime: cx.Runtime, loop: Changing, change: str) -> None:

@@ -30,7 +30,7 @@ class Pace(Stages):
             with self._lock:
                 self.lending.let_go()
         due = self._graph.since_horizon - self._horizon_step
-        if due >= 0 and (self._replay.between or due >= self._horizon_step):
+        if due >= 0:
             self._pass_horizon()
         elif len(self._executor.records) > UNREAD:
             self._drain()
@@ -55,8 +55,6 @@ class Pace(Stages):
             since = self._graph.since_horizon
             if since < self._horizon_step or self._upkeep.last is not before:
                 return  # another thread was faster
-            if not self._replay.between and since < 2 * self._horizon_step:
-                return  # the end of the step is near
             self._upkeep.horizon()
         self._drain()
 

@@ -65,7 +65,6 @@ class Member(Runtime):
             arrays += make_returned(kernel, arrays, scalars, self)
         with self._lock:
             self._catch_up()
-            self._replay.stop("a plan was asked for")
             task = describe(kernel, arrays, scalars, options, self)
             assert self._seat is not None
             self._seat.preview(task, self._planner.check)

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextvars import Context
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
@@ -123,9 +122,8 @@ class Runtime(Pace):
             pending = not self._engine.idle or self._engine.failed or self._lookahead.holding or self._upkeep.dropped
             if pending or self.closed or self._fusing.held is not None or self._signals.pending is not None:
                 return None
-            known = self._replay.between and self._executor.broken is None  # within a step, states are not up to date
             try:
-                if not known or not at_once.run(kernel, args):
+                if self._executor.broken is not None or not at_once.run(kernel, args):
                     return None
             except Failed as failed:
                 return self._enter_failed(kernel, args, failed)
@@ -147,10 +145,9 @@ class Runtime(Pace):
             self._upkeep.collect()
         if self._seat is not None:
             self._seat.task(task, self._planner.check)
-        if self._replay.playing and (replayed := self._replay.task(task)) is not None:
-            task.starved = self._engine.idle
-            self._issuing.again(task, *replayed)
-        elif self._on_demand.open:
+        if self._recipes.on:
+            task.shape = self._graph.shapes.of(task)
+        if self._on_demand.open:
             self._planner.check(task)  # later there is nobody to tell
             self._graph.add(task)
             self._lookahead.then(lambda: self._run(task), task)
@@ -180,21 +177,21 @@ class Runtime(Pace):
         task.submitted, task.context = time.perf_counter(), context
         task.call, task.line = where
         self._enter(task)
-        if self._graph.since_horizon >= self._horizon_step and self._replay.between and self._upkeep.over:
+        if self._graph.since_horizon >= self._horizon_step and self._upkeep.over:
             self._upkeep.horizon()  # now: the program may never be here between two steps
 
     def begin_step(self) -> tuple[int, int]:
         """Begin a step that the program names: `with cx.record()`."""
         with self._lock:
             self._catch_up()
-            return self._replay.begin_step()
+            return self._issuing.counts
 
     def end_step(self, begun: tuple[int, int], *, left: bool) -> tuple[bool, str]:
         """End a named step, which an exception may have left; tell whether it was replayed, and else why not."""
         with self._lock:
             if not left:
                 self._catch_up()
-            return self._replay.end_step(begun, left=left)
+            return self._issuing.since(begun, left=left)
 
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return how a call would be divided and placed, and how long it is predicted to take. Nothing runs."""
@@ -204,7 +201,6 @@ class Runtime(Pace):
             arrays += make_returned(kernel, arrays, scalars, self)
         with self._lock:
             self._catch_up()
-            self._replay.stop("a plan was asked for")  # which depends on where arrays are
             return self._planner.preview(describe(kernel, arrays, scalars, options, self))
 
     def _run(self, task: Task) -> None:
@@ -215,16 +211,16 @@ class Runtime(Pace):
         if deal is not None and deal.box is None:
             planned = Planned(Command(task.id, task, (), task.after, "other ranks compute it"), ())
         else:
-            planned = self._planner.plan(task, idle=self._inline and idle and deal is None)
+            here = self._inline and idle and deal is None
+            planned = self._decisions.recall(task, divided=here) or self._decisions.note(
+                task, self._planner.plan(task, idle=here)
+            )
         task.why = planned.command.why
         if planned.handout and planned.site is not None and not self._diagnostics.strict and deal is None:
             look.flush()
-            self._replay.skipped()
             self._on_demand.begin(planned, planned.site, planned.handout)
-        elif look.passes(planned.command):
-            self._issuing.task(planned)
         else:
-            look.command(planned.command, partial(self._issuing.task, planned))
+            self._issuing.task(planned)
 
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""

@@ -37,13 +37,14 @@ from .graph.instruction import Kernel as KernelInstruction
 from .graph.task import Task
 from .graph.task_graph import TaskGraph
 from .lower.lowering import Lowering
-from .lower.replay import Replay
+from .lower.recipes import Recipes
 from .machine.cores import cache_bytes
 from .machine.platform import Platform
 from .machine.power import parse_watts, powered
 from .observe.diagnostics import Diagnostics
 from .observe.recorder import Recorder
 from .plan.assemble import make_candidates, make_planner
+from .plan.decisions import Decisions
 from .plan.place import Loads
 from .predict.learned import Learned
 from .predict.links import Links
@@ -241,8 +242,8 @@ class Stages(ABC):
             AtOnce(self._executor, self._lowering.coherence, machine.lanes["host"].limit_threads) if known else None
         )
         repeat = config.replay and not at_once
-        look = self._lookahead
-        self._replay = Replay(self._graph, self._lowering, lambda: candidates.mark, lambda: look.behind, on=repeat)
+        self._recipes = Recipes(self._lowering, on=repeat)
+        self._decisions = Decisions(self.loads, lambda: candidates.mark, lambda: self._upkeep.last_array, on=repeat)
         self._issuing = Issuing(
             self._lowering,
             self._executor,
@@ -250,7 +251,7 @@ class Stages(ABC):
             self._recorder,
             cpu,
             self._lookahead,
-            self._replay,
+            self._recipes,
             self._at_once,
         )
         self._on_demand = OnDemand(
@@ -261,7 +262,7 @@ class Stages(ABC):
         )
         self._fusing.in_rows = config.reproducible
         self._upkeep = Upkeep(
-            self._graph, self._lowering, self._executor, self._lookahead, self._recorder, self._replay, self._at_once
+            self._graph, self._lowering, self._executor, self._lookahead, self._recorder, self._recipes, self._at_once
         )
         self._executor.on_finished = self._finished
         redo = Redo(platform, candidates, self._lowering, self.loads, self._recorder.note)

@@ -309,4 +309,4 @@ def test_replayed_steps_are_what_analysis_would_have_made(ranks, devices, steps,
 
 def test_every_rank_replays_a_loop():
     g = looped(RankGraphs(3, replay=True), [30], 0)
-    assert all(rank.replay.steps > 5 and rank.replay.tasks > 25 for rank in g.ranks)
+    assert all(rank.recipes.recalled > 5 and rank.recipes.recalled > 25 for rank in g.ranks)

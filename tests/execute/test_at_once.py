@@ -49,11 +49,6 @@ def recorded(runtime: cx.Runtime) -> int:
     return runtime._graph.last
 
 
-def where(runtime: cx.Runtime) -> tuple[bool, bool]:
-    """Return whether steps are replayed, and whether one has just ended."""
-    return runtime._replay.playing, runtime._replay.between
-
-
 def make_known(runtime: cx.Runtime, *args: Any, kernel: Any = add) -> None:
     """Call a kernel until a call leaves no task."""
     for _ in range(12):
@@ -264,24 +259,3 @@ def test_a_body_that_becomes_slow_goes_back_to_the_planner(
     assert recorded(runtime) == before
     add(x, y)
     assert recorded(runtime) == before + 1
-
-
-def test_within_a_step_that_is_replayed_nothing_runs_at_once(
-    runtime: cx.Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The states of arrays are those of the end of a step; in the middle they may be elsewhere."""
-    x, y, z = cx.ones(4), cx.zeros(4), cx.zeros(4)
-    make_known(runtime, x, y)
-    y[...] = 0
-    cx.wait()
-    monkeypatch.setattr("coexec.plan.planner.CHEAP", 0.0)
-    steps = [scale.using(priority=1), scale.using(priority=2), scale.using(priority=3)]
-    for step in steps * 6:
-        step(z, 1.0).wait()
-    assert where(runtime) == (True, True)
-    steps[0](z, 1.0).wait()
-    assert where(runtime) == (True, False)
-    before = recorded(runtime)
-    add(x, y)
-    assert recorded(runtime) > before and where(runtime) == (False, True)
-    np.testing.assert_array_equal(np.asarray(y), 1.0)

@@ -121,8 +121,10 @@ class Loop:
 def normalised(emitted: list[Instruction]) -> list[tuple[Any, ...]]:
     """Return instructions with the numbers that they would have if none were left out, and only edges that matter.
 
-    What a horizon or an epoch stands for is over: it is all the same which of it is named.
+    What a horizon or an epoch stands for is over: it is all the same which of it is named. Of what an instruction comes
+    after, everything counts, whether it is named or follows from others: a recipe may name more than analysis does.
     """
+    before: dict[int, int] = {}  # per instruction: all that it comes after, as bits
     ids = {instruction.id: number for number, instruction in enumerate(emitted)}
     tasks: dict[int, int] = {}
     places: dict[int, int] = {}
@@ -147,8 +149,13 @@ def normalised(emitted: list[Instruction]) -> list[tuple[Any, ...]]:
         seen.append([getattr(i, name, None) for name in ("boxes", "value", "reason", "operator")])
         if isinstance(i, Kernel):
             seen = [(place(b), b.name, b.box, b.cut, b.writes, b.pad, b.boxes) for b in i.bindings] + [i.chunk]
-        edges = [tuple(sorted(ids[edge] for edge in edges if edge > over)) for edges in (i.needs, i.after)]
-        found.append((i.kind, i.device, task, i.task and i.task.name, seen, edges, i.priority))
+        needs = tuple(sorted(ids[edge] for edge in i.needs if edge > over))
+        before[i.id] = 0
+        for edge in (*i.needs, *i.after):
+            if edge > over:
+                before[i.id] |= before[edge] | 1 << ids[edge]
+        since = before[i.id] >> ids[over] + 1 if over >= 0 else before[i.id]
+        found.append((i.kind, i.device, task, i.task and i.task.name, seen, needs, since, i.priority))
     return found
 
 

@@ -26,7 +26,7 @@ def test_a_loop_is_replayed_once_nothing_of_it_is_held(mode: str) -> None:
     loop = Loop(2, peers=True, replay=True, lookahead=mode)
     for _ in range(20):
         loop.turn(body)
-    assert loop.g.replay.steps >= 5
+    assert loop.g.recipes.recalled >= 5
     loop.g.verify()
 
 
@@ -35,7 +35,7 @@ def test_a_loop_with_new_arrays_is_replayed_since_their_size_is_known() -> None:
     loop = Loop(2, peers=True, replay=True, lookahead="auto")
     for _ in range(30):
         loop.turn(body)
-    assert loop.g.replay.tasks >= 16
+    assert loop.g.recipes.recalled >= 16
     loop.g.verify()
 
 

@@ -43,7 +43,7 @@ def test_arrays_that_are_old_for_two_turns_are_replayed(named: bool) -> None:
 
     plain, replayed = both(3, program, named=named)
     alike(plain, replayed)
-    assert replayed.g.replay.steps >= 3
+    assert replayed.g.recipes.recalled >= 3
     assert replayed.step is None or replayed.step.replayed >= 9
 
 
@@ -55,7 +55,7 @@ def test_arrays_that_come_with_contents_are_replayed(what: str) -> None:
 
     plain, replayed = both(2, program)
     alike(plain, replayed)
-    assert replayed.g.replay.tasks >= 5
+    assert replayed.g.recipes.recalled >= 5
 
 
 @pytest.mark.parametrize("turns", range(5, 12))
@@ -145,4 +145,4 @@ def test_a_range_mapper_that_raises_leaves_the_replay_as_it_was() -> None:
 
     plain, replayed = both(2, program)
     alike(plain, replayed)
-    assert replayed.g.replay.steps >= 3
+    assert replayed.g.recipes.recalled >= 3

@@ -129,7 +129,7 @@ def case(program: Program, devices: int, tasks: int) -> Data:
         parts = 50 if steps == tasks else 10
         rates = [meter.tasks(program, arrays, max(program.tasks, steps // parts)) for _ in range(parts)]
         live = runtime._graph.live() + runtime._lowering.live()
-        replayed = runtime._replay.tasks
+        replayed = runtime._issuing.counts.replayed
         runtime.wait()
         del arrays
     return {

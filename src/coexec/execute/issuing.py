@@ -6,7 +6,8 @@ Before: plan/planned.py, lower/, execute/executor.py.  After: runtime.py.  Every
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 from ..backend.base import Ran
 from ..graph.command import Command
@@ -14,8 +15,7 @@ from ..graph.instruction import Instruction
 from ..graph.task import Task
 from ..lower.lookahead import Lookahead
 from ..lower.lowering import Lowering
-from ..lower.replay import Replay
-from ..lower.template import Line
+from ..lower.recipes import Recipes
 from ..lower.touch import Draft
 from ..plan.candidate import Share
 from ..plan.place import Loads
@@ -34,6 +34,17 @@ class Record(Protocol):
         """Record a command and its instructions."""
 
 
+class Counts(NamedTuple):
+    """How many calls were replayed, that is neither planned nor analysed, and how many were not."""
+
+    replayed: int
+    analysed: int
+
+    def more(self, again: bool) -> Counts:
+        """Count one more."""
+        return Counts(self.replayed + again, self.analysed + (not again))
+
+
 class Issuing:
     """Carries out planned tasks."""
 
@@ -45,39 +56,66 @@ class Issuing:
         record: Record,
         cpu: Any,
         lookahead: Lookahead,
-        replay: Replay,
+        recipes: Recipes,
         at_once: AtOnce | None,
     ) -> None:
         self._lookahead = lookahead
-        self._replay = replay
+        self._recipes = recipes
         self._at_once = at_once
         self._lowering = lowering
         self._executor = executor
         self._loads = loads
         self._record = record
         self._cpu = cpu  # what runs a kernel on the calling thread, or None
+        self.counts = Counts(0, 0)
+        self._why = ""  # the last call was not replayed
 
-    def task(self, planned: Planned, draft: Draft | None = None) -> None:
-        """Lower and issue a planned task."""
-        command, shares, here, _, _ = planned
+    def task(self, planned: Planned) -> None:
+        """Lower and issue a planned task, now or when lookahead lets it go."""
+        command, look = planned.command, self._lookahead
+        recalled = None if look.holding else self._recipes.recall(command, planned.shares)
+        if recalled is not None:
+            self._issue(planned, recalled, again=planned.again)
+        elif look.passes(command):
+            self._lower(planned)
+        else:
+            look.command(command, partial(self._lower, planned))
+
+    def _lower(self, planned: Planned, draft: Draft | None = None) -> None:
+        late = self._lookahead.late
+        self._issue(planned, self._recipes.lower(planned.command, planned.shares, draft, late=late), again=False)
+
+    def _issue(self, planned: Planned, instructions: list[Instruction], *, again: bool) -> None:
+        command, shares, here = planned[:3]
         task = command.task
-        instructions = self._lowering.lower(command, shares, draft)
         arrays = task.arrays
         task.let_go()  # they may be dropped from now on
+        self.counts = self.counts.more(again)
+        if not again:
+            self._why = f"{task.name} was {'planned' if not planned.again else 'analysed'} anew"
         if self._record.tracing:
+            if again:
+                task.why = f"{task.why} (replayed)"
             self._record.command(command, instructions)
-        late = self._lookahead.late
         if here and self._executor.nothing_else(rest := self._executor.allocated(instructions)):
-            self._replay.skipped()
             self._run_here(task, rest[0], arrays)
         else:
-            self._replay.called(task, arrays, command, shares, instructions, late=late)
             if here:
                 self._loads.add(command.chunks[0].device, shares[0].seconds)
                 instructions = rest
             self._executor.submit(instructions)
             if not command.chunks:
                 self._executor.elsewhere(task)
+
+    def since(self, begun: Counts, *, left: bool) -> tuple[bool, str]:
+        """Tell whether every call since then was replayed, and else why not. A step that was `left` did not end."""
+        if left:
+            return False, "an exception left it"
+        if not self._recipes.on:
+            return False, "replay is off"
+        if self.counts.analysed > begun.analysed:
+            return False, self._why
+        return self.counts.replayed > begun.replayed, "nothing was called"
 
     def _run_here(self, task: Task, kernel: Any, arrays: Sequence[Array]) -> None:
         """Run a short kernel on the calling thread."""
@@ -91,7 +129,6 @@ class Issuing:
 
     def failed(self, task: Task, failed: Failed) -> None:
         """Let a call that was run at once, and raised, be a task like any other. Nothing has happened since."""
-        self._replay.stop("a call that was run at once has failed")
         known = failed.known
         share = Share(known.body, known.model, known.work, known.predicted, known.together)
         why = "runs in the caller"
@@ -102,17 +139,6 @@ class Issuing:
         )
         if isinstance(failed.error, KeyboardInterrupt):
             raise failed.error
-
-    def again(self, task: Task, line: Line, instructions: list[Instruction]) -> None:
-        """Issue a task of a step that is replayed."""
-        self._loads.again(line.loads, task.id)
-        task.let_go()
-        if self._record.tracing:
-            task.why = f"{line.seen.why} (replayed)"
-            self._record.command(Command(task.id, task, line.seen.chunks, task.after, task.why), instructions)
-        self._executor.submit(instructions)
-        if not line.seen.chunks:
-            self._executor.elsewhere(task)
 
     def part(self, command: Command, instructions: list[Instruction]) -> None:
         """Issue a part that was handed out, and is lowered."""

@@ -17,7 +17,7 @@ from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
 from ..lower.lookahead import Lookahead
 from ..lower.lowering import Lowering
-from ..lower.replay import Replay
+from ..lower.recipes import Recipes
 from ..machine.platform import HOST, USER
 from ..program.array import Array, Storage
 from .at_once import AtOnce
@@ -50,11 +50,11 @@ class Upkeep:
         executor: Executor,
         lookahead: Lookahead,
         record: Record,
-        replay: Replay,
+        recipes: Recipes,
         at_once: AtOnce | None,
     ) -> None:
         self._at_once = at_once
-        self._replay = replay
+        self._recipes = recipes
         self._graph = graph
         self._lowering = lowering
         self._executor = executor
@@ -73,7 +73,6 @@ class Upkeep:
         self._graph.register(storage)
         backing = self._lowering.register(storage, None if data is None else USER if borrowed else HOST)
         self.live[storage.id] = storage
-        self._replay.made(storage, None if backing is None else backing.allocation)
         if backing is None:
             return None
         allocation = backing.allocation
@@ -89,7 +88,6 @@ class Upkeep:
         if self._lowering.coherence.budget.accounts[HOST] is None:
             return False
         self.collect()
-        self._replay.stop("room is made for an array")
         self._lookahead.flush()
         late, instructions = self._lowering.make_room(storage)
         self._submit(instructions)
@@ -98,22 +96,16 @@ class Upkeep:
     def read(self, task: Task, array: Array, deliver: Callable[[Any], None]) -> None:
         """Hand the elements of `array`, as they are now, to `deliver`."""
         task.submitted = time.perf_counter()
-        if (replayed := self._replay.read(task, array, deliver)) is not None:
-            self._issue(task, lambda: replayed)
-            return
         self._graph.add(task)
 
         def lower() -> list[Instruction]:
-            instructions = self._lowering.fence(task, array, deliver)
-            self._replay.has_read(task, array, instructions, late=self._lookahead.late)
-            return instructions
+            return self._recipes.fence(task, array, deliver, late=self._lookahead.late)
 
         self._lookahead.fence(array, lambda: self._issue(task, lower), task)
 
     def epoch(self, name: str) -> tuple[Task, list[Instruction]]:
         """Emit an epoch, which comes after everything so far; return its task, and where its instruction will be."""
         self.collect()
-        self._replay.stop(name)
         task = self._mark(name)
         self._graph.passed(task.id)
         emitted: list[Instruction] = []
@@ -134,14 +126,10 @@ class Upkeep:
     def horizon(self) -> None:
         """Emit a horizon; the mark before it, which is over, stands for everything older."""
         before, failed = self.last, self._executor.engine.failed
-        if not self._replay.between:
-            self._replay.stop("a horizon was due")
-        self._replay.pause()
         task = self._mark("horizon")
         if before is not None:
             self._graph.passed(before.id)
         self._lookahead.then(lambda: self._issue(task, lambda: self._lowering.horizon(task, failed)), task)
-        self._replay.resume(failed)
         self._executor.forget_failures(self._lowering.ids)
 
     def collect(self) -> None:
@@ -150,15 +138,11 @@ class Upkeep:
             gone = self.dropped.popleft()
             if self._at_once is not None:
                 self._at_once.dropped(gone)
-            if (replayed := self._replay.drop(gone)) is not None:
-                self._submit(replayed)
-                continue
             self.forget(gone)
             self._lookahead.drop(gone, partial(self._drop, gone))
 
     def gather(self) -> None:
         """Bring every array to the host, so that it outlives the devices. Nothing may be open."""
-        self._replay.stop("close")
         self._submit(self._lowering.gather(list(self.live), self._graph.mark("close")))
 
     def _mark(self, name: str) -> Task:
@@ -179,7 +163,6 @@ class Upkeep:
 
     def _drop(self, gone: int) -> None:
         instructions = self._lowering.drop(gone)
-        self._replay.dropped(gone, instructions, late=self._lookahead.late)
         self._submit(instructions)
 
     def _submit(self, instructions: list[Instruction]) -> None:

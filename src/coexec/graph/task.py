@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..program.call import Key, Options
     from ..program.kernel import ArrayParam, Kernel
     from .command import Deal
+    from .shape import CallShape
 
 
 class Owner(Protocol):
@@ -70,6 +71,7 @@ class Task:
     visited: Box | None = None  # None: everything, and every array whole
     box: Box = Box((), ())  # the visited part of the index space, whether or not arrays arrive whole
     key: Key | None = None  # the arrays' shapes, for predictions
+    shape: CallShape | None = None  # what it shares with calls like it; None: nothing is remembered
     inputs: dict[str, float] | None = None  # per device: predicted seconds of copies, if nothing else was going on
     guess = False  # it was divided without knowing how fast each device is
     trial = False  # it is undivided to see how long that takes

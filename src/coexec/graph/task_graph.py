@@ -6,13 +6,16 @@ Before: program/.  After: plan/, lower/.  Knows no device and no memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from ..geometry import Box, bounding
 from ..program.access import Access
 from ..program.array import Array, Storage
 from ..program.view import grid_of, narrow
+from .links import Links
 from .mapped import mapped
+from .shape import CallShape, CallShapes
 from .task import Owner, Task
 from .tracker import Marks, Tracker
 
@@ -50,6 +53,8 @@ class TaskGraph:
         self._front: dict[int, None] = {}  # tasks nothing depends on yet
         self.orders: dict[Any, int] = {}  # host tasks: last one per order
         self.marks = Marks()
+        self._links = Links()
+        self.shapes = CallShapes()
         self.horizon = EPOCH  # the last mark that stands for everything before it
         self.since_horizon = 0
 
@@ -66,18 +71,41 @@ class TaskGraph:
             for (_, _, access), array in zip(task.accesses, task.arrays):  # noqa: B905 - equally long, and this is hot
                 if array.size:
                     tracker = array._storage.tracker
+                    if tracker.folded is not None:
+                        tracker.unfold()
                     touch(tracker)
                     if not access.writes:
                         tracker.read_by(array._box, array._grid, id, found)
                     else:
                         tracker.write_by(array._box, array._grid, id, found if access.reads else None, found)
-        else:
+        elif (shape := task.shape) is None or shape.asks:
+            self._unfold(task)
             self._add_parts(task, found)
+        else:
+            found = self._add_known(task, shape)
         kernel = task.kernel
         if kernel is not None and kernel.order is not None:
             found.add(self.orders.get(kernel.order, self.horizon))
             self.orders[kernel.order] = id
         self._link(task, found)
+
+    def _unfold(self, task: Task) -> None:
+        for array in task.arrays:
+            array._storage.tracker.unfold()
+
+    def _add_known(self, task: Task, shape: CallShape) -> set[int]:
+        """Find and note what calls of this shape do, as the last time if the trackers look alike."""
+        trackers = list(dict.fromkeys([array._storage.tracker for array in task.arrays]))
+        links = shape.links
+        if links.forms and (known := self._links.recall(links, trackers, task.id)) is not None:
+            self.marks.touched.update(trackers)
+            return set(known)
+        if not links.wait():
+            return self._links.learn(links, trackers, task.id, partial(self._add_parts, task))
+        self._unfold(task)
+        found: set[int] = set()
+        self._add_parts(task, found)
+        return found
 
     def _add_parts(self, task: Task, found: set[int]) -> None:
         """Find and note accesses to parts of arrays, or to one array several times."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ..geometry import Box, Grid, Region, covers, grid_covers, grids_meet, meeting, overlap, overlaps, shelved, subtract
 
@@ -26,28 +26,52 @@ def _meets(other: Box, box: Box, grid: Grid) -> bool:
     return common is not None and grids_meet(common, None, grid)
 
 
-class Entries(NamedTuple):
-    """What a tracker remembers, as plain data."""
-
-    boxes: bool  # whether boxes differ; if not, the next two are everything
-    one_writer: int
-    whole_readers: tuple[int, ...]
-    writers: tuple[tuple[Box, int], ...]
-    readers: tuple[tuple[Box, tuple[int, ...]], ...]
-    strided: tuple[tuple[Box, Grid, int, bool], ...]
+Form = tuple[Any, ...]
+"""What a tracker remembers but for the ids. In their place are numbers: equal ones for equal ids."""
+Ids = list[int | list[int]]
+"""What the numbers of a form stand for: an id, or a list of readers."""
 
 
-class Names(Protocol):
-    """What ids are called now."""
+class FoldedForm:
+    """A form that is remembered: two trackers of one form have the same object."""
 
-    def writer(self, id: int) -> int:
-        """Return the id of a writer."""
+    __slots__ = ("form", "readers", "size")
 
-    def readers(self, ids: tuple[int, ...]) -> list[int]:
-        """Return the ids of a list of readers, of which there may be more now."""
+    def __init__(self, form: Form, size: int, readers: frozenset[int]) -> None:
+        self.form = form
+        self.size = size  # how many ids, or lists of readers, it has
+        self.readers = readers  # which of them may be lists of readers
 
-    def strided(self, entries: tuple[tuple[Box, Grid, int, bool], ...]) -> list[tuple[Box, Grid, int, bool]]:
-        """Return strided entries with their ids, of which there may be more now."""
+
+class Numbering:
+    """Gives numbers to ids, the same to equal ones; and to lists of several readers, likewise."""
+
+    __slots__ = ("_known", "ids", "several_at")
+
+    def __init__(self) -> None:
+        self.ids: Ids = []  # by number
+        self.several_at: set[int] = set()  # numbers that only stand for readers, of which there may be more next time
+        self._known: dict[int | tuple[int, ...], int] = {}
+
+    def one(self, id: int) -> int:
+        """Return the number of an id."""
+        number = self._known.get(id)
+        if number is None:
+            number = self._known[id] = len(self.ids)
+            self.ids.append(id)
+        else:
+            self.several_at.discard(number)
+        return number
+
+    def several(self, ids: list[int]) -> int:
+        """Return the number of a list of readers."""
+        key = ids[0] if len(ids) == 1 else tuple(ids)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.ids)
+            self.ids.append(ids[0] if len(ids) == 1 else ids[:])
+            self.several_at.add(number)
+        return number
 
 
 class Tracker:
@@ -61,12 +85,16 @@ class Tracker:
         "_readers",
         "_strided",
         "_writers",
+        "folded",
+        "ids_folded",
         "one_writer",
         "whole_readers",
     )
 
     def __init__(self, extent: Box, origin: int) -> None:
         self._extent = extent
+        self.folded: FoldedForm | None = None  # instead of the rest, if whoever owns it works by forms
+        self.ids_folded: Ids = []
         self._mark = -1  # the last horizon that stands for older ids; readers from before that did not wait for it
         self._boxes = False  # whether boxes differ; until then the two whole-array fields hold everything
         self.one_writer = origin
@@ -311,6 +339,7 @@ class Tracker:
 
     def ids(self) -> set[int]:
         """Return every id that something later could depend on."""
+        self.unfold()
         if not self._boxes:
             return {self.one_writer, *self.whole_readers}
         found = set(self._writers.values())
@@ -321,6 +350,7 @@ class Tracker:
 
     def collapse(self, horizon: int, keep: Collection[int] = ()) -> None:
         """Replace everything older than `horizon` by it, except the ids in `keep`."""
+        self.unfold()
         self._mark = horizon
         if not self._boxes:
             if self.one_writer < horizon and self.one_writer not in keep:
@@ -341,40 +371,72 @@ class Tracker:
         if len(self._writers) == 1 and not self._readers and not self._strided:
             self._gather(next(iter(self._writers.values())))
 
-    def dump(self) -> Entries:
-        """Return everything remembered, as plain data."""
+    def form(self, numbers: Numbering) -> Form:
+        """Return everything remembered but for the ids, which are given numbers."""
+        one, several = numbers.one, numbers.several
+        mark = one(self._mark) if self._mark >= 0 else -1
         if not self._boxes:
-            return Entries(False, self.one_writer, tuple(self.whole_readers), (), (), ())
-        readers = tuple([(box, tuple(ids)) for box, ids in self._readers.items()])
-        return Entries(True, 0, (), tuple(self._writers.items()), readers, tuple(self._strided))
+            return mark, one(self.one_writer), several(self.whole_readers) if self.whole_readers else -1
+        writers = tuple([(box, one(id)) for box, id in self._writers.items()])
+        readers = tuple([(box, several(ids)) for box, ids in self._readers.items()])
+        if not self._strided:
+            return mark, writers, readers, ()
+        reads: dict[tuple[Box, Grid], list[int]] = {}
+        for box, grid, id, writes in self._strided:
+            if not writes:
+                reads.setdefault((box, grid), []).append(id)
+        strided = [(box, grid, one(id), True) for box, grid, id, writes in self._strided if writes]
+        strided += [(box, grid, several(ids), False) for (box, grid), ids in reads.items()]
+        return mark, writers, readers, tuple(strided)
 
-    def load(self, entries: Entries, names: Names) -> None:
-        """Remember what `entries` say, with other ids."""
-        self._boxes = entries.boxes
-        self.one_writer = 0 if entries.boxes else names.writer(entries.one_writer)
-        self.whole_readers = names.readers(entries.whole_readers)
-        self._writers, self._readers = {}, {}
-        for box, id in entries.writers:
-            self._writers[box] = names.writer(id)
-        for box, ids in entries.readers:
-            if readers := names.readers(ids):
-                self._readers[box] = readers
-        self._writers, self._readers = shelved(self._writers), shelved(self._readers)
-        self._strided = names.strided(entries.strided)
+    def unfold(self) -> None:
+        """Remember by box again what was remembered by form."""
+        if self.folded is not None:
+            form, self.folded = self.folded.form, None
+            self.become(form, self.ids_folded)
+
+    def become(self, form: Form, ids: Any) -> None:
+        """Remember what a form says, with these ids."""
         self._looked = None
+        self._mark = ids[form[0]] if form[0] >= 0 else -1
+        if len(form) == 3:
+            self._boxes = False
+            self.one_writer = ids[form[1]]
+            self.whole_readers = _listed(ids[form[2]]) if form[2] >= 0 else []
+            return
+        self._boxes = True
+        self._writers = shelved({box: ids[number] for box, number in form[1]})
+        self._readers = shelved({box: _listed(ids[number]) for box, number in form[2]})
+        self._strided = [
+            (box, grid, id, writes)
+            for box, grid, number, writes in form[3]
+            for id in _listed(ids[number])
+        ]
 
     def __len__(self) -> int:
+        self.unfold()
         if not self._boxes:
             return 1 + len(self.whole_readers)
         return len(self._writers) + sum(map(len, self._readers.values())) + len(self._strided)
+
+
+def _listed(ids: int | list[int]) -> list[int]:
+    return [ids] if type(ids) is int else list(ids)  # type: ignore[arg-type]
+
+
+class Remembering(Protocol):
+    """What remembers ids."""
+
+    def collapse(self, horizon: int, keep: Collection[int] = ()) -> None:
+        """Replace everything older than `horizon` by it, except the ids in `keep`."""
 
 
 class Marks:
     """Which trackers were touched before each horizon or epoch that has not taken effect yet."""
 
     def __init__(self) -> None:
-        self.touched: set[Tracker] = set()  # since the last mark
-        self._marked: list[tuple[int, set[Tracker]]] = []
+        self.touched: set[Remembering] = set()  # since the last mark
+        self._marked: list[tuple[int, set[Remembering]]] = []
 
     @property
     def last(self) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PlanError
-from ..geometry import Box, Region, bounding, overlap, overlaps
+from ..geometry import Box, Pattern, Region, RegionMap, bounding, overlap, overlaps
 from ..graph.instruction import Alloc, Allocation, Copy, Fill, Free
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Platform
@@ -32,6 +32,7 @@ class Coherence:
         self._emitter = emitter
         self.last_allocation = 0  # the last number given to one
         self.freed = 0  # how many frees were emitted: what was looked up before the last one may be gone
+        self.foresight = 0  # changes with what is known of how large allocations become in the end
         self._watch = watch
         self._copier = {d.memory: d.name for d in reversed(platform.devices) if d.memory not in (USER, HOST)}
         self._known = Known()
@@ -71,7 +72,7 @@ class Coherence:
             after += tuple(account.allocate(id, allocation.nbytes))
         self._emitter.emit(Alloc(id, "", task, allocation, after))
         backing = Backing(allocation, id)
-        self._emitter.touch(backing.tracker)
+        self._emitter.touch(backing)
         for old in swallowed:
             self._move(state, old, backing, task)
         if swallowed and self._watch is not None:
@@ -162,6 +163,10 @@ class Coherence:
     def _lane(self, source: int, target: int) -> str:
         """Return the device whose lane copies between two memories: the target's, else the source's, else the host."""
         return self._copier.get(target) or self._copier.get(source) or "host"
+
+    def pattern(self, valid: RegionMap[int]) -> Pattern[int]:
+        """Return what a map of valid elements holds: the same object whenever that is the same."""
+        return self._known.pattern(valid)
 
     # Validity ---------------------------------------------------------------------------------------------------------
 
@@ -327,7 +332,7 @@ class Coherence:
             self._emitter.id(), lane, task, backing.allocation, boxes, state.initial, self._emitter.roots(after)
         )
         self._emitter.emit(fill)
-        self._emitter.touch(backing.tracker)
+        self._emitter.touch(backing)
         for box in boxes:
             backing.tracker.did_write(box, None, fill.id)
 
@@ -362,7 +367,7 @@ class Coherence:
             kept.did_write(box, None, id)
         for part, lattice, over in strided:
             kept.did_write(part, lattice, over)
-        self._emitter.marks.touched.update((seen, kept))
+        self._emitter.marks.touched.update((source, target))
 
 
 def _grown(state: ArrayState, memory: int, box: Box) -> tuple[Box, list[Backing]]:

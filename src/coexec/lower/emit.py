@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from ..graph.instruction import Epoch, Horizon, Instruction
 from ..graph.task import Task
-from ..graph.tracker import Marks, Tracker
+from ..graph.tracker import Marks, Remembering
 
 
 class Emitter:
@@ -33,6 +33,11 @@ class Emitter:
 
     def emit(self, instruction: Instruction) -> None:
         """Hand over an instruction."""
+        self.lead(instruction)
+        self.out.append(instruction)
+
+    def lead(self, instruction: Instruction) -> None:
+        """Let an instruction be at the front, and none that it comes after."""
         front = self.front
         if front:
             for id in instruction.needs:
@@ -40,11 +45,10 @@ class Emitter:
             for id in instruction.after:
                 front.pop(id, None)
         front[instruction.id] = None
-        self.out.append(instruction)
 
-    def touch(self, tracker: Tracker) -> None:
-        """Remember that `tracker` has entries newer than the last mark."""
-        self.marks.touched.add(tracker)
+    def touch(self, backing: Remembering) -> None:
+        """Remember that a backing was touched since the last mark."""
+        self.marks.touched.add(backing)
 
     def take(self) -> list[Instruction]:
         """Return what was emitted since the last call."""

@@ -76,7 +76,7 @@ class Exchanging:
                 after = () if needs else (self._emitter.epoch,)
                 self._emitter.emit(Send(id, task, backing.allocation, box, route, tuple(needs), after))
                 backing.tracker.did_read(box, None, id)
-                self._emitter.touch(backing.tracker)
+                self._emitter.touch(backing)
 
     def _memory(self, state: ArrayState, box: Box) -> int:
         return USER if USER in state.backings and state.holds(USER, box) else HOST
@@ -99,5 +99,5 @@ class Exchanging:
                 route = Route(source, self.rank, argument, partial, position)
                 self._emitter.emit(Receive(id, task, backing.allocation, box, route, (), self._emitter.roots(after)))
                 backing.tracker.did_write(box, None, id)
-                self._emitter.touch(backing.tracker)
+                self._emitter.touch(backing)
                 state.wrote(HOST, box)

@@ -87,7 +87,7 @@ class Launching:
             if backing is None:
                 continue
             tracker = backing.tracker
-            touched.add(tracker)
+            touched.add(backing)
             _, state, box, grid, _, memory, _, writes, _, _, boxes, _ = touch
             for part in boxes or (box,):
                 lattice = grid if boxes is None else touch.part_grid(part)

@@ -112,7 +112,7 @@ class Lookahead:
     def command(self, command: Command, lower: Lower) -> None:
         """Have a command lowered: at once if it allocates nothing that could grow, else when that is known."""
         draft = self._lowering.draft(command)
-        if not self._held and self._backed(draft):
+        if not self._held and draft.is_backed():
             lower(draft._replace(backed=True))
             return
         self._count(command.task)
@@ -237,14 +237,6 @@ class Lookahead:
             return foreseen.closed
         return self._level - foreseen.level >= LEVELS or self._tasks - foreseen.tasks >= TASKS
 
-    def _backed(self, draft: Draft) -> bool:
-        """Tell whether everything that a command touches is allocated, which is usual, and quickly told."""
-        for parts in draft.chunks:
-            for touch in parts:
-                if touch.state.find(touch.memory, touch.box) is None and not touch.box.empty:
-                    return False
-        return True
-
     def _anticipate(self, command: Command, draft: Draft) -> list[Foreseen]:
         """Note which boxes a command will need; return those allocations that it will make or grow."""
         task, found = command.task, []
@@ -305,6 +297,9 @@ class Lookahead:
         """Remember how far the allocations of an array have grown."""
         key = state.origin.get(memory) if state.origin is not None else None
         if key is not None:
-            self._known[key] = [backing.box for backing in state.backings[memory]]
+            boxes = [backing.box for backing in state.backings[memory]]
+            if self._known.get(key) != boxes:
+                self._lowering.coherence.foresight += 1
+            self._known[key] = boxes
             if len(self._known) > REMEMBERED:
                 del self._known[next(iter(self._known))]

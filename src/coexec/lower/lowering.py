@@ -117,6 +117,13 @@ class Lowering:
 
     # Commands ---------------------------------------------------------------------------------------------------------
 
+    def warm(self, command: Command, shares: Sequence[Share]) -> list[Instruction] | None:
+        """Return the one kernel of a command whose arrays are whole, backed and valid where they are needed, or None."""
+        task, chunks = command.task, command.chunks
+        if task.visited is None and len(chunks) == 1 and task.deal is None and self._warm(task, chunks[0], shares[0]):
+            return self.emitter.take()
+        return None
+
     def lower(self, command: Command, shares: Sequence[Share], draft: Draft | None = None) -> list[Instruction]:
         """Return the instructions of one command, in topological order. `shares` has one entry per chunk."""
         task = command.task
@@ -221,7 +228,7 @@ class Lowering:
         touch = emitter.marks.touched.add
         for (_, _, access), array, backing in zip(accesses, arrays, backings):  # noqa: B905 - as above
             tracker = backing.tracker
-            touch(tracker)
+            touch(backing)
             if not access.writes:
                 tracker.read_by(array._box, array._grid, id, needs)
             else:
@@ -338,7 +345,7 @@ class Lowering:
         self.emitter.emit(Fence(id, "host", task, binding, deliver, tuple(needs), after))
         if backing is not None:
             backing.tracker.did_read(box, grid, id)
-            self.emitter.touch(backing.tracker)
+            self.emitter.touch(backing)
         return self.emitter.take()
 
     def gather(self, storage_ids: Collection[int], task: Task) -> list[Instruction]:

@@ -57,5 +57,5 @@ def _backed(state: ArrayState, box: Box, *, whole: bool) -> Iterator[tuple[Backi
 
 def _note(lowering: Lowering, state: ArrayState, backing: Backing, piece: Box, grid: Grid | None, id: int) -> None:
     backing.tracker.did_write(piece, grid, id)
-    lowering.emitter.touch(backing.tracker)
+    lowering.emitter.touch(backing)
     state.wrote(backing.allocation.memory, piece)

@@ -84,4 +84,4 @@ class Reductions:
         source.tracker.did_read(partial.box, None, id)
         sink.tracker.did_write(box, grid, id)
         state.wrote(HOST, box)
-        self._emitter.touch(sink.tracker)
+        self._emitter.touch(sink)

@@ -5,14 +5,14 @@ Before: graph/.  After: lower/coherence.py.  Knows allocations by name only, nev
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..geometry import Box, Pattern, RegionMap, bounding, covers, overlaps
 from ..graph.instruction import Allocation, Binding
-from ..graph.tracker import Tracker
+from ..graph.tracker import Form, Ids, Tracker
 from ..machine.platform import HOST, USER
 
 MEMORIES = 1023
@@ -28,13 +28,38 @@ WASTE = 1.25
 class Backing:
     """An allocation and who touched it."""
 
-    __slots__ = ("allocation", "bindings", "box", "tracker")
+    __slots__ = ("_tracker", "allocation", "bindings", "box", "state")
 
     def __init__(self, allocation: Allocation, origin: int) -> None:
         self.allocation = allocation
         self.box = allocation.box
-        self.tracker = Tracker(allocation.box, origin)
+        self.state: ArrayState | None = None  # whose backing it is
+        self._tracker = Tracker(allocation.box, origin)
         self.bindings: dict[tuple[str, bool], Binding] = {}  # of parameters that see all of it, made once
+
+    @property
+    def tracker(self) -> Tracker:
+        """Who touched it last."""
+        state = self.state
+        if state is not None and state.form is not None:
+            state.unfold()
+        return self._tracker
+
+    def collapse(self, horizon: int, keep: Collection[int] = ()) -> None:
+        """Let a horizon stand for everything older, except the ids in `keep`."""
+        self.tracker.collapse(horizon, keep)
+
+
+class StateForm:
+    """All that lowering depends on of one array's state, but for ids. Two states of one form have the same object."""
+
+    __slots__ = ("readers", "size", "trackers", "valid")
+
+    def __init__(self, valid: Pattern[int], trackers: tuple[Form, ...], size: int, readers: frozenset[int]) -> None:
+        self.valid = valid
+        self.trackers = trackers  # of its backings, memory by memory
+        self.size = size  # how many ids, or lists of readers, it has
+        self.readers = readers  # which of them may be lists of readers
 
 
 class Foreseen:
@@ -70,11 +95,16 @@ def _better_together(a: Box, b: Box) -> bool:
 
 
 class ArrayState:
-    """Backings per memory, and for each element the set of memories (as bits) that hold its present value."""
+    """Backings per memory, and for each element the set of memories (as bits) that hold its present value.
+
+    Who touched it last is remembered in one of two ways. Unfolded, each backing has a tracker, which answers any question.
+    Folded, there is the form of all its trackers and the ids in it: that is what a recipe (lower/recipe.py) goes by. Whoever
+    asks a backing for its tracker unfolds the state.
+    """
 
     __slots__ = (
-        "_found", "backings", "box", "complete", "dtype", "expected", "foreseen", "id", "initial", "origin", "tasks",
-        "valid"
+        "_found", "backings", "box", "complete", "dtype", "expected", "foreseen", "form", "id", "ids", "initial", "layout",
+        "origin", "tasks", "valid"
     )  # fmt: skip
 
     def __init__(self, id: int, box: Box, dtype: np.dtype[Any], initial: Any, tasks: Tracker | None = None) -> None:
@@ -90,6 +120,9 @@ class ArrayState:
         self.foreseen: dict[int, Foreseen] | None = None  # per memory: what lookahead knows of later commands
         self.expected: RegionMap[int] | None = None  # what `valid` will be when they are lowered
         self.origin: dict[int, Hashable] | None = None  # per memory: what asked for it first
+        self.form: StateForm | None = None  # None: unfolded
+        self.ids: Ids = []  # what the numbers of the form stand for
+        self.layout = 0  # how often a backing was added or removed
 
     @property
     def private(self) -> bool:
@@ -118,6 +151,9 @@ class ArrayState:
 
     def add(self, backing: Backing) -> None:
         """Note a new backing."""
+        self.unfold()
+        self.layout += 1
+        backing.state = self
         memory = backing.allocation.memory
         self._found.clear()
         self.backings.setdefault(memory, []).append(backing)
@@ -126,11 +162,41 @@ class ArrayState:
 
     def remove(self, backing: Backing) -> None:
         """Forget a backing."""
+        self.unfold()
+        self.layout += 1
+        backing.state = None
         memory = backing.allocation.memory
         self._found.clear()
         self.backings[memory].remove(backing)
         if self.complete.get(memory) is backing:
             del self.complete[memory]
+
+    def arrange(self, layout: Sequence[tuple[int, list[Backing]]]) -> None:
+        """Have exactly these backings, memory by memory. Whoever arranges them folds the state next."""
+        for backing in self.all_backings():
+            backing.state = None
+        self.layout += 1
+        self._found.clear()
+        self.complete.clear()
+        self.backings.clear()
+        for memory, backings in layout:
+            self.backings[memory] = backings
+            for backing in backings:
+                backing.state = self
+                if backing.box == self.box:
+                    self.complete[memory] = backing
+
+    def fold(self, form: StateForm, ids: Ids) -> None:
+        """Remember who touched it last by a form and its ids."""
+        self.form, self.ids = form, ids
+
+    def unfold(self) -> None:
+        """Remember who touched it last in the trackers again."""
+        form = self.form
+        if form is not None:
+            self.form = None
+            for backing, tracker in zip(self.all_backings(), form.trackers, strict=True):
+                backing._tracker.become(tracker, self.ids)
 
     def holds(self, memory: int, box: Box) -> bool:
         """Tell whether all of `box` is valid in `memory`."""

@@ -46,6 +46,14 @@ class Draft(NamedTuple):
     partials: dict[str, ArrayState]
     backed: bool = False  # everything is known to be allocated
 
+    def is_backed(self) -> bool:
+        """Tell whether everything is allocated that is touched."""
+        for touches in self.chunks:
+            for touch in touches:
+                if touch.state.find(touch.memory, touch.box) is None and not touch.box.empty:
+                    return False
+        return True
+
 
 def slots_of(name: str, partial: ArrayState, chunk: Chunk, memory: int) -> Touch:
     """Return the touch of one chunk's slot of a private array, or of the slots of all its pieces."""

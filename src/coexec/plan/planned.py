@@ -20,3 +20,4 @@ class Planned(NamedTuple):
     here: bool = False  # the submitting thread should run it: that costs less than handing it over
     handout: str = ""  # dynamic or auto: the parts are a beginning, and handed out in smaller ones as devices ask
     site: Site | None = None  # what is cut, and where, if it was
+    again: bool = False  # as in the turn before

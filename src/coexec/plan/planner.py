@@ -50,7 +50,7 @@ _new: Callable[..., Any] = tuple.__new__
 
 
 def _planned(fields: tuple[Command, tuple[Share, ...], bool]) -> Planned:
-    planned: Planned = _new(Planned, (*fields, "", None))
+    planned: Planned = _new(Planned, (*fields, "", None, False))
     return planned
 
 

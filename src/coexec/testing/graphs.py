@@ -27,7 +27,7 @@ from ..graph.task import Task
 from ..graph.task_graph import TaskGraph
 from ..lower.lookahead import Lookahead
 from ..lower.lowering import Lowering
-from ..lower.replay import Replay
+from ..lower.recipes import Recipes
 from ..lower.touch import Draft
 from ..lower.watch import Watch
 from ..machine.platform import HOST, USER, Platform
@@ -72,8 +72,8 @@ class GraphBuilder:
         self.devices = [device.name for device in self.platform.devices]
         self.graph = TaskGraph()
         self.lowering = Lowering(self.platform, watch)
+        self.recipes = Recipes(self.lowering, on=replay)
         self.lookahead = Lookahead(self.lowering, lookahead)
-        self.replay = Replay(self.graph, self.lowering, held=lambda: self.lookahead.behind, on=replay)
         self.tasks: list[Task] = []
         self.commands: list[Command] = []
         self.emitted: list[Instruction] = []
@@ -106,7 +106,6 @@ class GraphBuilder:
         if backing is not None:
             self.given.append(backing.allocation)
             set_data(backing.allocation, np.array(data))
-        self.replay.made(storage, None if backing is None else backing.allocation)
 
     def dropped(self, storage_id: int) -> None:
         """Do nothing: a test says when an array is dropped."""
@@ -114,9 +113,7 @@ class GraphBuilder:
     def drop(self, array: Array) -> list[Instruction]:
         """Drop the last handle of an array; return what has been emitted since."""
         id, before = array._storage.id, len(self.emitted)
-        if (replayed := self.replay.drop(id)) is not None:
-            return self._emit(replayed)
-        self.lookahead.drop(id, lambda: self._lowered(self.lowering.drop(id), partial(self.replay.dropped, id)))
+        self.lookahead.drop(id, lambda: self._emit(self.lowering.drop(id)))
         return self.emitted[before:]
 
     # Calls ------------------------------------------------------------------------------------------------------------
@@ -194,11 +191,12 @@ class GraphBuilder:
 
     def begin_step(self) -> tuple[int, int]:
         """Begin a step that a program names."""
-        return self.replay.begin_step()
+        return self.recipes.recalled, len(self.tasks)
 
     def end_step(self, begun: tuple[int, int], *, left: bool = False) -> tuple[bool, str]:
-        """End a step; tell whether it was replayed, and else why not."""
-        return self.replay.end_step(begun, left=left)
+        """End a step; tell whether all of it came from recipes."""
+        recalled, tasks = begun
+        return not left and self.recipes.recalled - recalled >= len(self.tasks) - tasks, ""
 
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return what `submit` would do, as data; nothing is known of any time."""
@@ -229,11 +227,8 @@ class GraphBuilder:
         task = describe(kernel, arrays, scalars, options, self)
         self.tasks.append(task)
         self._deal(task)
-        if chunks is not None:
-            self.replay.stop("the test says who computes what")
-        if (replayed := self.replay.task(task)) is not None:
-            self._emit(replayed[1])
-            return task
+        if self.recipes.on:
+            task.shape = self.graph.shapes.of(task)
         self.graph.add(task)
         parts = self._chunks(task, kernel, options.devices or "", chunks)
         if len(parts) > 1 or chunks is not None:
@@ -243,10 +238,12 @@ class GraphBuilder:
         shares = [Share(kernel.variants[0], None, None, None) for chunk in parts]
 
         def lower(draft: Draft | None = None) -> None:
-            note = partial(self.replay.called, task, task.arrays, command, shares)
-            self._lowered(self.lowering.lower(command, shares, draft), note)
+            self._emit(self.recipes.lower(command, shares, draft, late=self.lookahead.late))
 
-        if self.lookahead.passes(command):
+        recalled = None if self.lookahead.holding else self.recipes.recall(command, shares)
+        if recalled is not None:
+            self._emit(recalled)
+        elif self.lookahead.passes(command):
             lower()
         else:
             self.lookahead.command(command, lower)
@@ -280,15 +277,8 @@ class GraphBuilder:
         def deliver(values: Any) -> None:
             self.delivered[task.id] = values
 
-        if (replayed := self.replay.read(task, array, deliver)) is not None:
-            self._emit(replayed)
-            return task
         self.graph.add(task)
-
-        def fence() -> None:
-            self._lowered(self.lowering.fence(task, array, deliver), partial(self.replay.has_read, task, array))
-
-        self.lookahead.fence(array, fence, task)
+        self.lookahead.fence(array, lambda: self._emit(self.recipes.fence(task, array, deliver, late=self.lookahead.late)), task)
         return task
 
     def flush(self) -> None:
@@ -297,14 +287,10 @@ class GraphBuilder:
 
     def horizon(self, failed: Collection[int] = ()) -> Task:
         """Pass a horizon, as the runtime does every so many tasks."""
-        if not self.replay.between:
-            self.replay.stop("a horizon in the middle of a step")
-        self.replay.pause()
         task = self.graph.mark("horizon")
         self.graph.passed(self._last_mark)
         self._last_mark = task.id
         self.lookahead.then(lambda: self._emit(self.lowering.horizon(task, failed)), task)
-        self.replay.resume(failed)
         return task
 
     def wait(self) -> None:
@@ -313,7 +299,6 @@ class GraphBuilder:
 
     def epoch(self, name: str = "wait", failed: Collection[int] = ()) -> Task:
         """Pass an epoch that takes effect at once, as when `cx.wait()` has returned."""
-        self.replay.stop("an epoch")
         task = self.graph.mark(name)
         self.graph.passed(task.id)
         self._last_mark = task.id
@@ -337,11 +322,6 @@ class GraphBuilder:
 
     def __exit__(self, *error: object) -> None:
         session.remove(self)
-
-    def _lowered(self, instructions: list[Instruction], note: Callable[..., None]) -> None:
-        """Emit what the program asked for; replay hears of it, and whether it was held back."""
-        self._emit(instructions)
-        note(instructions, late=self.lookahead.late)
 
     def _emit(self, instructions: list[Instruction]) -> list[Instruction]:
         if instructions:

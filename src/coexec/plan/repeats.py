@@ -1,29 +1,28 @@
 """Find repetition in what a program does: the same calls on the same arrays, or on new ones in their place.
 
-Before: program/.  After: lower/replay.py.  Knows events by what they are; never what they are lowered to.
+Before: program/.  After: plan/decisions.py.  Knows events by what they are; never how they are planned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 LONGEST = 256  # events of the longest repetition that is recognised
 LOOKS = 8  # earlier occurrences of an event that a repetition may begin with
 
 
 class Event(NamedTuple):
-    """Something the program did: made an array, called a kernel, read, or dropped an array."""
+    """A call."""
 
-    what: Hashable  # equal for events that are lowered alike, on the same arrays
+    what: Hashable  # equal for calls that are planned alike, on the same arrays
     arrays: tuple[int, ...]  # ids
-    views: tuple[Any, ...]  # what is seen of each
     births: int  # how many arrays there were before
 
 
 def repeats(now: Event, then: Event) -> bool:
     """Tell whether `now` is `then` once more: on the same arrays, or on younger ones by as many as were made since."""
-    if now.what != then.what or now.views != then.views or len(now.arrays) != len(then.arrays):
+    if now.what != then.what or len(now.arrays) != len(then.arrays):
         return False
     made = now.births - then.births
     return all(a == b or a - b == made for a, b in zip(now.arrays, then.arrays, strict=True))

@@ -1,0 +1,227 @@
+"""Calls that were lowered before, on arrays in the same state: their instructions are made from a recipe.
+
+Before: lower/lowering.py, lower/recipe.py.  After: execute/issuing.py, execute/upkeep.py.  Pure: its caller holds the lock.
+
+A recipe is found by what is called, who computes what, and the forms of the arrays' states. It leaves the states as
+analysis would have left them, so nothing has to catch up when the program does something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from ..graph.command import Command
+from ..graph.instruction import Allocation, Fence, Instruction
+from ..graph.shape import Known, answers
+from ..graph.task import Task
+from ..graph.tracker import Ids, Numbering
+from ..plan.candidate import Share
+from ..machine.platform import HOST
+from ..program.array import Array
+from .lowering import Lowering
+from .recipe import Edges, Making, NoRecipe, Recipe
+from .state import ArrayState, StateForm
+from .touch import Draft
+
+MOST_FORMS = 1 << 14  # forms of states that are remembered
+MOST_PLANS = 64  # ways to divide calls of one shape
+
+
+class Recipes:
+    """Lowers calls and host reads, from recipes where they are known."""
+
+    def __init__(self, lowering: Lowering, *, on: bool = True) -> None:
+        self._lowering = lowering
+        self.on = on
+        self.recalled = 0  # calls and reads whose instructions came from recipes
+        self._forms: dict[Hashable, StateForm] = {}
+        self._reads: dict[Hashable, Known] = {}
+
+    def recall(self, command: Command, shares: Sequence[Share]) -> list[Instruction] | None:
+        """Return the instructions of a command if they need no analysis. Nothing before it may be held back."""
+        task = command.task
+        if task.shape is None or not _repeatable(task):
+            return None
+        states: list[ArrayState] = list(dict.fromkeys([array._storage.state for array in task.arrays]))
+        if not any([state.form for state in states]):
+            kernel = self._lowering.warm(command, shares)  # one kernel needs no recipe
+            if kernel is not None:
+                return kernel
+        known = task.shape.recipes.get(_parts(command, shares))
+        return None if known is None else self._found(known, task, states, shares)
+
+    def lower(
+        self, command: Command, shares: Sequence[Share], draft: Draft | None = None, *, late: bool = False
+    ) -> list[Instruction]:
+        """Analyse a command, and make a recipe if it has come before. `late`: calls after it have come already."""
+        task, lowering = command.task, self._lowering
+        if task.shape is None or late or not _repeatable(task):
+            return lowering.lower(command, shares, draft)
+        known = self._remember(task.shape.recipes, _parts(command, shares))
+        if known.wait():
+            return lowering.lower(command, shares, draft)
+        if lowering.coherence.budget.limited:
+            draft = draft or lowering.draft(command)
+            if draft.partials or not draft.is_backed():
+                return lowering.lower(command, shares, draft)  # who must go depends on what every array did last
+        elif draft is not None and draft.partials:
+            draft = None  # private arrays are numbered while the recipe is made
+        states: list[ArrayState] = list(dict.fromkeys([array._storage.state for array in task.arrays]))
+        for state in states:
+            self._form(state)
+        return self._make(known, states, command.chunks, lambda: lowering.lower(command, shares, draft))
+
+    def fence(
+        self, task: Task, array: Array, deliver: Callable[[Any], None], *, late: bool = False
+    ) -> list[Instruction]:
+        """Return the instructions of a host read."""
+        state: ArrayState = array._storage.state
+
+        def analyse() -> list[Instruction]:
+            return self._lowering.fence(task, array, deliver)
+
+        limited = self._lowering.coherence.budget.limited and state.find(HOST, array._box) is None
+        if not self.on or late or limited or state.form is None:
+            return analyse()
+        known = self._remember(self._reads, (array._box, array._cut, task.deal))
+        instructions = self._found(known, task, [state], ())
+        if instructions is None:
+            return analyse() if known.wait() else self._make(known, [state], (), analyse)
+        for instruction in instructions:
+            if isinstance(instruction, Fence):
+                instruction.deliver = deliver
+        return instructions
+
+    def _remember(self, table: dict[Hashable, Any], what: Hashable) -> Known:
+        """Return what is known of a call or a read; nothing, at first."""
+        known: Known | None = table.get(what)
+        if known is None:
+            if len(self._forms) > MOST_FORMS or len(self._reads) > MOST_FORMS:
+                self._forms.clear()  # recipes that go by them are of no use any more, and go with their calls
+                self._reads.clear()
+            if len(table) >= MOST_PLANS:
+                table.clear()
+            known = table[what] = Known()
+        return known
+
+    def _found(
+        self, known: Known, task: Task, states: list[ArrayState], shares: Sequence[Share]
+    ) -> list[Instruction] | None:
+        """Return the instructions of a recipe for these states, if there is one."""
+        if not known.forms:
+            return None
+        recipe: Recipe | None = known.hit(tuple([self._form(state) for state in states]))
+        if recipe is None or (recipe.made and recipe.foresight != self._lowering.coherence.foresight):
+            return None
+        self.recalled += 1
+        return self._fill(recipe, task, states, shares)
+
+    def _form(self, state: ArrayState) -> StateForm:
+        """Return the form of a state, which is folded then."""
+        form = state.form
+        if form is None or state.valid.pattern is not form.valid:
+            state.unfold()
+            form, ids = self._look(state)
+            state.fold(form, ids)
+        return form
+
+    def _look(self, state: ArrayState) -> tuple[StateForm, Ids]:
+        """Return the form of an unfolded state, and its ids."""
+        numbers = Numbering()
+        backings = state.all_backings()
+        trackers = tuple([backing._tracker.form(numbers) for backing in backings])
+        valid = self._lowering.coherence.pattern(state.valid)
+        places = tuple([(backing.allocation.memory, backing.box) for backing in backings])
+        first = None if state.initial is None else state.initial.tobytes()
+        key = (valid, state.dtype, first, places, trackers)
+        form = self._forms.get(key)
+        if form is None:
+            form = self._forms[key] = StateForm(valid, trackers, len(numbers.ids), frozenset(numbers.several_at))
+        return form, numbers.ids
+
+    def _fill(self, recipe: Recipe, task: Task, states: list[ArrayState], shares: Any) -> list[Instruction]:
+        """Return the instructions of a recipe, and change the states as it says."""
+        lowering = self._lowering
+        emitter, coherence = lowering.emitter, lowering.coherence
+        first = emitter.last + 1
+        slots: list[Any] = []
+        for state in states:
+            slots += state.ids
+        slots.append(emitter.epoch)
+        slots += range(first, first + len(recipe.protos))
+        new: list[Allocation] = []
+        for memory, owner, box, dtype in recipe.made:
+            array = states[owner].id if owner >= 0 else owner - lowering.last_private
+            new.append(coherence.numbered(memory, array, box, dtype))
+        bound = recipe.bound(states, shares, new)
+        made = recipe.instructions(slots, first, task, bound.fields)
+        emitter.last += len(made)
+        lowering.last_private += recipe.privates
+        coherence.freed += recipe.frees
+        front = emitter.front
+        for id in recipe.outside.fill(slots):
+            front.pop(id, None)
+        for position in recipe.front:
+            front[first + position] = None
+        recipe.change(slots, states, bound.backings, new)
+        touch = emitter.marks.touched.update
+        touch(bound.backings)
+        if new:
+            for state in states:
+                touch(state.all_backings())
+        return made
+
+    def _make(
+        self, known: Known, states: list[ArrayState], chunks: Sequence[Any], analyse: Callable[[], list[Instruction]]
+    ) -> list[Instruction]:
+        """Return what analysis finds, and keep it as a recipe if it is one."""
+        lowering = self._lowering
+        emitter = lowering.emitter
+        making = Making(states, emitter.epoch)
+        counters = (emitter.last + 1, lowering.coherence.last_allocation + 1, lowering.last_private + 1)
+        front, epoch = emitter.front, emitter.epoch
+        emitter.front, emitter.epoch = {}, making.epoch
+        instructions: list[Instruction] | None = None
+        try:
+            instructions = analyse()
+        finally:
+            emitter.front, emitter.epoch = front, epoch
+            emitted = emitter.out if instructions is None else instructions
+            edges = [(i.needs, i.after) for i in emitted]
+            for instruction in emitted:
+                needs = instruction.needs = making.real(instruction.needs)
+                instruction.after = tuple([id for id in making.real(instruction.after) if id not in needs])
+                emitter.lead(instruction)
+            after = [self._look(state) for state in states]
+            making.finish(after)
+        try:
+            if lowering.fitting.counts(instructions):
+                raise NoRecipe  # what is allocated in limited memories is counted anew each time
+            first = counters[0]
+            open_edges: list[tuple[Edges, Edges]] = [
+                (making.edges(needs, first), making.edges(others, first)) for needs, others in edges
+            ]
+            recipe = making.recipe(instructions, open_edges, after, counters, chunks)
+        except NoRecipe:
+            return instructions
+        recipe.foresight = lowering.coherence.foresight
+        known.forms[making.forms] = recipe
+        return instructions
+
+
+def _parts(command: Command, shares: Sequence[Share]) -> Hashable:
+    """Return all that instructions depend on beside the call's shape and the states of the arrays."""
+    task = command.task
+    return (
+        command.chunks,
+        tuple([share[0] for share in shares]),
+        task.visited is None,
+        answers(task, command.chunks),
+    )
+
+
+def _repeatable(task: Task) -> bool:
+    """Tell whether what a task is lowered to depends on its arrays alone."""
+    kernel = task.kernel
+    return kernel is not None and kernel.order is None and not kernel.host and not kernel.asks.scratches

@@ -1,0 +1,115 @@
+"""Decisions that were made before: a call that repeats what the program did is planned as it was then.
+
+Before: plan/planned.py, plan/repeats.py.  After: runtime.py.  Knows no memory: lowering looks where arrays are.
+
+A whole task is given to some device because of what the others were doing then. So it is not the call alone that must come
+again, but the calls before it, too: in a loop each call then stays where it was, and the work stays spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..graph.command import Command
+from ..graph.shape import answers
+from ..graph.task import Task
+from .place import Loads
+from .planned import Planned
+from .repeats import LONGEST, Event, Repeats
+
+LOOK_AGAIN = 8, 128  # turns of a loop until one is planned again: at first, and in the end
+
+
+class Decided:
+    """How a call was planned."""
+
+    __slots__ = ("asked", "loads", "planned", "shape", "shapes", "version", "visited")
+
+    def __init__(self, planned: Planned, task: Task, version: object) -> None:
+        self.shape = task.shape
+        self.planned = planned
+        self.version = version
+        self.visited = task.visited is not None
+        self.shapes = task.shapes
+        self.asked = answers(task, planned.command.chunks)
+        self.loads = tuple([(c.device, s.seconds) for c, s in zip(planned.command.chunks, planned.shares, strict=True)])
+
+    def alike(self, task: Task, planned: Planned) -> bool:
+        """Tell whether a plan gives the same parts to the same devices and variants."""
+        mine = self.planned
+        if task.shape is not self.shape or mine.command.chunks != planned.command.chunks:
+            return False
+        return all([a[0] is b[0] for a, b in zip(mine.shares, planned.shares, strict=True)])
+
+
+class Decisions:
+    """Remembers how calls were planned. `version` changes when plans that were made do not hold any more."""
+
+    def __init__(
+        self, loads: Loads, version: Callable[[], object], births: Callable[[], int], *, on: bool = True
+    ) -> None:
+        self._loads = loads
+        self._version = version
+        self._births = births  # how many arrays there have been
+        self.on = on
+        self._repeats = Repeats()
+        self._log: list[Decided | None] = []  # of the last calls
+        self._left = 0  # calls that are not planned before a turn is
+        self._turns = LOOK_AGAIN[0]
+
+    def recall(self, task: Task, *, divided: bool = False) -> Planned | None:
+        """Return how a task is planned if the program repeats itself; with `divided`, only if it is divided.
+
+        If it is not, whoever plans the task notes it next.
+        """
+        if not self.on or task.shape is None:
+            return None
+        known = self._before(task)
+        if known is None or known.version is not self._version():
+            return None
+        command = known.planned.command
+        if divided and len(command.chunks) < 2:
+            return None
+        if known.asked and known.asked != answers(task, command.chunks):
+            return None
+        if known.visited:
+            task.visited, task.shapes = task.box, known.shapes
+        self._loads.again(known.loads, task.id)
+        self._keep(known)
+        return Planned(
+            Command(task.id, task, command.chunks, task.after, command.why), known.planned.shares, again=True
+        )
+
+    def _before(self, task: Task) -> Decided | None:
+        """Note a call; return how it was planned in the turn before, if this one need not be planned anew."""
+        repeats = self._repeats
+        repeats.add(Event(task.shape, tuple([a._storage.id for a in task.arrays]), self._births()))
+        period, run = repeats.period, repeats.run
+        if not period or run < period:
+            self._left, self._turns = 0, LOOK_AGAIN[0]
+            return None
+        if self._left <= 0:
+            if self._left <= -period or run == period:  # a whole turn was planned
+                self._left = self._turns * period
+                self._turns = min(2 * self._turns, LOOK_AGAIN[1])
+            else:
+                self._left -= 1
+                return None
+        self._left -= 1
+        known = self._log[-period] if period <= len(self._log) else None
+        return known if known is not None and known.shape is task.shape else None
+
+    def note(self, task: Task, planned: Planned) -> Planned:
+        """Remember how a task was planned; return the plan, which may be the one of the turn before."""
+        if not self.on or task.shape is None:
+            return planned
+        period, log = self._repeats.period, self._log
+        before = log[-period] if 0 < period <= len(log) else None
+        passing = planned.here or planned.handout or task.guess or task.trial
+        self._keep(None if passing else Decided(planned, task, self._version()))
+        return planned._replace(again=True) if before is not None and before.alike(task, planned) else planned
+
+    def _keep(self, decided: Decided | None) -> None:
+        self._log.append(decided)
+        if len(self._log) > 4 * LONGEST:
+            del self._log[: 2 * LONGEST]
