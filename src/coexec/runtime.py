@@ -20,6 +20,7 @@ from .config import RuntimeOptions
 from .errors import ProgramError
 from .execute.at_once import AtOnce, Failed, finished
 from .execute.closed import read_closed
+from .execute.issuing import Counts
 from .graph.call import describe, describe_read, make_returned
 from .graph.command import Command
 from .graph.instruction import Instruction
@@ -180,13 +181,13 @@ class Runtime(Pace):
         if self._graph.since_horizon >= self._horizon_step and self._upkeep.over:
             self._upkeep.horizon()  # now: the program may never be here between two steps
 
-    def begin_step(self) -> tuple[int, int]:
+    def begin_step(self) -> Counts:
         """Begin a step that the program names: `with cx.record()`."""
         with self._lock:
             self._catch_up()
             return self._issuing.counts
 
-    def end_step(self, begun: tuple[int, int], *, left: bool) -> tuple[bool, str]:
+    def end_step(self, begun: Counts, *, left: bool) -> tuple[bool, str]:
         """End a named step, which an exception may have left; tell whether it was replayed, and else why not."""
         with self._lock:
             if not left:

@@ -61,9 +61,7 @@ class Links:
             folded = self._forms[form] = FoldedForm(form, len(numbers.ids), frozenset(numbers.several_at))
         return folded, numbers.ids
 
-    def learn(
-        self, known: Known, trackers: Sequence[Tracker], id: int, note: Callable[[set[int]], None]
-    ) -> set[int]:
+    def learn(self, known: Known, trackers: Sequence[Tracker], id: int, note: Callable[[set[int]], None]) -> set[int]:
         """Let `note` look at the trackers and change them; remember what it found; return that."""
         forms = tuple([self._folded(tracker) for tracker in trackers])
         slots: list[Any] = []

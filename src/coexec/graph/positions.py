@@ -71,10 +71,7 @@ class Growing(NamedTuple):
     def fill(self, slots: list[Any]) -> list[int]:
         """Return the readers."""
         known = slots[self.first]
-        if type(known) is int:
-            found = [known]
-        else:
-            found = known if self.alone else known[:]
+        found = [known] if type(known) is int else known if self.alone else known[:]
         for i in self.more:
             more = slots[i]
             if type(more) is int:

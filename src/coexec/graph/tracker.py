@@ -408,9 +408,7 @@ class Tracker:
         self._writers = shelved({box: ids[number] for box, number in form[1]})
         self._readers = shelved({box: _listed(ids[number]) for box, number in form[2]})
         self._strided = [
-            (box, grid, id, writes)
-            for box, grid, number, writes in form[3]
-            for id in _listed(ids[number])
+            (box, grid, id, writes) for box, grid, number, writes in form[3] for id in _listed(ids[number])
         ]
 
     def __len__(self) -> int:

@@ -166,9 +166,7 @@ class Recipe:
                 self._bound[whose] = known
         return known
 
-    def change(
-        self, slots: list[Any], states: Sequence[ArrayState], old: list[Backing], new: list[Allocation]
-    ) -> None:
+    def change(self, slots: list[Any], states: Sequence[ArrayState], old: list[Backing], new: list[Allocation]) -> None:
         """Let the states be as they are after the call."""
         for state, after in zip(states, self.afters):  # noqa: B905 - as above
             form = after.form
@@ -217,7 +215,7 @@ class Making:
         """Return real ids for those of edges, each once."""
         found: dict[int, None] = {}
         for id in ids:
-            known = self._slots[SYMBOLS - id] if id <= SYMBOLS else id
+            known: Any = self._slots[SYMBOLS - id] if id <= SYMBOLS else id
             if type(known) is int:
                 found[known] = None
             else:
@@ -229,10 +227,11 @@ class Making:
         for state, (form, ids) in zip(self._states, after, strict=True):
             state.fold(form, [self._known(id) for id in ids])
 
-    def _known(self, id: int | list[int]) -> int | list[int]:
-        if type(id) is int:
-            return self._slots[SYMBOLS - id] if id <= SYMBOLS else id  # type: ignore[no-any-return]
-        return [one for i in id for one in self.real((i,))]  # type: ignore[union-attr]
+    def _known(self, id: Any) -> int | list[int]:
+        if type(id) is not int:
+            return [one for i in id for one in self.real((i,))]
+        known: int | list[int] = self._slots[SYMBOLS - id] if id <= SYMBOLS else id
+        return known
 
     def edges(self, ids: Sequence[int], first: int) -> Edges:
         """Return edges as positions in the slots."""
@@ -275,7 +274,10 @@ class Making:
             elif isinstance(instruction, Fence):
                 proto.fields["deliver"] = None  # what was read then goes to nobody again
         afters = tuple(
-            [self._after(state, form, ids, places, first) for state, (form, ids) in zip(self._states, after, strict=True)]
+            [
+                self._after(state, form, ids, places, first)
+                for state, (form, ids) in zip(self._states, after, strict=True)
+            ]
         )
         return Recipe(protos, afters, tuple(made), privates, len(self._slots))
 

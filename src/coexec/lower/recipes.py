@@ -13,14 +13,15 @@ from typing import Any
 
 from ..graph.command import Command
 from ..graph.instruction import Allocation, Fence, Instruction
+from ..graph.positions import Edges
 from ..graph.shape import Known, answers
 from ..graph.task import Task
 from ..graph.tracker import Ids, Numbering
-from ..plan.candidate import Share
 from ..machine.platform import HOST
+from ..plan.candidate import Share
 from ..program.array import Array
 from .lowering import Lowering
-from .recipe import Edges, Making, NoRecipe, Recipe
+from .recipe import Making, NoRecipe, Recipe
 from .state import ArrayState, StateForm
 from .touch import Draft
 
@@ -44,7 +45,7 @@ class Recipes:
         if task.shape is None or not _repeatable(task):
             return None
         states: list[ArrayState] = list(dict.fromkeys([array._storage.state for array in task.arrays]))
-        if not any([state.form for state in states]):
+        if not any(state.form for state in states):
             kernel = self._lowering.warm(command, shares)  # one kernel needs no recipe
             if kernel is not None:
                 return kernel

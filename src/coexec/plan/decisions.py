@@ -39,7 +39,7 @@ class Decided:
         mine = self.planned
         if task.shape is not self.shape or mine.command.chunks != planned.command.chunks:
             return False
-        return all([a[0] is b[0] for a, b in zip(mine.shares, planned.shares, strict=True)])
+        return all(a[0] is b[0] for a, b in zip(mine.shares, planned.shares, strict=True))
 
 
 class Decisions:

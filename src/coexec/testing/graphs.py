@@ -13,7 +13,6 @@ Before: program/, graph/, lower/.  After: tests.  Knows no planner: the test say
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -278,7 +277,9 @@ class GraphBuilder:
             self.delivered[task.id] = values
 
         self.graph.add(task)
-        self.lookahead.fence(array, lambda: self._emit(self.recipes.fence(task, array, deliver, late=self.lookahead.late)), task)
+        self.lookahead.fence(
+            array, lambda: self._emit(self.recipes.fence(task, array, deliver, late=self.lookahead.late)), task
+        )
         return task
 
     def flush(self) -> None:
