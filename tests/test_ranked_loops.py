@@ -19,7 +19,7 @@ def test_every_rank_replays_a_loop() -> None:
             u, v = v, u
         got = np.asarray(u)
         assert isinstance(runtime, Ranked)
-        assert [member._replay.tasks > 15 for member in runtime.members] == [True] * 3
+        assert [member._issuing.counts.replayed > 15 for member in runtime.members] == [True] * 3
     a, b = data.copy(), np.zeros(60)
     for _ in range(40):
         b[1:-1] = (a[:-2] + a[1:-1] + a[2:]) / 3

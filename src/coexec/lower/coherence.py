@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import PlanError
 from ..geometry import Box, Pattern, Region, RegionMap, bounding, overlap, overlaps
-from ..graph.instruction import Alloc, Allocation, Copy, Fill, Free
+from ..graph.instruction import Alloc, Allocation, Copy, Fill, Free, Instruction
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Platform
 from .budget import Budget
@@ -159,6 +159,16 @@ class Coherence:
         if account is not None:
             account.free(free.id, free.nbytes)
             self.evictor.removed(backing)
+
+    def account(self, instructions: Iterable[Instruction]) -> None:
+        """Count what instructions that were made from a recipe allocate and free in limited memories."""
+        accounts = self.budget.accounts
+        for instruction in instructions:
+            if isinstance(instruction, Alloc | Free) and (own := accounts[instruction.allocation.memory]) is not None:
+                if isinstance(instruction, Alloc):
+                    instruction.after += tuple(own.allocate(instruction.id, instruction.nbytes))
+                else:
+                    own.free(instruction.id, instruction.nbytes)
 
     def _lane(self, source: int, target: int) -> str:
         """Return the device whose lane copies between two memories: the target's, else the source's, else the host."""

@@ -6,7 +6,7 @@ lowering, in program order, so nothing is ever taken from a kernel that was lowe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
@@ -206,6 +206,16 @@ class Evictor:
         residents = self.residents[backing.allocation.memory]
         if residents is not None:
             residents.add(state, backing)
+
+    def moved(self, before: Collection[Backing], states: Iterable[ArrayState]) -> None:
+        """Note that arrays which had the backings `before` have those that they have now."""
+        now = {backing: state for state in states for backing in state.all_backings()}
+        for backing in before:
+            if backing not in now:
+                self.removed(backing)
+        for backing, state in now.items():
+            if backing not in before:
+                self.added(state, backing)
 
     def removed(self, backing: Backing) -> None:
         """Note that a backing is freed."""

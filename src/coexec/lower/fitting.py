@@ -34,7 +34,7 @@ from .rounds import (
     split_axes,
 )
 from .state import FILL, ArrayState, hulls, merged
-from .touch import Touch
+from .touch import Draft, Touch
 
 DROP = "drop arrays that are not needed any more"
 CUT = "declare split= along a further axis"
@@ -137,13 +137,19 @@ class Fitting:
         return any(use.needs > use.has for use in self.uses(task, chunks, touches))
 
     def counts(self, instructions: Iterable[Instruction]) -> bool:
-        """Tell whether any of the instructions takes or frees what is counted here."""
-        accounts = self._budget.accounts
+        """Tell whether any of the instructions depends on how much room there happens to be."""
+        host = self._budget.accounts[HOST]
         return self._budget.limited and any(
-            (isinstance(i, Alloc | Free) and accounts[i.allocation.memory] is not None)
+            (isinstance(i, Alloc | Free) and i.allocation.memory == HOST and host is not None)
             or (isinstance(i, Kernel) and (i.more or i.scratch is not None))
             for i in instructions
         )
+
+    def roomy_for(self, draft: Draft) -> bool:
+        """Tell whether a command surely fits, with all its arrays whole and as many again while they grow."""
+        states = dict.fromkeys([touch.state for touches in draft.chunks for touch in touches])
+        need = 2 * sum([state.nbytes for state in states])
+        return all(need <= account.largest and not account.crowded(need) for account in self._budget.open)
 
     # What to do about it ----------------------------------------------------------------------------------------------
 

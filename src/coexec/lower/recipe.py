@@ -109,7 +109,7 @@ class Bound(NamedTuple):
 class Recipe:
     """What a call becomes on arrays whose states have certain forms."""
 
-    __slots__ = ("_bound", "afters", "foresight", "frees", "front", "made", "outside", "privates", "protos")
+    __slots__ = ("_bound", "afters", "foresight", "frees", "front", "made", "needs", "outside", "privates", "protos")
 
     def __init__(
         self,
@@ -124,6 +124,9 @@ class Recipe:
         self.afters = afters
         self.foresight = 0  # what was known then of how large allocations become
         self.made = made
+        self.needs: dict[int, int] = {}  # per memory: bytes that it allocates
+        for memory, _, box, dtype in made:
+            self.needs[memory] = self.needs.get(memory, 0) + box.volume * dtype.itemsize
         self.privates = privates  # private arrays that it makes
         self.frees = sum(proto.kind is Free for proto in protos)
         edges = [edges for proto in protos for edges in (proto.needs, proto.after)]

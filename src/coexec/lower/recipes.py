@@ -64,9 +64,9 @@ class Recipes:
             return lowering.lower(command, shares, draft)
         if lowering.coherence.budget.limited:
             draft = draft or lowering.draft(command)
-            if draft.partials or not draft.is_backed():
+            if not lowering.fitting.roomy_for(draft):
                 return lowering.lower(command, shares, draft)  # who must go depends on what every array did last
-        elif draft is not None and draft.partials:
+        if draft is not None and draft.partials:
             draft = None  # private arrays are numbered while the recipe is made
         states: list[ArrayState] = list(dict.fromkeys([array._storage.state for array in task.arrays]))
         for state in states:
@@ -113,10 +113,22 @@ class Recipes:
         if not known.forms:
             return None
         recipe: Recipe | None = known.hit(tuple([self._form(state) for state in states]))
-        if recipe is None or (recipe.made and recipe.foresight != self._lowering.coherence.foresight):
+        if recipe is None or (recipe.made and not self._may_allocate(recipe)):
             return None
         self.recalled += 1
         return self._fill(recipe, task, states, shares)
+
+    def _may_allocate(self, recipe: Recipe) -> bool:
+        """Tell whether what a recipe allocates is as large as analysis would make it, and fits as it did then."""
+        coherence = self._lowering.coherence
+        if recipe.foresight != coherence.foresight:
+            return False
+        if coherence.budget.limited:
+            accounts = coherence.budget.accounts
+            for memory, nbytes in recipe.needs.items():
+                if (account := accounts[memory]) is not None and account.lacks(nbytes):
+                    return False
+        return True
 
     def _form(self, state: ArrayState) -> StateForm:
         """Return the form of a state, which is folded then."""
@@ -165,7 +177,13 @@ class Recipes:
             front.pop(id, None)
         for position in recipe.front:
             front[first + position] = None
-        recipe.change(slots, states, bound.backings, new)
+        if (recipe.made or recipe.frees) and coherence.budget.limited:
+            coherence.account(made)
+            before = set(bound.backings)
+            recipe.change(slots, states, bound.backings, new)
+            coherence.evictor.moved(before, states)
+        else:
+            recipe.change(slots, states, bound.backings, new)
         touch = emitter.marks.touched.update
         touch(bound.backings)
         if new:
@@ -198,7 +216,7 @@ class Recipes:
             making.finish(after)
         try:
             if lowering.fitting.counts(instructions):
-                raise NoRecipe  # what is allocated in limited memories is counted anew each time
+                raise NoRecipe
             first = counters[0]
             open_edges: list[tuple[Edges, Edges]] = [
                 (making.edges(needs, first), making.edges(others, first)) for needs, others in edges
