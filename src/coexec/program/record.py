@@ -44,7 +44,7 @@ class Record(ContextDecorator):
 def record(name: str = "") -> Record:
     """Return a step to be repeated: `step = cx.record()`, then `with step: ...` around the body of a loop.
 
-    Steps that repeat themselves are found and replayed anyway, up to 256 calls long; a named one may be longer, and tells
-    how often it was replayed (`step.replayed` of `step.steps`) and why not (`step.why`).
+    Calls that repeat themselves are replayed anyway. A named step tells how often all of it was (`step.replayed` of
+    `step.steps`), and if not, which call was the reason (`step.why`).
     """
     return Record(name)
