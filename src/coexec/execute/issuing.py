@@ -40,10 +40,6 @@ class Counts(NamedTuple):
     replayed: int
     analysed: int
 
-    def more(self, again: bool) -> Counts:
-        """Count one more."""
-        return Counts(self.replayed + again, self.analysed + (not again))
-
 
 class Issuing:
     """Carries out planned tasks."""
@@ -67,8 +63,8 @@ class Issuing:
         self._loads = loads
         self._record = record
         self._cpu = cpu  # what runs a kernel on the calling thread, or None
-        self.counts = Counts(0, 0)
-        self._why = ""  # the last call was not replayed
+        self._replayed = self._analysed = 0
+        self._why = ("", False)  # the last call that was not replayed, and whether it was planned as before
 
     def task(self, planned: Planned) -> None:
         """Lower and issue a planned task, now or when lookahead lets it go."""
@@ -90,9 +86,11 @@ class Issuing:
         task = command.task
         arrays = task.arrays
         task.let_go()  # they may be dropped from now on
-        self.counts = self.counts.more(again)
-        if not again:
-            self._why = f"{task.name} was {'planned' if not planned.again else 'analysed'} anew"
+        if again:
+            self._replayed += 1
+        else:
+            self._analysed += 1
+            self._why = task.name, planned.again
         if self._record.tracing:
             if again:
                 task.why = f"{task.why} (replayed)"
@@ -107,15 +105,21 @@ class Issuing:
             if not command.chunks:
                 self._executor.elsewhere(task)
 
+    @property
+    def counts(self) -> Counts:
+        """How many calls there were so far."""
+        return Counts(self._replayed, self._analysed)
+
     def since(self, begun: Counts, *, left: bool) -> tuple[bool, str]:
         """Tell whether every call since then was replayed, and else why not. A step that was `left` did not end."""
         if left:
             return False, "an exception left it"
         if not self._recipes.on:
             return False, "replay is off"
-        if self.counts.analysed > begun.analysed:
-            return False, self._why
-        return self.counts.replayed > begun.replayed, "nothing was called"
+        if self._analysed > begun.analysed:
+            name, planned = self._why
+            return False, f"{name} was {'analysed' if planned else 'planned'} anew"
+        return self._replayed > begun.replayed, "nothing was called"
 
     def _run_here(self, task: Task, kernel: Any, arrays: Sequence[Array]) -> None:
         """Run a short kernel on the calling thread."""

@@ -34,7 +34,7 @@ class Links:
 
     def recall(self, known: Known, trackers: Sequence[Tracker], id: int) -> tuple[int, ...] | None:
         """Return what a call finds, and note it; None if it was not linked before on trackers of these forms."""
-        link: Link | None = known.hit(tuple([self._folded(tracker) for tracker in trackers]))
+        link: Link | None = known.hit(tuple([tracker.folded or self._folded(tracker) for tracker in trackers]))
         if link is None:
             return None
         slots: list[Any] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 Get = Callable[[list[Any]], tuple[Any, ...]]
 
@@ -28,14 +28,27 @@ def getter(positions: Sequence[int]) -> Get:
     return itemgetter(*positions)
 
 
+NONE, SEVERAL = -1, -2
+
+
+def _only(ids: tuple[int, ...], readers: tuple[int, ...]) -> int:
+    if len(ids) == 1 and not readers:
+        return ids[0]
+    if len(readers) == 1 and not ids:
+        return SEVERAL - 1 - readers[0]
+    return SEVERAL if ids or readers else NONE
+
+
 class Edges:
     """What comes before something, as positions in the slots."""
 
-    __slots__ = ("_get", "_several", "ids", "readers")
+    __slots__ = ("_get", "_several", "ids", "one", "readers")
 
     def __init__(self, ids: tuple[int, ...], readers: tuple[int, ...]) -> None:
         self.ids = ids
         self.readers = readers  # where there may be lists of readers
+        self.one = _only(ids, readers)
+        """The position if there is just one id; NONE: nothing; SEVERAL: more; below: SEVERAL less the one of readers."""
         self._get = getter(ids)
         self._several = len(ids) > 1
 
@@ -60,42 +73,33 @@ class Edges:
         return tuple(found)
 
 
-class Growing(NamedTuple):
-    """A list of readers: which number of a form it has, and what it is made of, as positions in the slots."""
-
-    number: int
-    first: int
-    more: tuple[int, ...]
-    alone: bool  # nobody else goes on with the first, which may be a list
-
-    def fill(self, slots: list[Any]) -> list[int]:
-        """Return the readers."""
-        known = slots[self.first]
-        found = [known] if type(known) is int else known if self.alone else known[:]
-        for i in self.more:
-            more = slots[i]
-            if type(more) is int:
-                found.append(more)
-            else:
-                found += more
-        return found
-
-
 class Places:
     """The ids of a form, as positions in the slots: one for an id, several for a list of readers."""
 
-    __slots__ = ("_get", "_growing")
+    __slots__ = ("_get", "_growing", "_joined")
 
     def __init__(self, positions: Sequence[Sequence[int]]) -> None:
         uses = Counter([i for several in positions for i in several])
         self._get = getter([several[0] for several in positions])
-        self._growing = tuple(
-            [Growing(n, p[0], tuple(p[1:]), uses[p[0]] == 1) for n, p in enumerate(positions) if len(p) > 1]
-        )
+        several = [(number, those) for number, those in enumerate(positions) if len(those) > 1]
+        # A list that nobody else goes on with, and that one reader joins, is the usual case.
+        growing = [(n, *those) for n, those in several if len(those) == 2 and uses[those[0]] == 1]
+        self._growing: tuple[tuple[int, int, int], ...] = tuple(growing)  # type: ignore[arg-type]
+        self._joined = tuple([(n, tuple(those)) for n, those in several if (n, *those) not in growing])
 
     def fill(self, slots: list[Any]) -> list[Any]:
         """Return the ids. A list that only grows is the same one as before."""
         ids = list(self._get(slots))
-        for growing in self._growing:
-            ids[growing.number] = growing.fill(slots)
+        for number, first, more in self._growing:
+            known, new = slots[first], slots[more]
+            if type(known) is list and type(new) is int:
+                known.append(new)
+            else:
+                ids[number] = _listed(known) + _listed(new)
+        for number, those in self._joined:
+            ids[number] = [id for i in those for id in _listed(slots[i])]
         return ids
+
+
+def _listed(ids: Any) -> list[int]:
+    return [ids] if type(ids) is int else ids

@@ -51,10 +51,15 @@ class Known:
 class CallShape:
     """All calls of one kernel, with the same options, on views of the same boxes. Compared by identity."""
 
-    __slots__ = ("asks", "links", "recipes")
+    __slots__ = ("asks", "last", "links", "recipes", "repeatable")
 
     def __init__(self, task: Task) -> None:
         self.asks = any(type(param.access.mapper) is Function for param in task.accesses)  # mappers of the user's
+        kernel = task.kernel
+        self.repeatable = (  # what it is lowered to depends on its arrays alone
+            kernel is not None and kernel.order is None and not kernel.host and not kernel.asks.scratches
+        )
+        self.last: tuple[Any, Any, Any] = (None, None, None)  # chunks, shares and recipes of the last call
         self.links = Known()  # graph/links.py's, by the forms of the arrays' trackers
         self.recipes: dict[Hashable, Any] = {}  # lower/recipes.py's, by who computes what
 

@@ -95,7 +95,9 @@ class TaskGraph:
 
     def _add_known(self, task: Task, shape: CallShape) -> set[int]:
         """Find and note what calls of this shape do, as the last time if the trackers look alike."""
-        trackers = list(dict.fromkeys([array._storage.tracker for array in task.arrays]))
+        trackers = [array._storage.tracker for array in task.arrays]
+        if not task.once:
+            trackers = list(dict.fromkeys(trackers))
         links = shape.links
         if links.forms and (known := self._links.recall(links, trackers, task.id)) is not None:
             self.marks.touched.update(trackers)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..graph.instruction import Alloc, Allocation, Binding, Fence, Free, Instruction, Kernel
-from ..graph.positions import Edges, Places
+from ..graph.positions import NONE, SEVERAL, Edges, Places
 from ..graph.tracker import Ids
 from .state import ArrayState, Backing, StateForm
 
@@ -53,7 +53,7 @@ class Proto:
 
     def __init__(self, instruction: Instruction, needs: Edges, after: Edges, places: dict[int, int]) -> None:
         self.kind = type(instruction)
-        self.fields = fields = dict(vars(instruction))
+        self.fields = fields = {**vars(instruction), "task": None}  # nothing of the first call is kept alive
         self.needs, self.after = needs, after
 
         def at(allocation: Allocation) -> int:
@@ -144,10 +144,21 @@ class Recipe:
             own = known.copy()
             own["id"] = id
             own["task"] = task
-            needs = own["needs"] = proto.needs.fill(slots)
-            after = own["after"] = proto.after.fill(slots)
-            if needs and after and not set(needs).isdisjoint(after):
-                own["after"] = tuple([i for i in after if i not in needs])
+            one = proto.needs.one
+            own["needs"] = needs = (slots[one],) if one >= 0 else proto.needs.fill(slots) if one != NONE else ()
+            one = proto.after.one
+            if one >= 0:
+                after: tuple[int, ...] = (slots[one],)
+            elif one < SEVERAL:
+                readers = slots[SEVERAL - 1 - one]
+                after = (readers,) if type(readers) is int else tuple(readers)
+            else:
+                after = proto.after.fill(slots) if one != NONE else ()
+            for i in after:
+                if i in needs:
+                    after = tuple([i for i in after if i not in needs])
+                    break
+            own["after"] = after
             instruction: Instruction = new(proto.kind)
             instruction.__dict__ = own
             made.append(instruction)

@@ -42,22 +42,31 @@ class Recipes:
     def recall(self, command: Command, shares: Sequence[Share]) -> list[Instruction] | None:
         """Return the instructions of a command if they need no analysis. Nothing before it may be held back."""
         task = command.task
-        if task.shape is None or not _repeatable(task):
+        shape = task.shape
+        if shape is None or not shape.repeatable:
             return None
         states: list[ArrayState] = list(dict.fromkeys([array._storage.state for array in task.arrays]))
-        if not any(state.form for state in states):
+        for state in states:
+            if state.form is not None:
+                break
+        else:
             kernel = self._lowering.warm(command, shares)  # one kernel needs no recipe
             if kernel is not None:
                 return kernel
-        known = task.shape.recipes.get(_parts(command, shares))
-        return None if known is None else self._found(known, task, states, shares)
+        chunks, with_shares, known = shape.last
+        if chunks is not command.chunks or with_shares is not shares or shape.asks:
+            known = shape.recipes.get(_parts(command, shares))
+            if known is None:
+                return None
+            shape.last = command.chunks, shares, known
+        return self._found(known, task, states, shares)
 
     def lower(
         self, command: Command, shares: Sequence[Share], draft: Draft | None = None, *, late: bool = False
     ) -> list[Instruction]:
         """Analyse a command, and make a recipe if it has come before. `late`: calls after it have come already."""
         task, lowering = command.task, self._lowering
-        if task.shape is None or late or not _repeatable(task):
+        if task.shape is None or late or not task.shape.repeatable:
             return lowering.lower(command, shares, draft)
         known = self._remember(task.shape.recipes, _parts(command, shares))
         if known.wait():
@@ -112,7 +121,11 @@ class Recipes:
         """Return the instructions of a recipe for these states, if there is one."""
         if not known.forms:
             return None
-        recipe: Recipe | None = known.hit(tuple([self._form(state) for state in states]))
+        forms = []
+        for state in states:
+            form = state.form
+            forms.append(form if form is not None and state.valid.pattern is form.valid else self._form(state))
+        recipe: Recipe | None = known.hit(tuple(forms))
         if recipe is None or (recipe.made and not self._may_allocate(recipe)):
             return None
         self.recalled += 1
@@ -170,7 +183,8 @@ class Recipes:
         bound = recipe.bound(states, shares, new)
         made = recipe.instructions(slots, first, task, bound.fields)
         emitter.last += len(made)
-        lowering.last_private += recipe.privates
+        if recipe.made:
+            lowering.last_private += recipe.privates
         coherence.freed += recipe.frees
         front = emitter.front
         for id in recipe.outside.fill(slots):
@@ -238,9 +252,3 @@ def _parts(command: Command, shares: Sequence[Share]) -> Hashable:
         task.visited is None,
         answers(task, command.chunks),
     )
-
-
-def _repeatable(task: Task) -> bool:
-    """Tell whether what a task is lowered to depends on its arrays alone."""
-    kernel = task.kernel
-    return kernel is not None and kernel.order is None and not kernel.host and not kernel.asks.scratches
