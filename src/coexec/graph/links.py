@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from .forms import FoldedForm, Form, Numbering
 from .positions import Edges, Places
 from .shape import Known
-from .tracker import FoldedForm, Form, Numbering, Tracker
+from .tracker import Tracker
 
 SYMBOLS = -(1 << 48)  # and below: no task has such an id, and no mark
-MOST = 1 << 14  # forms that are remembered
+MOST = 1 << 11  # forms that are remembered
 
 
 class Link(NamedTuple):
@@ -85,7 +86,7 @@ class Links:
             places = Places([[position(i) for i in ([one] if type(one) is int else one)] for one in ids])
             afters.append((form, places))
         edges = Edges.of([position(i) for i in found], readers)
-        known.forms[forms] = Link(edges, tuple(afters))
+        known.learn(forms, Link(edges, tuple(afters)))
         result = set(edges.fill(slots))
         for tracker, (form, places) in zip(trackers, afters, strict=True):
             tracker.folded, tracker.ids_folded = form, places.fill(slots)

@@ -15,7 +15,8 @@ from .task import Task
 
 TRIES = 12  # times in a row that something was learnt in vain, until the next must wait
 PATIENCE = 64  # calls at most that it waits then
-MOST = 1 << 14  # kinds of calls that are remembered
+FORMS = 24  # for which something is remembered of calls of one shape
+MOST = 1 << 12  # shapes that are remembered
 
 
 class Known:
@@ -35,6 +36,12 @@ class Known:
         if found is not None:
             self._tries, self._patience = 0, 1
         return found
+
+    def learn(self, forms: Any, what: Any) -> None:
+        """Remember what follows from these forms."""
+        if len(self.forms) >= FORMS:
+            self.forms.clear()
+        self.forms[forms] = what
 
     def wait(self) -> bool:
         """Tell whether nothing is to be learnt this time: where many were of no use, the next waits longer and longer."""

@@ -15,9 +15,10 @@ from ..program.array import Array, Storage
 from ..program.view import grid_of, narrow
 from .links import Links
 from .mapped import mapped
+from .marks import Marks
 from .shape import CallShape, CallShapes
 from .task import Owner, Task
-from .tracker import Marks, Tracker
+from .tracker import Tracker
 
 EPOCH = 0
 LOOK_BACK = 64  # how many ancestors the transitive reduction visits before it keeps a redundant edge

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from ..geometry import Box, Grid, Region, covers, grid_covers, grids_meet, meeting, overlap, overlaps, shelved, subtract
+from .forms import FoldedForm, Form, Ids, Numbering
 
 FEW = 12  # boxes that are looked at one by one
 MANY = 4  # writers of what is read, from which on it pays to look whether one of them waited for others
@@ -24,54 +25,6 @@ def _meets(other: Box, box: Box, grid: Grid) -> bool:
     """Tell whether a box shares a point with the lattice in another one that it overlaps."""
     common = overlap(other, box)
     return common is not None and grids_meet(common, None, grid)
-
-
-Form = tuple[Any, ...]
-"""What a tracker remembers but for the ids. In their place are numbers: equal ones for equal ids."""
-Ids = list[int | list[int]]
-"""What the numbers of a form stand for: an id, or a list of readers."""
-
-
-class FoldedForm:
-    """A form that is remembered: two trackers of one form have the same object."""
-
-    __slots__ = ("form", "readers", "size")
-
-    def __init__(self, form: Form, size: int, readers: frozenset[int]) -> None:
-        self.form = form
-        self.size = size  # how many ids, or lists of readers, it has
-        self.readers = readers  # which of them may be lists of readers
-
-
-class Numbering:
-    """Gives numbers to ids, the same to equal ones; and to lists of several readers, likewise."""
-
-    __slots__ = ("_known", "ids", "several_at")
-
-    def __init__(self) -> None:
-        self.ids: Ids = []  # by number
-        self.several_at: set[int] = set()  # numbers that only stand for readers, of which there may be more next time
-        self._known: dict[int | tuple[int, ...], int] = {}
-
-    def one(self, id: int) -> int:
-        """Return the number of an id."""
-        number = self._known.get(id)
-        if number is None:
-            number = self._known[id] = len(self.ids)
-            self.ids.append(id)
-        else:
-            self.several_at.discard(number)
-        return number
-
-    def several(self, ids: list[int]) -> int:
-        """Return the number of a list of readers."""
-        key = ids[0] if len(ids) == 1 else tuple(ids)
-        number = self._known.get(key)
-        if number is None:
-            number = self._known[key] = len(self.ids)
-            self.ids.append(ids[0] if len(ids) == 1 else ids[:])
-            self.several_at.add(number)
-        return number
 
 
 class Tracker:
@@ -420,34 +373,3 @@ class Tracker:
 
 def _listed(ids: int | list[int]) -> list[int]:
     return [ids] if type(ids) is int else list(ids)  # type: ignore[arg-type]
-
-
-class Remembering(Protocol):
-    """What remembers ids."""
-
-    def collapse(self, horizon: int, keep: Collection[int] = ()) -> None:
-        """Replace everything older than `horizon` by it, except the ids in `keep`."""
-
-
-class Marks:
-    """Which trackers were touched before each horizon or epoch that has not taken effect yet."""
-
-    def __init__(self) -> None:
-        self.touched: set[Remembering] = set()  # since the last mark
-        self._marked: list[tuple[int, set[Remembering]]] = []
-
-    @property
-    def last(self) -> int | None:
-        """The newest mark that has not taken effect."""
-        return self._marked[-1][0] if self._marked else None
-
-    def mark(self, id: int) -> None:
-        """Note a horizon or an epoch."""
-        self._marked.append((id, self.touched))
-        self.touched = set()
-
-    def passed(self, id: int, keep: Collection[int] = ()) -> None:
-        """Let a mark stand for everything before it, except the ids in `keep`."""
-        while self._marked and self._marked[0][0] <= id:
-            for tracker in self._marked.pop(0)[1]:
-                tracker.collapse(id, keep)

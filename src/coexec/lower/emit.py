@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..graph.instruction import Epoch, Horizon, Instruction
+from ..graph.marks import Marks, Remembering
 from ..graph.task import Task
-from ..graph.tracker import Marks, Remembering
 
 
 class Emitter:

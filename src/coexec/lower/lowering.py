@@ -76,11 +76,6 @@ class Lowering:
     def last_private(self, number: int) -> None:
         self._reductions.last = number
 
-    @property
-    def orders(self) -> dict[Any, int]:
-        """The last host task of each order."""
-        return self._launching.orders
-
     # Arrays -----------------------------------------------------------------------------------------------------------
 
     def register(self, storage: Storage, memory: int | None = None) -> Backing | None:
@@ -120,9 +115,8 @@ class Lowering:
     def warm(self, command: Command, shares: Sequence[Share]) -> list[Instruction] | None:
         """Return the one kernel of a command whose arrays are whole, backed and valid where they are needed, or None."""
         task, chunks = command.task, command.chunks
-        if task.visited is None and len(chunks) == 1 and task.deal is None and self._warm(task, chunks[0], shares[0]):
-            return self.emitter.take()
-        return None
+        whole = task.visited is None and task.deal is None and len(chunks) == 1
+        return self.emitter.take() if whole and self._warm(task, chunks[0], shares[0]) else None
 
     def lower(self, command: Command, shares: Sequence[Share], draft: Draft | None = None) -> list[Instruction]:
         """Return the instructions of one command, in topological order. `shares` has one entry per chunk."""
@@ -131,8 +125,8 @@ class Lowering:
             self._exchange.before(task, deal)
             draft = None if deal.awaits else draft
         if draft is None:
-            if task.visited is None and len(command.chunks) == 1 and self._warm(task, command.chunks[0], shares[0]):
-                return self.emitter.take()  # of one rank, or all of a task: nobody else writes
+            if (kernel := self.warm(command, shares)) is not None:
+                return kernel
             draft = self.draft(command)
         touches, partials, backed = draft
         parts = [Part(chunk, share) for chunk, share in zip(command.chunks, shares, strict=True)]

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..graph.forms import Ids
 from ..graph.instruction import Alloc, Allocation, Binding, Fence, Free, Instruction, Kernel
 from ..graph.positions import NONE, SEVERAL, Edges, Places
-from ..graph.tracker import Ids
 from .state import ArrayState, Backing, StateForm
 
 SYMBOLS = -(1 << 48)  # and below: no instruction has such an id, and no mark

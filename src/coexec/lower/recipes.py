@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ..graph.command import Command
+from ..graph.forms import Ids, Numbering
 from ..graph.instruction import Allocation, Fence, Instruction
 from ..graph.positions import Edges
 from ..graph.shape import Known, answers
 from ..graph.task import Task
-from ..graph.tracker import Ids, Numbering
 from ..machine.platform import HOST
 from ..plan.candidate import Share
 from ..program.array import Array
@@ -25,7 +25,7 @@ from .recipe import Making, NoRecipe, Recipe
 from .state import ArrayState, StateForm
 from .touch import Draft
 
-MOST_FORMS = 1 << 14  # forms of states that are remembered
+MOST_FORMS = 1 << 11  # forms of states that are remembered
 MOST_PLANS = 64  # ways to divide calls of one shape
 
 
@@ -239,7 +239,7 @@ class Recipes:
         except NoRecipe:
             return instructions
         recipe.foresight = lowering.coherence.foresight
-        known.forms[making.forms] = recipe
+        known.learn(making.forms, recipe)
         return instructions
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..geometry import Box, Pattern, RegionMap, bounding, covers, overlaps
+from ..graph.forms import Form, Ids
 from ..graph.instruction import Allocation, Binding
-from ..graph.tracker import Form, Ids, Tracker
+from ..graph.tracker import Tracker
 from ..machine.platform import HOST, USER
 
 MEMORIES = 1023

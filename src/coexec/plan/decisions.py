@@ -21,25 +21,25 @@ LOOK_AGAIN = 8, 128  # turns of a loop until one is planned again: at first, and
 
 
 class Decided:
-    """How a call was planned."""
+    """How a call was planned: who computes what, and why. Knows no task: those come and go."""
 
-    __slots__ = ("asked", "loads", "planned", "shape", "shapes", "version", "visited")
+    __slots__ = ("asked", "chunks", "loads", "shape", "shapes", "shares", "version", "visited", "why")
 
     def __init__(self, planned: Planned, task: Task, version: object) -> None:
         self.shape = task.shape
-        self.planned = planned
+        self.chunks, self.why = planned.command.chunks, planned.command.why
+        self.shares = planned.shares
         self.version = version
         self.visited = task.visited is not None
         self.shapes = task.shapes
-        self.asked = answers(task, planned.command.chunks)
-        self.loads = tuple([(c.device, s.seconds) for c, s in zip(planned.command.chunks, planned.shares, strict=True)])
+        self.asked = answers(task, self.chunks)
+        self.loads = tuple([(c.device, s.seconds) for c, s in zip(self.chunks, self.shares, strict=True)])
 
     def alike(self, task: Task, planned: Planned) -> bool:
         """Tell whether a plan gives the same parts to the same devices and variants."""
-        mine = self.planned
-        if task.shape is not self.shape or mine.command.chunks != planned.command.chunks:
+        if task.shape is not self.shape or self.chunks != planned.command.chunks:
             return False
-        return all(a[0] is b[0] for a, b in zip(mine.shares, planned.shares, strict=True))
+        return all(a[0] is b[0] for a, b in zip(self.shares, planned.shares, strict=True))
 
 
 class Decisions:
@@ -67,18 +67,16 @@ class Decisions:
         known = self._before(task)
         if known is None or known.version is not self._version():
             return None
-        command = known.planned.command
-        if divided and len(command.chunks) < 2:
+        chunks = known.chunks
+        if divided and len(chunks) < 2:
             return None
-        if known.asked and known.asked != answers(task, command.chunks):
+        if known.asked and known.asked != answers(task, chunks):
             return None
         if known.visited:
             task.visited, task.shapes = task.box, known.shapes
         self._loads.again(known.loads, task.id)
         self._keep(known)
-        return Planned(
-            Command(task.id, task, command.chunks, task.after, command.why), known.planned.shares, again=True
-        )
+        return Planned(Command(task.id, task, chunks, task.after, known.why), known.shares, again=True)
 
     def _before(self, task: Task) -> Decided | None:
         """Note a call; return how it was planned in the turn before, if this one need not be planned anew."""
