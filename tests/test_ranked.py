@@ -258,3 +258,69 @@ def test_handles_wait_for_all_ranks_and_failures_are_told_once():
         with pytest.raises(ValueError, match="wrong"):
             np.asarray(x)
         cx.wait()
+
+
+# Failures on stepped views --------------------------------------------------------------------------------------------
+
+
+@cx.kernel(y=cx.update)
+def fail_whole(y):
+    raise ValueError("wrong")
+
+
+def readable(x: cx.Array) -> list[bool]:
+    """Tell which elements along the first axis every rank can read."""
+
+    def one(i: int) -> bool:
+        try:
+            np.asarray(x[i, ...])
+        except ValueError:
+            return False
+        return True
+
+    return [one(i) for i in range(len(x))]
+
+
+@pytest.mark.parametrize("kernel", [fail, fail_whole])
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_a_failure_in_steps_loses_nothing_else_though_ranks_have_sent_it(nodes, kernel):
+    with cx.Runtime(platform=cluster(nodes), ranks=nodes, execute=True):
+        x = cx.full((8, 3), 1.0)
+        x[:4] = 2
+        kernel(x[1::3]).exception()
+        with pytest.raises(ValueError, match="wrong"):
+            np.asarray(x)  # every rank was sent all of it
+        assert readable(x) == [i % 3 != 1 for i in range(8)]
+        np.testing.assert_array_equal(np.asarray(x[0::3])[:, 0], [2, 2, 1])
+        half(x[2::3])
+        x[1::3] = 7
+        np.testing.assert_array_equal(np.asarray(x)[:, 0], [2, 7, 2, 2, 7, 1, 1, 7])
+
+
+def test_a_failure_in_steps_is_passed_on_from_rank_to_rank():
+    with cx.Runtime(platform=cluster(3), ranks=3, execute=True):
+        x, total = cx.full(9, 1.0), cx.zeros(())
+        fail_whole(x[::2]).exception()
+        sent = half.using(devices="n1/gpu:0")(x[1::2])
+        x[7:8] = 5
+        lost = half.using(devices="n2/gpu:0")(x)
+        total_of(x[1::2], total)
+        np.testing.assert_array_equal(np.asarray(sent), [0.5] * 4)
+        assert float(total) == 8
+        with pytest.raises(ValueError, match="wrong"):
+            np.asarray(lost)
+        assert readable(x) == [i % 2 == 1 for i in range(9)]
+
+
+def test_more_stepped_views_than_are_told_apart_lose_nothing_silently():
+    with cx.Runtime(platform=cluster(2), ranks=2, execute=True):
+        x = cx.full(120, 1.0)
+        fail_whole(x[::40]).exception()
+        for start in range(1, 39):
+            x[start::40] = start
+        with pytest.raises(ValueError, match="wrong"):
+            np.asarray(x)
+        with pytest.raises(ValueError, match="wrong"):
+            np.asarray(x[::40])
+        x[...] = 3
+        np.testing.assert_array_equal(np.asarray(x), [3] * 120)

@@ -37,7 +37,6 @@ class Draw:
         self.rough = rough
         self.marked = marked
         self.opencl_only = bool(devices) and all("opencl" in device for device in devices.split(","))
-        self.dense_failures = False
         self.count = 0
         self.steps: list[Step] = []
         self.names = self._empty()

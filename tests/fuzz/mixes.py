@@ -38,7 +38,6 @@ class Mix:
     loops: float = 0.1  # of steps
     length: int = 8
     holds: bool = False  # tasks may be held in mid-body
-    dense_failures: bool = False  # what fails is a box: messages carry boxes, with what lies between steps
     again: dict[str, Any] = field(default_factory=dict)  # a runtime on which the program must give the same bits
     without: tuple[str, ...] = ()
     options: dict[str, list[Any]] = field(default_factory=dict)
@@ -112,7 +111,6 @@ MIXES: dict[str, Mix] = {
         big=0.01,
         exact=True,
         length=6,
-        dense_failures=True,
     ),
     "null": Mix(
         "null devices: no values, no failures",

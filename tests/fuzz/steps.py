@@ -74,7 +74,6 @@ class Writer:
     ) -> None:
         self.rng, self.mix, self.marked = rng, mix, marked
         self.draw = Draw(rng, marked=marked, devices=mix.devices, big=big, rough=rough)
-        self.draw.dense_failures = mix.dense_failures
         self.weights = {
             name: TROUBLE.get(name, kind.weight) if marked else kind.weight
             for name, kind in KINDS.items()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..errors import unknown_name
 from ..geometry import Box, Pattern, Region, cut, overlaps, whole
-from ..graph.command import AwaitPush, Chunk, Deal, Push
+from ..graph.command import AwaitPush, Chunk, Deal, Parcel, Push
 from ..graph.mapped import Mapped, mapped
 from ..graph.task import Task
 from ..machine.platform import Platform
@@ -25,12 +25,14 @@ from ..plan.split import blocks
 from ..predict.features import Rows, part_of
 from ..program.access import Access
 from ..program.array import Array
-from .exchange import Boxes, Exchange, Held, Moves
+from .exchange import Boxes, Exchange, Held, Moves, Strided, Written
 
-Uses = dict[int, dict[int, list[Box]]]
-"""Boxes by argument and rank."""
+Uses = dict[int, dict[int, list[Written]]]
+"""Boxes, and which elements of them, by argument and rank."""
 
 
+Patterns = tuple[tuple[Pattern[Held], Strided], ...]
+"""Who holds what, by array."""
 Check = Callable[[Task], None]
 SMALL = 1 << 14  # points of an undivided task that is not worth spreading over ranks
 REMEMBERED = 4096  # rounds
@@ -123,7 +125,7 @@ class Dealing:
         self._points = [0] * ranks  # of undivided tasks, dealt so far
         self._deals: dict[Any, Deal] = {}  # by what they say
         self._divisions: dict[Hashable, tuple[Hand, ...]] = {}  # () = undivided
-        self._rounds: dict[Hashable, tuple[Round, tuple[Pattern[Held], ...]]] = {}  # and who holds what afterwards
+        self._rounds: dict[Hashable, tuple[Round, Patterns]] = {}  # and who holds what afterwards
 
     def task(self, task: Task, check: Check = _nothing) -> Round:
         """Deal a call. `check` raises if no rank could run it; a call like an earlier one was checked then."""
@@ -280,41 +282,42 @@ class Dealing:
         written: dict[int, tuple[Region, dict[int, Boxes]]] = {}
         for argument, by_rank in sorted(reads.items()):
             storage = task.arrays[argument]._storage
-            found = self.exchange.read(storage.id, storage.box, by_rank)
+            wanted = {rank: [box for box, _ in used] for rank, used in by_rank.items()}
+            found = self.exchange.read(storage.id, storage.box, wanted)
             if found:
                 moves[argument] = found
         for argument, by_rank in sorted(writes.items()):
             storage = task.arrays[argument]._storage
             self.exchange.wrote(storage.id, storage.box, by_rank)
-            everything = Region(tuple([box for boxes in by_rank.values() for box in boxes]))
-            written[argument] = (everything, {rank: tuple(boxes) for rank, boxes in by_rank.items()})
-        for argument, boxes in agreed.items():
+            everything = Region(tuple([box for used in by_rank.values() for box, _ in used]))
+            written[argument] = (everything, {rank: tuple([box for box, _ in used]) for rank, used in by_rank.items()})
+        for argument, used in agreed.items():
             storage = task.arrays[argument]._storage
-            self.exchange.agreed(storage.id, storage.box, boxes)
+            self.exchange.agreed(storage.id, storage.box, used)
         return Round(hands, moves, self._gathers(task, hands), written, self._deals)
 
-    def _uses(self, task: Task, hands: dict[int, Hand]) -> tuple[Uses, Uses, dict[int, list[Box]]]:
+    def _uses(self, task: Task, hands: dict[int, Hand]) -> tuple[Uses, Uses, dict[int, list[Written]]]:
         """Return what each rank reads and writes of each array, and what all write alike: the results of reductions."""
         first: dict[int, int] = {}  # storage -> the first argument that is this array
         arguments = [first.setdefault(array._storage.id, index) for index, array in enumerate(task.arrays)]
         reads: Uses = {}
         writes: Uses = {}
-        agreed: dict[int, list[Box]] = {}
+        agreed: dict[int, list[Written]] = {}
         entire = task.visited is None and (len(hands) == 1 or task.kernel is None)
         for rank, hand in hands.items():
             parts = (None,) * len(task.arrays) if entire else mapped(task, hand.box)
             for param, array, part, argument in zip(task.accesses, task.arrays, parts, arguments, strict=True):
                 if param.access.mode != "reduce":
-                    boxes = _touched(array, part)
+                    boxes = [(box, array._grid) for box in _touched(array, part)]
                     for uses, does in ((reads, _reads(param.access, array)), (writes, param.access.writes)):
                         if does:
                             uses.setdefault(argument, {}).setdefault(rank, []).extend(boxes)
         for param, array, argument in zip(task.accesses, task.arrays, arguments, strict=True):
             if param.access.mode == "reduce" and not array._box.empty:
-                agreed.setdefault(argument, []).append(array._box)
+                agreed.setdefault(argument, []).append((array._box, array._grid))
                 if _reads(param.access, array):
                     for rank in range(self.ranks):
-                        reads.setdefault(argument, {}).setdefault(rank, []).append(array._box)
+                        reads.setdefault(argument, {}).setdefault(rank, []).append((array._box, array._grid))
         return reads, writes, agreed
 
     def _gathers(self, task: Task, hands: dict[int, Hand]) -> dict[int, Moves]:
@@ -328,7 +331,7 @@ class Dealing:
                 extent = whole((slots, *array.shape))
                 slot_range = partially(part_of, extent, 0)
                 found[argument] = {
-                    (rank, other): (slot_range(hand.first, hand.first + len(hand.blocks)),)
+                    (rank, other): (Parcel(slot_range(hand.first, hand.first + len(hand.blocks))),)
                     for rank, hand in hands.items()
                     for other in range(self.ranks)
                     if other != rank

@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
-from ..geometry import Box, Pattern, Region, RegionMap
+from ..geometry import Box, Grid, Pattern, Region, RegionMap, grid_covers, grids_meet, overlap, subtract
+from ..graph.command import Parcel, Parcels
 
 Boxes = tuple[Box, ...]
-Moves = dict[tuple[int, int], Boxes]
-"""Boxes by sender and receiver."""
+Moves = dict[tuple[int, int], Parcels]
+"""What is sent, by sender and receiver."""
+Written = tuple[Box, Grid | None]
+Strided = tuple[tuple[Box, Grid], ...]
+"""Sets that were written over what others wrote, the oldest first."""
 REMEMBERED = 4096  # patterns of holders
+SETS = 16  # strided sets of one array that are told apart from what lies between
 
 
 class Held(NamedTuple):
@@ -30,6 +35,7 @@ class Exchange:
         self.ranks = ranks
         self._everyone = (1 << ranks) - 1
         self._held: dict[int, RegionMap[Held]] = {}
+        self._strided: dict[int, Strided] = {}
         self._patterns: dict[Hashable, Pattern[Held]] = {}
 
     def holders(self, array: int, extent: Box) -> RegionMap[Held]:
@@ -42,20 +48,22 @@ class Exchange:
     def forget(self, array: int) -> None:
         """Forget an array that is gone."""
         self._held.pop(array, None)
+        self._strided.pop(array, None)
 
-    def pattern(self, array: int, extent: Box) -> Pattern[Held]:
-        """Return who holds what: the same object whenever that is the same."""
+    def pattern(self, array: int, extent: Box) -> tuple[Pattern[Held], Strided]:
+        """Return who holds what, to compare and to go back to; the pattern is the same object whenever it is the same."""
         held = self.holders(array, extent)
         if held.pattern is None:
             signature = held.signature()
             if len(self._patterns) >= REMEMBERED:
                 self._patterns.clear()
             held.pattern = self._patterns.setdefault(signature, Pattern(held))
-        return held.pattern
+        return held.pattern, self._strided.get(array, ())
 
-    def become(self, array: int, pattern: Pattern[Held]) -> None:
+    def become(self, array: int, pattern: tuple[Pattern[Held], Strided]) -> None:
         """Let an array be held as it was at some moment."""
-        self._held[array].become(pattern)
+        self._held[array].become(pattern[0])
+        self._set_strided(array, pattern[1])
 
     def volume(self, array: int, extent: Box, boxes: Iterable[Box]) -> list[int]:
         """Return how many elements of `boxes` each rank holds."""
@@ -70,7 +78,8 @@ class Exchange:
     def read(self, array: int, extent: Box, reads: Mapping[int, Iterable[Box]]) -> Moves:
         """Let each rank have what it reads; return what is sent for that, each element at most once to a rank.
 
-        What one task wrote is sent apart from what others wrote: it is ready at another time.
+        What one task wrote is sent apart from what others wrote: it is ready at another time, and may have failed alone.
+        Strided sets go with the box around them, which names them.
         """
         held = self.holders(array, extent)
         if held.uniform is not None and held.uniform.ranks == self._everyone:
@@ -86,29 +95,64 @@ class Exchange:
             for gained in by_writer.values():
                 self._gain(held, gained, 1 << rank)
         return {
-            pair: tuple([box for _, parts in sorted(by_writer.items()) for box in Region(tuple(parts)).boxes])
+            pair: tuple(
+                [
+                    Parcel(box, self._over(array, box))
+                    for _, parts in sorted(by_writer.items())
+                    for box in Region(tuple(parts)).boxes
+                ]
+            )
             for pair, by_writer in sorted(moves.items())
         }
+
+    def _over(self, array: int, box: Box) -> Strided:
+        """Return the strided sets in a box."""
+        return tuple(
+            [
+                (part, grid)
+                for other, grid in self._strided.get(array, ())
+                if (part := overlap(other, box)) is not None and grids_meet(part, grid, None)
+            ]
+        )
 
     def _gain(self, held: RegionMap[Held], parts: Iterable[Box], bit: int) -> None:
         for part in parts:
             for piece, (mask, writer) in held.get(part):
                 held.set(piece, Held(mask | bit, writer))
 
-    def wrote(self, array: int, extent: Box, writes: Mapping[int, Iterable[Box]]) -> None:
-        """Note that boxes are held by their writer alone."""
+    def wrote(self, array: int, extent: Box, writes: Mapping[int, Iterable[Written]]) -> None:
+        """Note that boxes are held by their writer alone, who had read what lies between steps."""
         held = self.holders(array, extent)
         number = _free(held)
-        for rank, boxes in writes.items():
-            for box in boxes:
-                held.set(box, Held(1 << rank, number))
+        for rank, written in writes.items():
+            for box, grid in written:
+                self._wrote(array, held, box, grid, Held(1 << rank, number))
 
-    def agreed(self, array: int, extent: Box, boxes: Iterable[Box]) -> None:
-        """Note that every rank has made the same new contents of `boxes`."""
+    def agreed(self, array: int, extent: Box, written: Iterable[Written]) -> None:
+        """Note that every rank has made the same new contents of some boxes."""
         held = self.holders(array, extent)
         number = _free(held)
-        for box in boxes:
-            held.set(box, Held(self._everyone, number))
+        for box, grid in written:
+            self._wrote(array, held, box, grid, Held(self._everyone, number))
+
+    def _wrote(self, array: int, held: RegionMap[Held], box: Box, grid: Grid | None, now: Held) -> None:
+        strided = self._strided.get(array, ())
+        if grid is None or grid_covers(box, grid, box, None):
+            held.set(box, now)
+            if strided:
+                rest = [(part, lattice) for other, lattice in strided for part in subtract(other, box)]
+                self._set_strided(array, tuple(rest[-SETS:]))
+            return
+        for part, (_, writer) in held.get(box):
+            held.set(part, Held(now.ranks, writer))
+        kept = [entry for entry in strided if not grid_covers(box, grid, *entry)]
+        self._set_strided(array, (*kept[1 - SETS :], (box, grid)))
+
+    def _set_strided(self, array: int, strided: Strided) -> None:
+        if strided:
+            self._strided[array] = strided
+        else:
+            self._strided.pop(array, None)
 
     def _sender(self, mask: int, rank: int) -> int:
         """Return who sends: the nearest holder below, by number, so that no rank sends to all."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ..geometry import Box
+    from ..geometry import Box, Grid
     from .task import Task
 
 
@@ -36,6 +36,16 @@ class Command(NamedTuple):
 Boxes = tuple["Box", ...]
 
 
+class Parcel(NamedTuple):
+    """One box that is sent, and the strided sets in it that others wrote than wrote the rest, the oldest first."""
+
+    box: Box
+    over: tuple[tuple[Box, Grid], ...] = ()
+
+
+Parcels = tuple[Parcel, ...]
+
+
 class Push(NamedTuple):
     """What this rank sends of one argument before a task: to each rank the boxes that it lacks and reads.
 
@@ -43,7 +53,7 @@ class Push(NamedTuple):
     """
 
     argument: int  # the first of the task's arrays that is this array
-    targets: tuple[tuple[int, Boxes], ...]  # rank, boxes in the array's coordinates
+    targets: tuple[tuple[int, Parcels], ...]  # rank, boxes in the array's coordinates
     partial: bool = False
 
 
@@ -51,13 +61,13 @@ class AwaitPush(NamedTuple):
     """What this rank gets of one argument before a task, and from whom."""
 
     argument: int
-    sources: tuple[tuple[int, Boxes], ...]
+    sources: tuple[tuple[int, Parcels], ...]
     partial: bool = False
 
     @property
     def boxes(self) -> Boxes:
         """Everything that arrives."""
-        return tuple([box for _, boxes in self.sources for box in boxes])
+        return tuple([parcel.box for _, parcels in self.sources for parcel in parcels])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

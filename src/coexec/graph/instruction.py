@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..geometry import Box, overlaps
+from ..geometry import Box, Grid, overlaps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -291,7 +291,7 @@ class Message(Instruction):
 
     @property
     def nbytes(self) -> int:
-        return self.box.volume * self.allocation.dtype.itemsize
+        return 0 if self.route.grid is not None else self.box.volume * self.allocation.dtype.itemsize
 
 
 class Route(NamedTuple):
@@ -301,7 +301,8 @@ class Route(NamedTuple):
     receiver: int
     argument: int
     partial: bool  # of a reduction's private array
-    position: int  # among the boxes that go the same way
+    position: int  # among the messages that go the same way
+    grid: Grid | None = None  # it only tells whether these elements are valid: they came with the box around them
 
 
 class Send(Message):

@@ -1,5 +1,8 @@
 """What ranks send each other, as instructions: from host memory to host memory, one message per box.
 
+Strided sets travel with the box around them. Each has a message of its own beside it, without contents, which fails if
+they did: so elements between the steps of a failed view are not lost with it.
+
 Before: lower/coherence.py, graph/command.py's Deal.  After: lower/lowering.py.  Knows no transport.
 """
 
@@ -7,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..geometry import Box
-from ..graph.command import Deal
+from ..geometry import Box, grid_covers
+from ..graph.command import Deal, Parcel, Parcels
 from ..graph.instruction import Receive, Route, Send
 from ..graph.task import Task
 from ..machine.platform import HOST, USER
 from .coherence import Coherence
 from .emit import Emitter
-from .state import ArrayState
+from .state import ArrayState, Backing
 
 
 class Exchanging:
@@ -57,26 +60,36 @@ class Exchanging:
         task: Task,
         state: ArrayState,
         argument: int,
-        targets: tuple[tuple[int, tuple[Box, ...]], ...],
+        targets: tuple[tuple[int, Parcels], ...],
         *,
         partial: bool = False,
     ) -> None:
-        wanted = dict.fromkeys(box for _, boxes in targets for box in boxes)
+        wanted = dict.fromkeys(parcel.box for _, parcels in targets for parcel in parcels)
         for box in wanted:
             memory = self._memory(state, box)
             self._coherence.back(state, memory, box, task)
             self._coherence.validate(state, memory, [box], "host", task)
-        for target, boxes in targets:
-            for position, box in enumerate(boxes):
-                backing = self._coherence.back(state, self._memory(state, box), box, task)
-                needs: set[int] = set()
-                backing.tracker.before_read(box, None, needs)
-                id = self._emitter.id()
-                route = Route(self.rank, target, argument, partial, position)
-                after = () if needs else (self._emitter.epoch,)
-                self._emitter.emit(Send(id, task, backing.allocation, box, route, tuple(needs), after))
-                backing.tracker.did_read(box, None, id)
-                self._emitter.touch(backing)
+        for target, parcels in targets:
+            route = Route(self.rank, target, argument, partial, 0)
+            for parcel in parcels:
+                backing = self._coherence.back(state, self._memory(state, parcel.box), parcel.box, task)
+                route = self._send(task, backing, parcel, route)
+
+    def _send(self, task: Task, backing: Backing, parcel: Parcel, route: Route) -> Route:
+        """Send a box, and tell what became of strided sets in it; return the route of the message after these."""
+        box, over = parcel
+        needs, after = _writers(backing, parcel)
+        id = self._emitter.id()
+        roots = tuple(after) if needs else self._emitter.roots(after)
+        self._emitter.emit(Send(id, task, backing.allocation, box, route, tuple(needs), roots))
+        backing.tracker.did_read(box, None, id)
+        self._emitter.touch(backing)
+        for part, grid in over:
+            route = route._replace(position=route.position + 1, grid=grid)
+            needs = set()
+            backing.tracker.before_read(part, grid, needs)
+            self._emitter.emit(Send(self._emitter.id(), task, backing.allocation, part, route, tuple(needs), ()))
+        return route._replace(position=route.position + 1, grid=None)
 
     def _memory(self, state: ArrayState, box: Box) -> int:
         return USER if USER in state.backings and state.holds(USER, box) else HOST
@@ -86,18 +99,37 @@ class Exchanging:
         task: Task,
         state: ArrayState,
         argument: int,
-        sources: tuple[tuple[int, tuple[Box, ...]], ...],
+        sources: tuple[tuple[int, Parcels], ...],
         *,
         partial: bool = False,
     ) -> None:
-        for source, boxes in sources:
-            for position, box in enumerate(boxes):
+        for source, parcels in sources:
+            position = 0
+            for box, over in parcels:
                 backing = self._coherence.back(state, HOST, box, task)
-                after: set[int] = set()
-                backing.tracker.before_write(box, None, after)
-                id = self._emitter.id()
-                route = Route(source, self.rank, argument, partial, position)
-                self._emitter.emit(Receive(id, task, backing.allocation, box, route, (), self._emitter.roots(after)))
-                backing.tracker.did_write(box, None, id)
+                for part, grid in ((box, None), *over):
+                    after: set[int] = set()
+                    backing.tracker.before_write(part, grid, after)
+                    id = self._emitter.id()
+                    route = Route(source, self.rank, argument, partial, position, grid)
+                    roots = self._emitter.roots(after)
+                    self._emitter.emit(Receive(id, task, backing.allocation, part, route, (), roots))
+                    backing.tracker.did_write(part, grid, id)
+                    position += 1
                 self._emitter.touch(backing)
                 state.wrote(HOST, box)
+
+
+def _writers(backing: Backing, parcel: Parcel) -> tuple[set[int], set[int]]:
+    """Return whose results are sent, and who else must be over: those of whom other messages tell."""
+    box, over = parcel
+    if not backing.tracker.strided:
+        needs: set[int] = set()
+        backing.tracker.before_read(box, None, needs)
+        return needs, set()
+    needs = {id for _, id in backing.tracker.writers(box)}
+    after: set[int] = set()
+    for part, lattice, id in backing.tracker.strided_writers(box):
+        told = any(grid_covers(*entry, part, lattice) for entry in over)
+        (after if told else needs).add(id)
+    return needs, after - needs

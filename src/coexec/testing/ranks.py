@@ -138,14 +138,15 @@ def _there(instruction: Instruction, mail: Mail) -> bool:
 def _step(instruction: Instruction, mail: Mail, reason: BaseException | None) -> BaseException | None:
     """Carry one instruction out; return what it failed with."""
     if isinstance(instruction, Send):
-        part = None if reason is not None else _part(instruction.allocation, instruction.box).copy()
+        told = reason is not None or instruction.route.grid is not None
+        part = None if told else _part(instruction.allocation, instruction.box).copy()
         mail[instruction.key] = (part, reason)
         return reason
     if reason is not None:
         return reason
     if isinstance(instruction, Receive):
         part, failure = mail.pop(instruction.key)
-        if failure is None:
+        if part is not None:
             _part(instruction.allocation, instruction.box)[...] = part
         failed: BaseException | None = failure
         return failed

@@ -47,6 +47,8 @@ class Computed:
 
     def message(self, message: Any, entry: Entry) -> None:
         """Hand what is sent over to the other side, or take it from there."""
+        if message.route.grid is not None:
+            return
         here = extract(message.allocation.data, message.allocation.box.lo, message.box, None)
         if not isinstance(message, Send):
             here[...] = entry.payload
@@ -84,7 +86,7 @@ class Unknown:
     def message(self, message: Any, entry: Entry) -> None:
         """Note what is known no more."""
         del entry
-        if isinstance(message, Receive):
+        if isinstance(message, Receive) and message.route.grid is None:
             _forget(message.allocation)
 
 
