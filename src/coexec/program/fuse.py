@@ -186,7 +186,9 @@ class Fused:
     def on(self, xp: Any) -> Fused:
         """Return the body with its functions taken from another namespace, for arrays that are not NumPy's."""
         other = copy(self)
-        other._steps = tuple(step._replace(function=getattr(xp, step.function.__name__)) for step in self._steps)
+        functions = [getattr(xp, step.function.__name__) for step in self._steps]
+        functions = [getattr(function, "strict", function) for function in functions]
+        other._steps = tuple(s._replace(function=f) for s, f in zip(self._steps, functions, strict=True))
         other._xp = xp
         return other
 

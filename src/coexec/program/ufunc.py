@@ -75,7 +75,8 @@ class Elementwise:
     def on(self, xp: Any) -> Elementwise:
         """Return the body with its function taken from another namespace, for arrays that are not NumPy's."""
         other = copy(self)
-        other._function = getattr(xp, self.__name__)
+        function = getattr(xp, self.__name__)
+        other._function = getattr(function, "strict", function)
         return other
 
     def __call__(self, *values: Any) -> None:

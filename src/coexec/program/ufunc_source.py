@@ -84,6 +84,8 @@ TEXTS: dict[Any, Text] = {
     np.isfinite: Text("isfinite({0}) != 0"),
 }
 """The ufuncs with OpenCL variants. The ulp are OpenCL's and NumPy's bounds together."""
+ONE_POWER = "({1} == 0.5) ? sqrt({0}) : pow({0}, {1})"
+"""NumPy's power with one exponent for all elements: a root of -inf is nan, and of -0.0 it is -0.0, which pow denies."""
 LOGICAL = (np.logical_and, np.logical_or, np.logical_not)
 """What asks of each operand by itself whether it is zero, in whatever type."""
 COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
@@ -166,6 +168,8 @@ def _loop(function: Any, operands: Sequence[Operand], options: dict[str, Any]) -
     name = inputs.pop()
     if inputs or name not in C_TYPES or (name == "bool" and function not in LOGICAL):
         return None
+    if function is np.power and all(operands[1].ones):
+        text = text._replace(floats=ONE_POWER)
     return (name, text) if (text.floats if name.startswith("float") else text.integers) else None
 
 

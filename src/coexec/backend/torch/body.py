@@ -134,7 +134,7 @@ def call(instruction: Kernel, body: Body, box: Box, values: Mapping[str, Any], x
     assert kernel is not None
     named = {**values, "xp": xp}
     for name, value in task.scalars.items():
-        named[name] = _scalar(values[name], xp) if name in values else _plain(value, xp)
+        named[name] = _scalar(values[name], xp) if name in values else _plain(value, xp, body)
     if kernel.takes_chunk:
         chunk = chunk_info(instruction, box)
         named["chunk"] = chunk if xp is np else ChunkOnTorch(chunk, xp)
@@ -147,9 +147,11 @@ def _scalar(value: Any, xp: Any) -> Any:
     return value[()] if xp is np else value
 
 
-def _plain(value: Any, xp: Any) -> Any:
-    """Return a scalar in the body's language: beside tensors, NumPy's scalars are Python's."""
-    return value.item() if xp is not np and isinstance(value, np.generic) else value
+def _plain(value: Any, xp: Any, body: Body) -> Any:
+    """Return a scalar in the body's language: beside tensors, NumPy's scalars are Python's, unless it heeds their types."""
+    if xp is np or not isinstance(value, np.generic) or isinstance(body, Translatable):
+        return value
+    return value.item()
 
 
 def returned(instruction: Kernel, result: Any) -> tuple[Any, ...]:

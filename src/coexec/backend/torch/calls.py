@@ -6,7 +6,7 @@ Before: handover.py, array-api-compat (types of mixed operands).  After: namespa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any
 
 import array_api_compat.torch as compat
@@ -16,6 +16,15 @@ import torch
 from .handover import to_tensor, torch_dtype
 
 Function = Callable[..., Any]
+NUMBERS = (bool, int, float, complex)
+"""Python's own, whose types do not count beside an array's."""
+OTHERWISE = ("remainder", "mod", "fmod")
+"""What torch computes otherwise of some values: what is left of a quotient that overflows is NaN there."""
+OTHER_INTEGERS = ("floor_divide", "power", "pow", "left_shift", "right_shift")
+"""What torch computes otherwise of some integers: dividing by zero raises, as do NumPy's negative powers; wide shifts differ."""
+HALF = 0.5
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+"""What NumPy answers exactly for a Python integer beyond the array's type."""
 
 
 def named(names: str) -> list[tuple[str, Function]]:
@@ -24,33 +33,102 @@ def named(names: str) -> list[tuple[str, Function]]:
     return [(mine, getattr(compat, theirs)) for mine, theirs in pairs]
 
 
-def unary(function: Function, *, floats: bool = False) -> Function:
-    """Return a function of one operand with out=; `floats`: integers become floats."""
+@lru_cache(maxsize=4096)
+def _loop(name: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the types, in torch, that NumPy's ufunc of that name computes with and gives; raise TypeError if none."""
+    ufunc: np.ufunc = getattr(np, name)
+    try:
+        return tuple(torch_dtype(dtype) for dtype in ufunc.resolve_dtypes((*kinds, None)))
+    except AttributeError as error:  # a type that torch does not know
+        raise TypeError(f"torch cannot compute {name} as NumPy does: {error}") from error
+
+
+def _kind(x: Any) -> Any:
+    """Return what NumPy's type rules look at: a type of elements, or a Python number's type."""
+    if isinstance(x, torch.Tensor):
+        return as_numpy(x.dtype)
+    if isinstance(x, np.generic | np.ndarray):
+        return x.dtype
+    return np.dtype(bool) if type(x) is bool else type(x)
+
+
+def ufunc(name: str, function: Function) -> Function:
+    """Return a function with out= that computes in the types that NumPy's ufunc of the same name computes in.
+
+    `strict` of it is the same for callers who check nothing themselves: it refuses what torch does otherwise for some values.
+    """
+
+    def compute(*given: Any, out: Any = None) -> Any:
+        given = tuple([x if isinstance(x, torch.Tensor) or type(x) in NUMBERS else np.asarray(x)[()] for x in given])
+        kinds = tuple(map(_kind, given))
+        if not any(isinstance(kind, np.dtype) for kind in kinds):  # Python's numbers alone
+            kinds = tuple([np.asarray(x).dtype for x in given])
+        *loop, result = _loop(name, kinds)
+        place = next((x.device for x in given if isinstance(x, torch.Tensor)), None)
+        if name in COMPARISONS and (beyond := [_beyond(x, dtype) for x, dtype in zip(given, loop, strict=True)]) != [
+            0,
+            0,
+        ]:
+            given = tuple(
+                [side or torch.zeros_like(x, dtype=torch.int8) for side, x in zip(beyond, given, strict=True)]
+            )
+            loop = [torch.int8, torch.int8]
+        cast = [_cast(x, dtype, place) for x, dtype in zip(given, loop, strict=True)]
+        return _into(out, function(*cast).to(result))
 
     @wraps(function)
-    def call(x: Any, *args: Any, out: Any = None, **options: Any) -> Any:
-        x = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.asarray(x))
-        return _into(out, function(floating(x) if floats else x, *args, **options))
+    def strict(*given: Any, out: Any = None) -> Any:
+        *loop, _ = _loop(name, tuple(map(_kind, given)))
+        if name in OTHERWISE or (name in OTHER_INTEGERS and not loop[0].is_floating_point):
+            raise TypeError(f"torch computes {name} of {loop[0]} otherwise than NumPy for some values")
+        return compute(*given, out=out)
 
+    call = wraps(function)(compute)
+    call.strict = strict  # type: ignore[attr-defined]
     return call
 
 
-def binary(function: Function, *, floats: Function | None = None, tensors: bool = False) -> Function:
-    """Return a function of two operands, of NumPy's result type, with out=."""
+def _beyond(x: Any, dtype: Any) -> int:
+    """Return 1 for a Python integer above all numbers of an integer type, -1 for one below, else 0."""
+    if type(x) is not int or dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
+        return 0
+    bounds = torch.iinfo(dtype)
+    return int(x > bounds.max) - int(x < bounds.min)
 
-    @wraps(function)
-    def call(a: Any, b: Any, *, out: Any = None) -> Any:
-        a, b = operand(a), operand(b)
-        if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
-            a = torch.as_tensor(np.asarray(a))
-        if any(isinstance(x, float | complex) for x in (a, b)):
-            a, b = beside_a_float(a), beside_a_float(b)
-        if tensors:
-            a, b = _tensor_beside(a, b), _tensor_beside(b, a)
-        a, b = meet(a, b)
-        return _into(out, function(a, b) if floats is None else function(floats(a), floats(b)))
 
-    return call
+def _cast(x: Any, dtype: Any, device: Any) -> Any:
+    """Return an operand in the type of the loop."""
+    if isinstance(x, torch.Tensor):
+        return x if x.dtype == dtype else x.to(dtype)
+    if isinstance(x, np.ndarray):
+        return to_tensor(x).to(dtype=dtype, device=device)
+    value = x.item() if isinstance(x, np.generic) else x
+    return torch.as_tensor(float(value) if dtype.is_floating_point else value, dtype=dtype, device=device)
+
+
+def power(a: Any, b: Any) -> Any:
+    """Return powers; as in NumPy, one exponent of a half for all elements is a root: of -inf it is NaN, of -0.0 it is -0.0."""
+    return torch.sqrt(a) if b.is_floating_point() and b.numel() == 1 and b.item() == HALF else torch.pow(a, b)
+
+
+def matmul(a: Any, b: Any, *, out: Any = None) -> Any:
+    """Return the product of matrices, of NumPy's result type."""
+    return _into(out, compat.matmul(*meet(operand(a), operand(b))))
+
+
+def where(condition: Any, *values: Any) -> Any:
+    """Return elements of the first value where the condition holds, else of the second, as NumPy's result type."""
+    if not values:
+        return torch.where(condition)
+    common = torch_dtype(np.result_type(*[_model(x) for x in values]))
+    condition = condition if isinstance(condition, torch.Tensor) else torch.as_tensor(np.asarray(condition))
+    place = condition.device
+    return torch.where(condition.to(torch.bool), *[_cast(x, common, place) for x in values])
+
+
+def _model(x: Any) -> Any:
+    """Return what NumPy's rules for results take for an operand."""
+    return as_numpy(x.dtype) if isinstance(x, torch.Tensor) else x.dtype if isinstance(x, np.ndarray) else x
 
 
 def fold(function: Function) -> Function:
@@ -129,17 +207,6 @@ def floating(x: Any) -> Any:
     if x.dtype == torch.int16:
         return x.to(torch.float32)
     return x.to(torch.float64) if x.dtype in (torch.int32, torch.int64) else x
-
-
-def beside_a_float(x: Any) -> Any:
-    """Return integers as what NumPy makes of them beside a Python float: float64 whatever their size."""
-    integers = isinstance(x, torch.Tensor) and not x.is_floating_point() and not x.is_complex()
-    return x.to(torch.float64) if integers else x
-
-
-def _tensor_beside(x: Any, other: Any) -> Any:
-    """Return a plain number as a tensor of its partner's type."""
-    return x if isinstance(x, torch.Tensor) else torch.as_tensor(x, dtype=other.dtype, device=other.device)
 
 
 def meet(a: Any, b: Any) -> tuple[Any, Any]:

@@ -20,44 +20,39 @@ from .calls import (
     as_numpy,
     as_shape,
     as_type,
-    beside_a_float,
-    binary,
-    floating,
     fold,
+    matmul,
     meet,
     named,
     norm,
     operand,
     plain,
+    power,
     transform,
-    unary,
+    ufunc,
+    where,
 )
 from .driver import TYPES
 from .handover import to_tensor
 
-FLOATING = (
-    "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh arcsin:asin arccos:acos arctan:atan "
-    "arcsinh:asinh arccosh:acosh arctanh:atanh asin acos atan asinh acosh atanh deg2rad rad2deg rint:round"
-)
-"""Functions of one operand that turn integers into floats. `a:b` = NumPy's name and torch's."""
 UNARY = (
+    "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh arcsin:asin arccos:acos arctan:atan "
+    "arcsinh:asinh arccosh:acosh arctanh:atanh asin acos atan asinh acosh atanh deg2rad rad2deg rint:round "
     "absolute:abs abs negative positive square sign floor ceil trunc isnan isinf isfinite signbit "
-    "logical_not bitwise_not invert:bitwise_not conj real imag"
+    "logical_not bitwise_not invert:bitwise_not conj"
 )
+"""NumPy's ufuncs of one operand. `a:b` = NumPy's name and torch's."""
 BINARY = (
-    "add subtract multiply maximum minimum floor_divide remainder mod:remainder power:pow pow "
+    "add subtract multiply divide true_divide:divide maximum minimum fmax fmin floor_divide remainder mod:remainder fmod "
+    "arctan2:atan2 atan2 hypot copysign logaddexp "
     "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor "
-    "bitwise_and bitwise_or bitwise_xor left_shift:bitwise_left_shift right_shift:bitwise_right_shift matmul"
+    "bitwise_and bitwise_or bitwise_xor left_shift:bitwise_left_shift right_shift:bitwise_right_shift"
 )
+PARTS = "real imag"
 ALONG = "sort argsort flip"
-TENSORS = "fmod fmax fmin"
-"""Functions of two operands that take no plain numbers in torch."""
-QUOTIENTS = "divide true_divide:divide"
-"""Functions that turn integers of any size into float64."""
-FLOAT_BINARY = "arctan2:atan2 atan2 hypot copysign logaddexp"
 FOLDS = "sum prod any all argmax argmin max min amax:max amin:min count_nonzero"
 SHAPING = (
-    "reshape permute_dims expand_dims moveaxis swapaxes broadcast_to tile repeat where clip "
+    "reshape permute_dims expand_dims moveaxis swapaxes broadcast_to tile repeat clip "
     "stack vstack hstack concat outer einsum diff tril triu diagonal searchsorted isin nan_to_num bincount"
 )
 LINALG = "solve inv det cholesky eigh qr svd"
@@ -74,15 +69,12 @@ class Namespace:
         names |= {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan, "newaxis": None}
         names |= {"errstate": np.errstate, "finfo": compat.finfo, "iinfo": compat.iinfo, "isscalar": np.isscalar}
         names["ndarray"] = torch.Tensor
-        names |= {name: unary(f, floats=True) for name, f in named(FLOATING)}
-        names |= {name: unary(f) for name, f in named(UNARY)}
+        names |= {name: ufunc(name, f) for name, f in named(f"{UNARY} {BINARY}")}
+        names |= {name: ufunc(name, power) for name in ("power", "pow")} | {"matmul": matmul}
+        names |= {name: plain(f) for name, f in named(PARTS)}
         names |= {name: along(f) for name, f in named(ALONG)}
-        names |= {name: binary(f) for name, f in named(BINARY)}
-        names |= {name: binary(f, tensors=True) for name, f in named(TENSORS)}
-        names |= {name: binary(f, floats=beside_a_float) for name, f in named(QUOTIENTS)}
-        names |= {name: binary(f, floats=floating) for name, f in named(FLOAT_BINARY)}
         names |= {name: fold(f) for name, f in named(FOLDS)}
-        names |= {name: plain(f) for name, f in named(SHAPING)}
+        names |= {name: plain(f) for name, f in named(SHAPING)} | {"where": where}
         names["linalg"] = SimpleNamespace(norm=norm, **{n: getattr(torch.linalg, n) for n in LINALG.split()})
         names["fft"] = SimpleNamespace(**{name: transform(getattr(torch.fft, name)) for name in FFT.split()})
         self.__dict__.update(names)
