@@ -101,7 +101,7 @@ class Writer:
             self._try(lambda: self.one(loop=True))
         body = self.draw.steps[len(before) :]
         self.draw.rebuild(before)
-        known = self.draw.variables()
+        known = self.draw.arrays()  # a number under the name of an array is not what its kernels can write
         if len(known) > 1 and self.rng.random() < 0.25:
             one, two = self.rng.sample(known, 2)
             body.append(Step("exchange names", f"{one}, {two} = {two}, {one}"))

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -216,15 +217,13 @@ def without_rights() -> Iterator[None]:
 
 
 @pytest.fixture
-def open_folder(tmp_path: Path) -> Iterator[Path]:
-    """Make a folder that everybody may look into; pytest's own are closed to others."""
-    folders = [tmp_path, *(p for p in tmp_path.parents if p.name.startswith("pytest-"))]
-    modes = [folder.stat().st_mode for folder in folders]
-    for folder in folders:
+def open_folder() -> Iterator[Path]:
+    """Make a folder that everybody may look into; pytest's own are closed to others, and other processes use them."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
         folder.chmod(0o755)
-    yield tmp_path
-    for folder, mode in zip(folders, modes, strict=True):
-        folder.chmod(mode)
+        yield folder
+        folder.chmod(0o755)
 
 
 def test_a_read_only_file_is_read_and_the_rest_stays_in_memory(open_folder: Path, said: list[str]) -> None:
