@@ -175,3 +175,21 @@ def test_what_was_once_drawn(devices: str) -> None:
             wanted = call.run(values, np)
             said = differs(call, values, wanted, call.run(values, cx), CLOSE.get(wanted.dtype.itemsize, CLOSE[4]))
             assert said == "", call
+
+
+@pytest.mark.skipif(not probe().devices, reason="no OpenCL")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "function", [u for u, text in TEXTS.items() if text.wide and u.nin == 1], ids=lambda u: str(u.__name__)
+)
+def test_neighbours_in_a_vector_do_not_matter(function: Any, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    info: Any = np.finfo(dtype)
+    small = np.exp(rng.uniform(np.log(float(info.tiny)), 5, 512))
+    call = Drawn(function, (dtype,), {})
+    with quiet(), cx.Runtime("opencl:0"):
+        for large in (1e3, 1e5, 3e6, 1e8, 1e20, info.max, np.inf, np.nan, 0.0):
+            values = [small.astype(dtype)]
+            values[0][rng.integers(0, 8) :: 8] = large
+            wanted = call.run(values, np)
+            assert differs(call, values, wanted, call.run(values, cx), TEXTS[function].ulp) == "", large
