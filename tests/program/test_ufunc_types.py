@@ -161,6 +161,8 @@ CASES = [
     Drawn(np.left_shift, ("int8", "int8"), {}),
     Drawn(np.power, ("float32", 0.5), {}),  # a root of -inf
     Drawn(np.power, ("float64", 0.5), {}),
+    Drawn(np.power, ("float64", 0.5), {"dtype": "float32"}),
+    Drawn(np.power, ("bool", np.float64(0.5)), {"dtype": "float32"}),
 ]
 
 

@@ -87,7 +87,7 @@ TEXTS: dict[Any, Text] = {
     np.isfinite: Text("isfinite({0}) != 0"),
 }
 """The ufuncs with OpenCL variants. The ulp are OpenCL's and NumPy's bounds together."""
-ONE_POWER = "({1} == 0.5) ? sqrt({0}) : pow({0}, {1})"
+ONE_POWER = "({1} * 2 == 1) ? sqrt({0}) : pow({0}, {1})"  # a literal 0.5 would have a type of its own
 """NumPy's power with one exponent for all elements: a root of -inf is nan, and of -0.0 it is -0.0, which pow denies."""
 LOGICAL = (np.logical_and, np.logical_or, np.logical_not)
 """What asks of each operand by itself whether it is zero, in whatever type."""
