@@ -40,6 +40,14 @@ def test_calls_are_told_apart_and_a_look_changes_nothing() -> None:
     assert regrets.moves("a", 1.0, 2.0)
 
 
+def test_calls_that_are_planned_as_before_count_and_ask_for_a_plan_when_the_data_is_to_move() -> None:
+    regrets = Regrets()
+    assert not regrets.moves("a", 1.0, 3.0)
+    assert not regrets.due("a", 1.0, 3.0)
+    assert regrets.due("a", 1.0, 3.0) and regrets.due("a", 1.0, 3.0) and not regrets.due("b", 1.0, 3.0)
+    assert regrets.moves("a", 1.0, 3.0) and not regrets.due("a", 1.0, 3.0)
+
+
 @cx.kernel(x=cx.read, y=cx.update, flops=lambda x, y: 1e6)
 def whole(x, y):
     y += x

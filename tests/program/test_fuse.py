@@ -258,7 +258,13 @@ def test_no_buffer_is_overwritten_while_somebody_reads_it(data) -> None:
             holder[slots[number]] = number
 
 
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(1, 50))
+SHAPES = st.one_of(
+    st.lists(st.integers(1, 40), min_size=1, max_size=2),
+    st.lists(st.integers(1, 7), min_size=3, max_size=4),
+)
+
+
+@given(SHAPES, st.integers(1, 50))
 def test_blocks_tile_a_shape_and_are_small(shape, size) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fuse, "BLOCK", size)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ..graph.command import Command
 from ..graph.shape import answers
 from ..graph.task import Task
-from .place import Loads
+from .place import Loads, Regret
 from .planned import Planned
 from .repeats import LONGEST, Event, Repeats
 
@@ -23,13 +23,14 @@ LOOK_AGAIN = 8, 128  # turns of a loop until one is planned again: at first, and
 class Decided:
     """How a call was planned: who computes what, and why. Knows no task: those come and go."""
 
-    __slots__ = ("asked", "chunks", "loads", "shape", "shapes", "shares", "version", "visited", "why")
+    __slots__ = ("asked", "chunks", "loads", "shape", "shapes", "shares", "stayed", "version", "visited", "why")
 
-    def __init__(self, planned: Planned, task: Task, version: object) -> None:
+    def __init__(self, planned: Planned, task: Task, version: object, stayed: Regret | None) -> None:
         self.shape = task.shape
         self.chunks, self.why = planned.command.chunks, planned.command.why
         self.shares = planned.shares
         self.version = version
+        self.stayed = stayed
         self.visited = task.visited is not None
         self.shapes = task.shapes
         self.asked = answers(task, self.chunks)
@@ -64,6 +65,7 @@ class Decisions:
         """
         if not self.on or task.shape is None:
             return None
+        self._loads.stayed = None
         known = self._before(task)
         if known is None or known.version is not self._version():
             return None
@@ -71,6 +73,9 @@ class Decisions:
         if divided and len(chunks) < 2:
             return None
         if known.asked and known.asked != answers(task, chunks):
+            return None
+        if known.stayed is not None and not self._loads.stays(known.stayed):
+            self._left = 0  # its data moves: a whole turn is planned with the data there
             return None
         if known.visited:
             task.visited, task.shapes = task.box, known.shapes
@@ -104,7 +109,7 @@ class Decisions:
         period, log = self._repeats.period, self._log
         before = log[-period] if 0 < period <= len(log) else None
         passing = planned.here or planned.handout or task.guess or task.trial
-        self._keep(None if passing else Decided(planned, task, self._version()))
+        self._keep(None if passing else Decided(planned, task, self._version(), self._loads.stayed))
         return planned._replace(again=True) if before is not None and before.alike(task, planned) else planned
 
     def _keep(self, decided: Decided | None) -> None:

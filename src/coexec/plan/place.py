@@ -29,6 +29,9 @@ LOOKS = 4  # measurements that a narrow device gets before a wide one may win fo
 MOST_TRIED = 256  # sizes whose try on all cores is remembered
 WORTH_ALL_CORES = 1e-3  # seconds: below, a kernel never takes all cores
 
+Regret = tuple[Hashable, float, float]
+"""A call and the place of its data, the seconds it loses by leaving it there, and those of the copies."""
+
 
 class Where(Protocol):
     """Where a task's inputs are: (bytes, memories as bits) per array."""
@@ -75,6 +78,7 @@ class Loads:
         self.lags = Lags()
         self.outcomes = Outcomes()
         self._regrets: Regrets | None = None
+        self.stayed: Regret | None = None  # of the call planned last, if its data would be better off elsewhere
 
     @property
     def idle(self) -> bool:
@@ -85,12 +89,12 @@ class Loads:
     def untouched(self) -> Iterator[None]:
         """Let plans be made that nobody will carry out: what they note is forgotten."""
         before = (dict(self.seconds), dict(self.tasks), dict(self._ends), dict(self._latest))
-        regrets = self._regrets.copy() if self._regrets is not None else None
+        regrets, stayed = self._regrets.copy() if self._regrets is not None else None, self.stayed
         try:
             yield
         finally:
             self.seconds, self.tasks, self._ends, self._latest = before
-            self._regrets = regrets
+            self._regrets, self.stayed = regrets, stayed
 
     def ready(self, parents: Sequence[int]) -> float:
         """Return the predicted seconds until all of these tasks are over."""
@@ -203,7 +207,13 @@ class Loads:
             from .regret import Regrets  # where nothing is ever far away, nobody needs it
 
             self._regrets = Regrets()
-        return self._regrets.moves(call, gain, copies)
+        moves = self._regrets.moves(call, gain, copies)
+        self.stayed = None if moves else (call, gain, copies)
+        return moves
+
+    def stays(self, stayed: Regret) -> bool:
+        """Tell whether a call that is planned as before still leaves its data where it is, and note what that costs."""
+        return self._regrets is None or not self._regrets.due(*stayed)
 
 
 class EarliestFinish:

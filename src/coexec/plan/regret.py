@@ -38,3 +38,11 @@ class Regrets:
             return False
         self._lost[call], self._patience[call] = 0.0, 2.0 * patience
         return True
+
+    def due(self, call: Hashable, gain: float, copies: float) -> bool:
+        """Tell whether `moves` would make the copies for one more call; if not, note what staying costs it."""
+        lost = self._lost.get(call, 0.0) + gain
+        if lost >= copies * self._patience.get(call, 1.0):
+            return True
+        self._lost[call] = lost
+        return False
