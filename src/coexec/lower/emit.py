@@ -5,11 +5,14 @@ Before: graph/instruction.py.  After: lower/coherence.py, lower/lowering.py.  Kn
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from ..graph.instruction import Epoch, Horizon, Instruction
 from ..graph.marks import Marks, Remembering
 from ..graph.task import Task
+
+MOST_EDGES = 1 << 14  # lists of edges that are kept before the front is worked out
 
 
 class Emitter:
@@ -19,8 +22,9 @@ class Emitter:
         self.last = 0  # the last number given to an instruction
         self.epoch = 0  # what an instruction without other dependencies comes after
         self.out: list[Instruction] = []
-        self.front: dict[int, None] = {}
         self.marks = Marks()
+        self._led: list[int] = []  # since the last mark; the first may be the mark
+        self._edges: list[tuple[int, ...]] = []  # what those come after
 
     def id(self) -> int:
         """Return a new instruction id."""
@@ -38,13 +42,28 @@ class Emitter:
 
     def lead(self, instruction: Instruction) -> None:
         """Let an instruction be at the front, and none that it comes after."""
-        front = self.front
-        if front:
-            for id in instruction.needs:
-                front.pop(id, None)
-            for id in instruction.after:
-                front.pop(id, None)
-        front[instruction.id] = None
+        self._led.append(instruction.id)
+        self._edges.append(instruction.needs)
+        self._edges.append(instruction.after)
+        if len(self._edges) > MOST_EDGES:
+            self._front()
+
+    def _front(self) -> tuple[int, ...]:
+        """Return what nothing comes after yet."""
+        behind = set().union(*self._edges)
+        self._led = [id for id in self._led if id not in behind]
+        self._edges.clear()
+        return tuple(self._led)
+
+    @contextmanager
+    def aside(self, epoch: int) -> Iterator[None]:
+        """Call the epoch by another id, and forget at the end what was at the front meanwhile."""
+        kept = self._led, self._edges, self.epoch
+        self._led, self._edges, self.epoch = [], [], epoch
+        try:
+            yield
+        finally:
+            self._led, self._edges, self.epoch = kept
 
     def touch(self, backing: Remembering) -> None:
         """Remember that a backing was touched since the last mark."""
@@ -61,7 +80,7 @@ class Emitter:
         A horizon takes effect one horizon late: by then it is over, so nothing that it replaces can still run. Failed
         instructions are not replaced: what they would have written stays poisoned.
         """
-        horizon = Horizon(self.id(), "", task, (), tuple(self.front) or (self.epoch,), 5)
+        horizon = Horizon(self.id(), "", task, (), self._front() or (self.epoch,), 5)
         self.emit(horizon)
         if self.marks.last is not None:
             self.passed(self.marks.last, failed)
@@ -70,7 +89,7 @@ class Emitter:
 
     def begin(self, task: Task) -> Epoch:
         """Emit an epoch."""
-        epoch = Epoch(self.id(), "", task, (), tuple(self.front) or ((self.epoch,) if self.epoch else ()), 5)
+        epoch = Epoch(self.id(), "", task, (), self._front() or ((self.epoch,) if self.epoch else ()), 5)
         self.emit(epoch)
         self.marks.mark(epoch.id)
         return epoch

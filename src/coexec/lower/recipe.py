@@ -109,7 +109,7 @@ class Bound(NamedTuple):
 class Recipe:
     """What a call becomes on arrays whose states have certain forms."""
 
-    __slots__ = ("_bound", "afters", "foresight", "frees", "front", "made", "needs", "outside", "privates", "protos")
+    __slots__ = ("_bound", "afters", "foresight", "frees", "made", "needs", "privates", "protos")
 
     def __init__(
         self,
@@ -117,9 +117,7 @@ class Recipe:
         afters: tuple[After, ...],
         made: tuple[Made, ...],
         privates: int,
-        before: int,
     ) -> None:
-        """`before` is how many slots there are before those of the new instructions."""
         self.protos = protos
         self.afters = afters
         self.foresight = 0  # what was known then of how large allocations become
@@ -129,10 +127,6 @@ class Recipe:
             self.needs[memory] = self.needs.get(memory, 0) + box.volume * dtype.itemsize
         self.privates = privates  # private arrays that it makes
         self.frees = sum(proto.kind is Free for proto in protos)
-        edges = [edges for proto in protos for edges in (proto.needs, proto.after)]
-        ids, readers = {i for e in edges for i in e.ids}, {i for e in edges for i in e.readers}
-        self.outside = Edges(tuple([i for i in ids if i < before]), tuple([i for i in readers if i < before]))
-        self.front = tuple([i for i in range(len(protos)) if i + before not in ids])
         self._bound: dict[tuple[int, ...], Bound] = {}
 
     def instructions(self, slots: list[Any], first: int, task: Any, fields: list[dict[str, Any]]) -> list[Instruction]:
@@ -293,7 +287,7 @@ class Making:
                 for state, (form, ids) in zip(self._states, after, strict=True)
             ]
         )
-        return Recipe(protos, afters, tuple(made), privates, len(self._slots))
+        return Recipe(protos, afters, tuple(made), privates)
 
     def _after(self, state: ArrayState, form: StateForm, ids: Ids, places: dict[int, int], first: int) -> After:
         positions = [[self.position(i, first) for i in ([id] if type(id) is int else id)] for id in ids]  # type: ignore[union-attr]

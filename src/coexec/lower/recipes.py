@@ -186,11 +186,8 @@ class Recipes:
         if recipe.made:
             lowering.last_private += recipe.privates
         coherence.freed += recipe.frees
-        front = emitter.front
-        for id in recipe.outside.fill(slots):
-            front.pop(id, None)
-        for position in recipe.front:
-            front[first + position] = None
+        for instruction in made:
+            emitter.lead(instruction)
         if (recipe.made or recipe.frees) and coherence.budget.limited:
             coherence.account(made)
             before = set(bound.backings)
@@ -213,13 +210,11 @@ class Recipes:
         emitter = lowering.emitter
         making = Making(states, emitter.epoch)
         counters = (emitter.last + 1, lowering.coherence.last_allocation + 1, lowering.last_private + 1)
-        front, epoch = emitter.front, emitter.epoch
-        emitter.front, emitter.epoch = {}, making.epoch
         instructions: list[Instruction] | None = None
         try:
-            instructions = analyse()
+            with emitter.aside(making.epoch):
+                instructions = analyse()
         finally:
-            emitter.front, emitter.epoch = front, epoch
             emitted = emitter.out if instructions is None else instructions
             edges = [(i.needs, i.after) for i in emitted]
             for instruction in emitted:
