@@ -105,7 +105,7 @@ def test_any_loop_gives_the_same_instructions_whatever_interrupts_it(data: st.Da
     turns = data.draw(st.integers(4, 12))
     others = data.draw(st.dictionaries(st.integers(3, turns), st.lists(steps(), max_size=3), max_size=2))
     cut = data.draw(st.dictionaries(st.integers(3, turns), st.integers(0, len(body)), max_size=1))
-    horizons = data.draw(st.sets(st.integers(1, turns), max_size=2))
+    horizons = data.draw(st.sets(st.integers(1, turns), max_size=4))
     lookahead = data.draw(st.sampled_from(["none", "auto"]))
 
     def program(loop: Loop) -> None:
@@ -117,8 +117,9 @@ def test_any_loop_gives_the_same_instructions_whatever_interrupts_it(data: st.Da
                 loop.g.horizon()
 
     plain, replayed = both(devices, peers=peers, program=program, lookahead=lookahead)
-    alike(plain, replayed)
     replayed.g.verify()
+    if lookahead == "none":  # else a recipe does not wait to see how large an allocation becomes
+        alike(plain, replayed)
 
 
 @settings(max_examples=60)
@@ -136,3 +137,20 @@ def test_replayed_instructions_compute_the_same_in_any_legal_order(body: list[St
         results.append([loop.g.delivered[task.id] for task in loop.last])  # type: ignore[attr-defined]
     for expected, found in zip(*results, strict=True):
         np.testing.assert_array_equal(expected, found)
+
+
+def test_a_horizon_that_stands_for_readers_is_waited_for_after_a_recipe_too() -> None:
+    """A reader from before the horizon is gone from the tracker; whoever writes next waits for the horizon instead."""
+    body: list[Step] = [("read", 3, 3, 3), ("ring", 1, 1, 0), ("behind", 1, 3, 2), ("odd", 0, 2, 0), ("read", 0, 3, 2)]
+
+    def program(loop: Loop) -> None:
+        for turn in range(9):
+            loop.turn(body)
+            if turn == 6:
+                loop.turn([("add", 3, 1, 0)])
+            if turn in (1, 6):
+                loop.g.horizon()
+
+    plain, replayed = both(1, peers=True, program=program)
+    alike(plain, replayed)
+    replayed.g.verify()

@@ -98,8 +98,9 @@ def test_any_loop_over_grids_gives_the_same_instructions(data: st.DataObject) ->
         loop.g.flush()
 
     plain, replayed = both(data.draw(st.integers(1, 3)), program, **options)
-    alike(plain, replayed)
     replayed.g.verify()
+    if options["lookahead"] == "none":  # else a recipe does not wait to see how large an allocation becomes
+        alike(plain, replayed)
 
 
 @settings(max_examples=40)

@@ -18,6 +18,9 @@ from .forms import FoldedForm, Form, Ids, Numbering
 
 FEW = 12  # boxes that are looked at one by one
 MANY = 4  # writers of what is read, from which on it pays to look whether one of them waited for others
+NO_MARK = (
+    -1
+)  # no horizon stands for older ids yet; other negative numbers are symbols (graph/links.py, lower/recipe.py)
 LAST = 4  # newest readers that are looked at, where looking at all takes too long
 
 
@@ -48,7 +51,7 @@ class Tracker:
         self._extent = extent
         self.folded: FoldedForm | None = None  # instead of the rest, if whoever owns it works by forms
         self.ids_folded: Ids = []
-        self._mark = -1  # the last horizon that stands for older ids; readers from before that did not wait for it
+        self._mark = NO_MARK  # the last horizon that stands for older ids; readers from before that did not wait for it
         self._boxes = False  # whether boxes differ; until then the two whole-array fields hold everything
         self.one_writer = origin
         self.whole_readers: list[int] = []
@@ -327,7 +330,7 @@ class Tracker:
     def form(self, numbers: Numbering) -> Form:
         """Return everything remembered but for the ids, which are given numbers."""
         one, several = numbers.one, numbers.several
-        mark = one(self._mark) if self._mark >= 0 else -1
+        mark = one(self._mark) if self._mark != NO_MARK else -1
         if not self._boxes:
             return mark, one(self.one_writer), several(self.whole_readers) if self.whole_readers else -1
         writers = tuple([(box, one(id)) for box, id in self._writers.items()])
@@ -351,7 +354,7 @@ class Tracker:
     def become(self, form: Form, ids: Any) -> None:
         """Remember what a form says, with these ids."""
         self._looked = None
-        self._mark = ids[form[0]] if form[0] >= 0 else -1
+        self._mark = ids[form[0]] if form[0] >= 0 else NO_MARK
         if len(form) == 3:
             self._boxes = False
             self.one_writer = ids[form[1]]
