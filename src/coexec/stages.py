@@ -227,7 +227,7 @@ class Stages(ABC):
         self._graph = TaskGraph(self)
         candidates = make_candidates(platform, self.learned, machine.lanes, reproducible=config.reproducible)
         note = self._recorder.note if self._recorder.tracing else None
-        self._planner = make_planner(config, platform, candidates, self.loads, cache, note, watch.conflict)
+        self._planner = make_planner(config, platform, candidates, self.loads, cache, note, watch)
         self._lowering = Lowering(platform, watch if watch.on else None)
         candidates.roomy = self._lowering.fitting.roomy
         self._engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))

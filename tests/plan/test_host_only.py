@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.errors import PerformanceWarning
 from tests.backend.opencl_parts import needs_opencl
+from tests.devices import MIXED
 
 pytestmark = needs_opencl
 
@@ -59,3 +64,30 @@ def test_what_the_host_does_for_lack_of_a_device_may_repeat_itself(operation: Ca
 @cx.kernel(x=cx.update)
 def _only_python(x: Any) -> None:
     x += 1
+
+
+@cx.kernel(split=0, x=cx.read, y=cx.update)
+def _scaled(a: Any, x: Any, y: Any) -> None:
+    y += a * x
+
+
+_scaled.opencl("y(i) += a * x(i);")
+
+
+@pytest.mark.parametrize("devices", ["opencl:0", MIXED])
+def test_arguments_that_overlap_name_the_devices_that_they_keep_out(tmp_path: Path, devices: str) -> None:
+    with cx.Runtime(devices, trace=tmp_path / "run.json"):
+        y, z = cx.array(np.arange(1000.0)), cx.array(np.arange(1000.0))
+        assert "overlap" not in _scaled.plan(2.0, z, y).left_out.get("opencl:0", "")
+        plan = _scaled.plan(2.0, y, y)
+        with pytest.warns(PerformanceWarning, match=r"'_scaled' .* overlap, so opencl:0 does nothing of it.*copy"):
+            _scaled(2.0, y, y)
+        assert "overlap" in plan.left_out["opencl:0"] and "opencl:0 does nothing" in plan.explain()
+        assert plan.why.endswith("left out: opencl:0 (arguments overlap)")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # said once
+            _scaled(2.0, y, y)
+        assert np.asarray(y)[1] == 9.0
+    rows = json.loads((tmp_path / "run.json").read_text())
+    whys = [row["why"] for row in rows if row["row"] == "task" and row["name"] == "_scaled"]
+    assert len(whys) == 2 and all("left out: opencl:0 (arguments overlap)" in why for why in whys)

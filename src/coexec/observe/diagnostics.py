@@ -92,6 +92,15 @@ class Diagnostics:
             raise ProgramError(text)
         self.say("conflict", task.name, text, CoexecWarning)
 
+    def kept_out(self, task: Task, devices: Sequence[str]) -> None:
+        """Take note that devices do nothing of a task because its arguments overlap."""
+        text = f"{_task(task.name, task.call, task.line)} was given arguments that overlap, so {', '.join(devices)} "
+        self.say(
+            "kept out",
+            task.name,
+            f"{text}does nothing of it: what comes out then is what its body gives with NumPy; pass a copy, x.copy()",
+        )
+
     # What that costs --------------------------------------------------------------------------------------------------
 
     def grew(self, task: Task | None, state: ArrayState, memory: int) -> None:

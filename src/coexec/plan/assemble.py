@@ -5,15 +5,15 @@ Before: every module of plan/.  After: runtime.py.  Takes the whole Config, sinc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..config import Config, blamed
+from ..graph.task import Task
 from ..machine.platform import Platform
 from ..predict.learned import Learned
 from .alike import AlikeCandidates, AlikePlanner
 from .candidate import INVENTED, OWN, Candidates
-from .conflicts import Tell
 from .divider import Divider
 from .place import Loads, load_placement
 from .plan import load_plans
@@ -28,6 +28,16 @@ class Runs(Protocol):
 
     def supports(self, dtype: Any) -> bool:
         """Tell whether the device holds elements of this type."""
+
+
+class Told(Protocol):
+    """Who is told what is odd about a program."""
+
+    def conflict(self, task: Task, text: str, both_write: bool) -> None:
+        """Take note that parts of a task get in each other's way. May raise."""
+
+    def kept_out(self, task: Task, devices: Sequence[str]) -> None:
+        """Take note that devices do nothing of a task because its arguments overlap."""
 
 
 def make_candidates(
@@ -49,9 +59,9 @@ def make_planner(
     loads: Loads,
     cache: int,
     note: Callable[[str], None] | None,
-    tell: Tell,
+    told: Told,
 ) -> Planner:
-    """Return a planner. `cache` is how many bytes a piece may touch; remarks go to `note`, conflicts to `tell`."""
+    """Return a planner. `cache` is how many bytes a piece may touch; remarks go to `note`, oddities to `told`."""
     divider = Divider(
         platform,
         lambda array: array._storage.state.places(array._box),
@@ -75,5 +85,6 @@ def make_planner(
         plans=plans,
         cache=cache,
         note=note,
-        tell=tell,
+        tell=told.conflict,
+        remark=told.kept_out,
     )

@@ -21,6 +21,7 @@ from .candidate import Candidate, Candidates
 from .split import blocks, deal, in_runs
 
 WHY = "no device here can run it: on the host"
+KEPT_OUT = "its arguments overlap, and what comes out then is what its body gives with NumPy"
 OVERLAPPING = "its arguments overlap, and none of the devices computes with NumPy: on the host"
 
 
@@ -31,6 +32,7 @@ class Who(NamedTuple):
     blocked: list[Candidate]  # the same pairs once more, in cache-sized pieces
     only_cpu: bool
     host: str = ""  # why nobody but the host can
+    kept_out: tuple[str, ...] = ()  # devices that could, if its arguments did not overlap
 
 
 def who(candidates: Candidates, task: Task) -> Who:
@@ -48,10 +50,14 @@ def who(candidates: Candidates, task: Task) -> Who:
             raise
         return Who([], [], only_cpu=True, host=WHY)
     if not task.once and sees_itself(task):
+        asked = able
         able, blocked = _with_numpy(able), _with_numpy(blocked)
+        left = {c.name for c in able}
+        kept_out = () if is_own(kernel) else tuple(dict.fromkeys([c.name for c in asked if c.name not in left]))
         if not able:
             _check_body(kernel)
-            return Who([], [], only_cpu=True, host=OVERLAPPING)
+            return Who([], [], only_cpu=True, host=OVERLAPPING, kept_out=kept_out)
+        return Who(able, blocked, only_cpu, kept_out=kept_out)
     return Who(able, blocked, only_cpu)
 
 

@@ -25,7 +25,7 @@ from .conflicts import Conflicts, Tell, however_cut, nobody
 from .divided import Divided
 from .divider import Divider
 from .following import following, in_one_piece_each, looping
-from .host_only import on_host, who
+from .host_only import KEPT_OUT, Who, on_host, who
 from .offering import Site, quick
 from .oversubscribe import cut_again, granules, with_shares
 from .place import WIDE_GAIN, Asked, Loads, Placement
@@ -61,6 +61,10 @@ def _granule(task: Task) -> int:
 HOST = Share(Variant("host", "cpu"), None, None, None)
 
 
+Remark = Callable[[Task, Sequence[str]], None]
+"""Takes a task and the devices that would help if its arguments did not overlap."""
+
+
 class Planner:
     """Plans one task after another. Deterministic for the same history and loads."""
 
@@ -78,6 +82,7 @@ class Planner:
         cache: int = 1 << 62,
         note: Note | None = None,
         tell: Tell = nobody,
+        remark: Remark | None = None,
     ) -> None:
         self._candidates = candidates
         self.divider = divider
@@ -91,6 +96,7 @@ class Planner:
         divider.offering.lags, divider.offering.idle = loads.lags, lambda: loads.idle
         self._plans = {(plan.name, plan.shapes): plan for plan in plans}  # to be followed to the letter
         self._conflicts = Conflicts(tell)
+        self._remark = remark
         self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
         self.whole = ""  # why that division was not made
 
@@ -101,9 +107,11 @@ class Planner:
         self.last, self.whole = None, ""
         with self.loads.untouched(), self.divider.untouched():
             planned = self.plan(task)
-        candidates = [] if planned.command.chunks[0].device == "host" else who(self._candidates, task).able
+        found = Who([], [], only_cpu=True) if kernel.host else who(self._candidates, task)
+        candidates = [] if planned.command.chunks[0].device == "host" else found.able
+        unfit = self._candidates.unfit(task) | dict.fromkeys(found.kept_out, KEPT_OUT)
         alone = alone_seconds(candidates, work_of(task), self.loads, lambda: self._where(task))
-        looked_at = LookedAt(self.last, self.whole, candidates, self._candidates.unfit(task), alone, work_of(task))
+        looked_at = LookedAt(self.last, self.whole, candidates, unfit, alone, work_of(task))
         return preview(task, planned, looked_at, objective=self._objective, policy=options.policy or self._policy)
 
     def check(self, task: Task) -> None:
@@ -128,15 +136,27 @@ class Planner:
 
         `idle` tells that nothing is pending, and that the caller is ready to run a short kernel itself.
         """
-        kernel, options = task.kernel, task.options
-        assert kernel is not None and options is not None
-        box = task.part
+        kernel, box = task.kernel, task.part
+        assert kernel is not None
         if task.deal is not None and box != task.box:  # from here on it is mapped part by part
             task.visited = task.box
             task.shapes = task.shapes or [array.shape for array in task.arrays]
         if kernel.host:
             return Planned(Command(task.id, task, (Chunk("host", box),), task.after, "host task"), (HOST,))
-        candidates, blocked, only_cpu, nobody_else = who(self._candidates, task)
+        found = who(self._candidates, task)
+        if not found.kept_out:
+            return self._among(task, box, found, idle=idle)
+        if self._remark is not None:
+            self._remark(task, found.kept_out)
+        planned = self._among(task, box, found, idle=idle)
+        why = planned.command.why or "earliest predicted finish"
+        why = f"{why}; left out: {', '.join(found.kept_out)} (arguments overlap)"
+        return planned._replace(command=planned.command._replace(why=why))
+
+    def _among(self, task: Task, box: Box, found: Who, *, idle: bool) -> Planned:
+        kernel, options = task.kernel, task.options
+        assert kernel is not None and options is not None
+        candidates, blocked, only_cpu, nobody_else, _ = found
         if nobody_else:
             chunks = on_host(task, box)
             shares = [HOST._replace(work=work_of_part(task, chunk.box)) for chunk in chunks]
