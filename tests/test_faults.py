@@ -11,6 +11,7 @@ import pytest
 
 import coexec as cx
 from coexec.errors import RuntimeClosed
+from tests.clusters import cluster
 from tests.devices import MIXED, TWO
 from tests.holding import closed_gate, pass_gate
 
@@ -235,6 +236,51 @@ def test_a_failure_in_steps_poisons_only_those_elements() -> None:
         x[2:7:2] = 2
         assert np.asarray(x).tolist() == [0, 0, 2, 1, 2, 0, 2, 0, 0, 0]
         assert task.exception() is not None
+
+
+def readable(x: cx.Array) -> list[bool]:
+    """Tell which elements can be read."""
+
+    def one(i: int) -> bool:
+        try:
+            np.asarray(x[i, ...])
+        except ValueError:
+            return False
+        return True
+
+    return [one(i) for i in range(len(x))]
+
+
+def test_what_a_stepped_view_overwrites_of_a_poisoned_box_is_healed_for_good() -> None:
+    with cx.Runtime("cpu:0", horizon=8):
+        x, y = cx.ones(8), cx.zeros(10)
+        fail(x[1:6]).exception()
+        x[1::3] = 7
+        healthy = [i in (0, 1, 4, 6, 7) for i in range(8)]
+        assert readable(x) == healthy
+        for _ in range(100):
+            increment(y)
+        cx.wait()
+        assert readable(x) == healthy
+        fail(x[::2]).exception()
+        x[3::2] = 8
+        assert readable(x) == [i % 2 == 1 for i in range(8)]
+        x[::2] = 9
+        assert np.asarray(x).tolist() == [9, 7, 9, 8, 9, 8, 9, 8]
+
+
+def test_what_was_healed_in_steps_is_moved_to_other_memories_though_the_rest_is_lost() -> None:
+    with cx.Runtime(platform=cluster(1, 2), execute=True):
+        x = cx.ones(9)
+        fail.using(devices="gpu:0")(x[2:7]).exception()
+        x[::2] = 5
+        for device in ("gpu:1", "gpu:0", "gpu:1"):
+            increment.using(devices=device)(x[::4])
+            increment.using(devices=device)(x[2::4])
+            assert readable(x) == [i in (0, 1, 2, 4, 6, 7, 8) for i in range(9)]
+        assert np.asarray(x[::2]).tolist() == [8] * 5
+        x[1::2] = 2
+        assert np.asarray(x).tolist() == [8, 2] * 4 + [8]
 
 
 def test_poison_outlives_horizons_and_waits() -> None:

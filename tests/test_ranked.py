@@ -312,6 +312,20 @@ def test_a_failure_in_steps_is_passed_on_from_rank_to_rank():
         assert readable(x) == [i % 2 == 1 for i in range(9)]
 
 
+def test_a_stepped_view_heals_its_part_of_a_failed_box_on_every_rank():
+    with cx.Runtime(platform=cluster(3), ranks=3, execute=True):
+        x = cx.full((9, 2), 1.0)
+        fail_whole(x[2:7]).exception()
+        with pytest.raises(ValueError, match="wrong"):
+            np.asarray(x)
+        x[::2] = 7
+        sent = half.using(devices="n2/gpu:0")(x[::2])
+        np.testing.assert_array_equal(np.asarray(sent), np.full((5, 2), 3.5))
+        assert readable(x) == [i not in (3, 5) for i in range(9)]
+        x[1::2] = 8
+        np.testing.assert_array_equal(np.asarray(half(x))[:, 0], [3.5, 4] * 4 + [3.5])
+
+
 def test_more_stepped_views_than_are_told_apart_lose_nothing_silently():
     with cx.Runtime(platform=cluster(2), ranks=2, execute=True):
         x = cx.full(120, 1.0)

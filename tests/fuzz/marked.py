@@ -24,17 +24,6 @@ def outcome(read: list[Plain]) -> int:
     return LOST if (seen == LOST).all() else UNKNOWN
 
 
-def write(marks: Plain, state: int) -> None:
-    """Mark what is written. A stepped view that heals part of what was lost may leave the box of it unreadable."""
-    before = marks.copy()
-    marks[...] = state
-    base = marks if marks.base is None else marks.base
-    strides = {abs(stride) for stride in base.strides}
-    stepped = any(abs(s) not in strides for s, n in zip(marks.strides, marks.shape, strict=True) if n > 1)
-    if state == GOOD and before.any() and stepped and base.any():
-        marks[before != GOOD] = UNKNOWN
-
-
 class Marked(NDArrayOperatorsMixin):
     """An array, or a view of one, with a mark per element."""
 
@@ -58,7 +47,7 @@ class Marked(NDArrayOperatorsMixin):
         state = outcome([value.marks]) if isinstance(value, Marked) else GOOD
         self.values[key] = value.values.copy() if isinstance(value, Marked) else value
         key = key if isinstance(key, tuple) else (key,)
-        write(self.marks[key if ... in key else (*key, ...)], state)
+        self.marks[key if ... in key else (*key, ...)] = state
 
     def astype(self, dtype: Any) -> Marked:
         """Return a copy of another type."""
@@ -80,7 +69,7 @@ class Marked(NDArrayOperatorsMixin):
         if plain.get("where") is not None and state != GOOD:
             state = UNKNOWN
         if plain.get("where") is None or state != GOOD:
-            write(out[0].marks, state)
+            out[0].marks[...] = state
         return out[0]
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -15,7 +15,7 @@ from coexec.geometry import whole
 from coexec.program.mapper import Fixed, Halo, Same
 from coexec.program.mapping import Function
 
-from .marked import GOOD, LOST, UNKNOWN, Marked, outcome, write
+from .marked import GOOD, LOST, UNKNOWN, Marked, outcome
 
 Plain = np.ndarray[Any, Any]
 
@@ -63,7 +63,7 @@ class PlainKernel:
             result = kernel.function(**bound)
             self._combine(values, bound)
         for mark in written:
-            write(mark, state)
+            mark[...] = state
         if result is None:
             return Handle(written)
         fresh = np.array(result)

@@ -6,7 +6,7 @@ from itertools import product
 
 from hypothesis import given, strategies as st
 
-from coexec.geometry import Box, grid_covers, grids_meet, whole
+from coexec.geometry import Box, every_point, grid_covers, grids_meet, last_holders, whole
 from tests.geometry.brute import boxes, per_ndim
 
 axis_grids = st.none() | st.tuples(st.integers(-9, 12), st.sampled_from([1, 2, 3, 4, 6, -2, -3]))
@@ -36,6 +36,27 @@ def test_a_strided_set_covers_another_if_it_has_all_its_points(case):
     box_a, grid_a, box_b, grid_b = case
     assert grid_covers(box_a, grid_a, box_b, grid_b) == (points(box_b, grid_b) <= points(box_a, grid_a))
     assert grid_covers(box_a, grid_a, box_a, grid_a)
+
+
+@given(
+    per_ndim(
+        lambda ndim: st.tuples(boxes(ndim), grids(ndim), st.lists(st.tuples(boxes(ndim), grids(ndim)), max_size=5))
+    )
+)
+def test_the_last_set_that_holds_a_point_is_found_for_all_points(case):
+    box, grid, given_sets = case
+    sets = [(other, lattice or every_point(other)) for other, lattice in given_sets]
+    held = [points(*entry) for entry in sets]
+    wanted = {max((i for i, h in enumerate(held) if point in h), default=-1) for point in points(box, grid)}
+    assert last_holders(box, grid, sets) == (wanted or {-1})
+
+
+def test_where_steps_have_no_small_multiple_in_common_any_set_may_be_the_last():
+    box = whole((100_000,))
+    sets = [(box, ((0, 101),)), (box, ((0, 103),)), (box, every_point(box))]
+    assert last_holders(box, None, sets[2:]) == {0}
+    assert last_holders(box, None, sets) == {-1, 0, 1, 2}
+    assert last_holders(Box((1,), (101,)), None, sets[:1]) == {-1}
 
 
 @given(st.integers(-50, 50), st.integers(0, 80), *[st.tuples(st.integers(-99, 99), st.integers(1, 40))] * 2)

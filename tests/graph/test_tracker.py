@@ -48,7 +48,6 @@ events = st.builds(
     st.booleans(),
     st.booleans(),
 )
-dense = events.map(lambda e: e._replace(cuts=tuple((lo, n, 1) for lo, n, _ in e.cuts)))
 
 
 class Model:
@@ -153,8 +152,8 @@ def test_a_read_needs_every_last_writer_that_no_horizon_stands_for(shape: tuple[
     walk(shape, story, check)
 
 
-@given(st.sampled_from(SHAPES), st.lists(dense.filter(lambda e: e.mode != "horizon"), max_size=25))
-def test_a_read_of_dense_boxes_needs_exactly_the_last_writers(shape: tuple[int, ...], story: list[Event]) -> None:
+@given(st.sampled_from(SHAPES), st.lists(events.filter(lambda e: e.mode != "horizon"), max_size=25))
+def test_a_read_needs_exactly_the_last_writers(shape: tuple[int, ...], story: list[Event]) -> None:
     def check(model: Model, event: Event, touched: Part, needs: set[int], after: set[int]) -> None:
         if event.mode != "write":
             assert needs == {model.last_writer[element] for element in touched.elements}
@@ -176,7 +175,7 @@ def test_a_failed_writer_is_named_until_its_elements_are_overwritten(
         id, touched, needs, _ = answer
         if event.mode != "write":
             poisoned = {model.last_writer[element] for element in touched.elements} & failed
-            assert poisoned <= needs
+            assert poisoned == needs & failed  # and what was overwritten in steps is healed
         if event.mode != "read" and id % 3 == 0:
             failed.add(id)
         model.note(id, touched.elements, writes=event.mode != "read")

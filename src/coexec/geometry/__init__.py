@@ -6,7 +6,7 @@ Before: nothing.  After: program/ and everything behind it.  Knows nothing of ar
 from __future__ import annotations
 
 from .box import Box, Point, bounding, covers, cut, overlap, overlaps, subtract, whole
-from .grid import Grid, grid_covers, grids_meet
+from .grid import Grid, every_point, grid_covers, grids_meet, last_holders
 from .region import Region
 from .region_map import Pattern, RegionMap
 from .shelf import Shelf, meeting, shelved
@@ -22,8 +22,10 @@ __all__ = [
     "bounding",
     "covers",
     "cut",
+    "every_point",
     "grid_covers",
     "grids_meet",
+    "last_holders",
     "meeting",
     "overlap",
     "overlaps",

@@ -6,12 +6,20 @@ A grid holds, per axis, the points x with x = start modulo step; the box beside 
 
 from __future__ import annotations
 
-from math import gcd
+from collections.abc import Sequence
+from itertools import pairwise
+from math import gcd, lcm
 
 from .box import Box
 
 Grid = tuple[tuple[int, int] | None, ...]
 """One (start, step) per axis; None = every point. The step's sign does not matter."""
+MOST = 1 << 10  # points along one axis, or combinations of sets, that are looked at
+
+
+def every_point(box: Box) -> Grid:
+    """Return the grid that holds every point of a box."""
+    return (None,) * box.ndim
 
 
 def grids_meet(overlap: Box, a: Grid | None, b: Grid | None) -> bool:
@@ -38,6 +46,39 @@ def grid_covers(box_a: Box, grid_a: Grid | None, box_b: Box, grid_b: Grid | None
         if on is not None and ((first - on[0]) % on[1] or (first != last and step % on[1])):
             return False
     return True
+
+
+def last_holders(box: Box, grid: Grid | None, sets: Sequence[tuple[Box, Grid]]) -> set[int]:
+    """Return which of some strided sets is the last that holds a point of `box` on `grid`, over all such points.
+
+    -1 stands for none of them. Exact, but for sets of which there are too many, or whose steps have no small multiple in
+    common: then every one that may be.
+
+    A point is in a set if it is so along each axis. Along one axis few combinations of sets occur.
+    """
+    found = {(1 << len(sets)) - 1}
+    for axis, (low, high) in enumerate(zip(*box, strict=True)):
+        along = [(other.lo[axis], other.hi[axis], *(lattice[axis] or (0, 1))) for other, lattice in sets]
+        masks = _held_along(low, high, (grid[axis] if grid is not None else None) or (0, 1), along)
+        found = {a & b for a in found for b in masks}
+        if not masks or len(found) > MOST:
+            return set(range(-1, len(sets)))
+    return {mask.bit_length() - 1 for mask in found}
+
+
+def _held_along(low: int, high: int, own: tuple[int, int], sets: Sequence[tuple[int, int, int, int]]) -> set[int]:
+    """Return which combinations of sets, as bits, hold points of one axis; nothing if there are too many to look at."""
+    found: set[int] = set()
+    start, step = own[0], abs(own[1])
+    edges = sorted({low, high, *[edge for lo, hi, _, _ in sets for edge in (lo, hi) if low < edge < high]})
+    for here, there in pairwise(edges):
+        inside = [(1 << i, s[2], abs(s[3])) for i, s in enumerate(sets) if s[0] <= here and there <= s[1]]
+        period = lcm(step, *[stride for _, _, stride in inside])
+        if min(period, there - here) > MOST * step:
+            return set()
+        for x in range(_first(here, start, step), min(there, here + period), step):
+            found.add(sum([bit for bit, other, stride in inside if (x - other) % stride == 0]))
+    return found or {0}
 
 
 def _first(low: int, start: int, step: int) -> int:

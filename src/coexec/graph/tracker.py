@@ -13,8 +13,22 @@ from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
 
-from ..geometry import Box, Grid, Region, covers, grid_covers, grids_meet, meeting, overlap, overlaps, shelved, subtract
+from ..geometry import (
+    Box,
+    Grid,
+    Region,
+    covers,
+    every_point,
+    grid_covers,
+    grids_meet,
+    meeting,
+    overlap,
+    overlaps,
+    shelved,
+    subtract,
+)  # fmt: skip
 from .forms import FoldedForm, Form, Ids, Numbering
+from .strided import CARRIED, READ, WROTE, Strided, last_writers, meets, outliving, shares
 
 FEW = 12  # boxes that are looked at one by one
 MANY = 4  # writers of what is read, from which on it pays to look whether one of them waited for others
@@ -22,12 +36,6 @@ NO_MARK = (
     -1
 )  # no horizon stands for older ids yet; other negative numbers are symbols (graph/links.py, lower/recipe.py)
 LAST = 4  # newest readers that are looked at, where looking at all takes too long
-
-
-def _meets(other: Box, box: Box, grid: Grid) -> bool:
-    """Tell whether a box shares a point with the lattice in another one that it overlaps."""
-    common = overlap(other, box)
-    return common is not None and grids_meet(common, None, grid)
 
 
 class Tracker:
@@ -57,7 +65,7 @@ class Tracker:
         self.whole_readers: list[int] = []
         self._writers: dict[Box, int] = {}  # disjoint, covering the extent
         self._readers: dict[Box, list[int]] = {}
-        self._strided: list[tuple[Box, Grid, int, bool]] = []
+        self._strided: list[Strided] = []
         self._looked: tuple[Box, list[tuple[Box, list[int]]]] | None = None  # who read the box that is to be written
 
     # One access, asked and noted at once: for tasks that are not divided and touch the array once ----------------------
@@ -101,21 +109,18 @@ class Tracker:
         if writer is not None and not self._strided:
             found.add(writer)
             return
-        plain = grid is None and not self._strided and bool(self._readers)
-        if plain and len(self._writers) > FEW and self._read_on(box, found):
+        if self._strided:
+            found |= last_writers(self._strided, meeting(self._writers, box), box, grid)
+            return
+        if grid is None and self._readers and len(self._writers) > FEW and self._read_on(box, found):
             return
         hit = meeting(self._writers, box)
         if grid is not None:
-            hit = [entry for entry in hit if _meets(entry[0], box, grid)]
+            hit = [entry for entry in hit if shares(entry[0], box, grid)]
         ids = {id for _, id in hit}
         if grid is None and len(ids) > MANY and self._readers:
             ids = {id for _, id in self._without_ancestors(hit, box)}
         found |= ids
-        if not self._strided:
-            return
-        for other, lattice, id, writes in self._strided:
-            if writes and (common := overlap(other, box)) is not None and grids_meet(common, lattice, grid):
-                found.add(id)
 
     def _read_on(self, box: Box, found: set[int]) -> bool:
         """Add the ids whose results a read of `box` sees, if it goes on from a read by one of them; tell whether it does.
@@ -152,7 +157,7 @@ class Tracker:
         if grid is None:
             self._looked = (box, hit)
         else:
-            hit = [entry for entry in hit if _meets(entry[0], box, grid)]
+            hit = [entry for entry in hit if shares(entry[0], box, grid)]
         for _, ids in hit:
             found.update(ids)
         writer = self._writers.get(box) if grid is None else None
@@ -160,16 +165,14 @@ class Tracker:
             self._unread_writers(box, grid, hit, found)
         elif not hit or writer == self._mark:
             found.add(writer)
-        for other, lattice, id, _ in self._strided:
-            if (common := overlap(other, box)) is not None and grids_meet(common, lattice, grid):
-                found.add(id)
+        found.update([entry.id for entry in self._strided if meets(box, grid, entry)])
 
     def _unread_writers(
         self, box: Box, grid: Grid | None, readers: Sequence[tuple[Box, list[int]]], found: set[int]
     ) -> None:
         """Add the writers in `box` that none of the readers has waited for; always the mark, which none waits for."""
         for other, id in meeting(self._writers, box):
-            if id in found or (grid is not None and not _meets(other, box, grid)):
+            if id in found or (grid is not None and not shares(other, box, grid)):
                 continue
             if id == self._mark or not any(overlaps(other, reader) for reader, _ in readers):
                 found.add(id)
@@ -182,7 +185,7 @@ class Tracker:
                 return
             self._spread()
         if grid is not None:
-            self._strided.append((box, grid, id, False))
+            self._strided.append(Strided(box, grid, id, READ))
             return
         self._looked = None
         if waited and self._readers:
@@ -205,16 +208,21 @@ class Tracker:
                 else:
                     del self._readers[seen]
 
-    def did_write(self, box: Box, grid: Grid | None, id: int) -> None:
-        """Note that `id` writes `box`: nobody older needs to be asked about it again."""
+    def did_write(self, box: Box, grid: Grid | None, id: int, by: int | None = None) -> None:
+        """Note that `id` writes `box`: nobody older needs to be asked about it again.
+
+        `by` has brought a strided set here that `id` wrote elsewhere: who reads it needs both.
+        """
         if grid is None and (box is self._extent or box == self._extent):
             self._gather(id)
             return
         if not self._boxes:
             self._spread()
         if grid is not None:
-            kept = [e for e in self._strided if not grid_covers(box, grid, e[0], e[1])]
-            self._strided = [*kept, (box, grid, id, True)]
+            self._strided = [e for e in self._strided if not grid_covers(box, grid, e[0], e[1])]
+            self._strided.append(Strided(box, grid, id))
+            if by is not None:
+                self._strided.append(Strided(box, grid, by, CARRIED))
             return
         if box not in self._writers:
             self._carve(box)
@@ -224,9 +232,9 @@ class Tracker:
         self._looked = None
         if self._strided:
             self._strided = [
-                (rest, lattice, id, writes)
-                for other, lattice, id, writes in self._strided
-                for rest in subtract(other, box)  # the lattice's phase is absolute, so it stays valid
+                entry._replace(box=rest)
+                for entry in self._strided
+                for rest in subtract(entry.box, box)  # the lattice's phase is absolute, so it stays valid
             ]
 
     def _spread(self) -> None:
@@ -289,9 +297,17 @@ class Tracker:
             return []
         return [
             (common, lattice, id)
-            for other, lattice, id, writes in self._strided
-            if writes and (common := overlap(other, box)) is not None and grids_meet(common, lattice, None)
+            for other, lattice, id, how in self._strided
+            if how == WROTE and (common := overlap(other, box)) is not None and grids_meet(common, lattice, None)
         ]
+
+    def sets(self, boxes: Sequence[Box], writer: int) -> list[tuple[Box, Grid, int]]:
+        """Return who wrote which sets of `boxes` last, the lowest first, if some are strided; else nothing.
+
+        The boxes themselves, which `writer` wrote, are the lowest.
+        """
+        over = [entry for box in boxes for entry in self.strided_writers(box)]
+        return [*[(box, every_point(box), writer) for box in boxes], *over] if over else []
 
     def ids(self) -> set[int]:
         """Return every id that something later could depend on."""
@@ -322,7 +338,9 @@ class Tracker:
         self._writers = shelved(dict(self._writers))
         recent = [(box, [i for i in ids if i >= horizon]) for box, ids in self._readers.items()]
         self._readers = shelved({box: ids for box, ids in recent if ids})
-        self._strided = [e for e in self._strided if e[2] >= horizon or e[2] in keep]
+        if self._strided:
+            failed = [box for box, id in self._writers.items() if id in keep]
+            self._strided = outliving(self._strided, horizon, keep, failed)
         self._looked = None
         if len(self._writers) == 1 and not self._readers and not self._strided:
             self._gather(next(iter(self._writers.values())))
@@ -338,11 +356,11 @@ class Tracker:
         if not self._strided:
             return mark, writers, readers, ()
         reads: dict[tuple[Box, Grid], list[int]] = {}
-        for box, grid, id, writes in self._strided:
-            if not writes:
+        for box, grid, id, how in self._strided:
+            if how == READ:
                 reads.setdefault((box, grid), []).append(id)
-        strided = [(box, grid, one(id), True) for box, grid, id, writes in self._strided if writes]
-        strided += [(box, grid, several(ids), False) for (box, grid), ids in reads.items()]
+        strided = [(box, grid, one(id), how) for box, grid, id, how in self._strided if how != READ]
+        strided += [(box, grid, several(ids), READ) for (box, grid), ids in reads.items()]
         return mark, writers, readers, tuple(strided)
 
     def unfold(self) -> None:
@@ -364,7 +382,7 @@ class Tracker:
         self._writers = shelved({box: ids[number] for box, number in form[1]})
         self._readers = shelved({box: _listed(ids[number]) for box, number in form[2]})
         self._strided = [
-            (box, grid, id, writes) for box, grid, number, writes in form[3] for id in _listed(ids[number])
+            Strided(box, grid, id, how) for box, grid, number, how in form[3] for id in _listed(ids[number])
         ]
 
     def __len__(self) -> int:

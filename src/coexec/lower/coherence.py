@@ -358,25 +358,26 @@ class Coherence:
     ) -> None:
         """Copy what `writers` wrote, most often one, and strided writers over it.
 
-        The copy waits for those without needing them: where one fails, its elements alone are lost, and whoever reads
-        them at the target needs the copy and it.
+        Where there are any, the copy waits for all without needing them. Where one fails, its elements alone are lost:
+        whoever reads them at the target needs the copy and it.
         """
         after: set[int] = set()
         seen, kept = source.tracker, target.tracker
-        strided = [entry for box in boxes for entry in seen.strided_writers(box)] if seen.strided else []
+        over = seen.sets(boxes, *writers) if seen.strided else []
+        needs = () if over else tuple(writers)
         for box in boxes:
             kept.before_write(box, None, after)
-        after.update([over for _, _, over in strided])
-        after -= writers
+        after.update([writer for _, _, writer in over])
+        after.difference_update(needs)
         id = self._emitter.id()
         self._emitter.emit(
-            Copy(id, lane, task, source.allocation, target.allocation, boxes, reason, tuple(writers), tuple(after))
+            Copy(id, lane, task, source.allocation, target.allocation, boxes, reason, needs, tuple(after))
         )
         for box in boxes:
             seen.did_read(box, None, id)
             kept.did_write(box, None, id)
-        for part, lattice, over in strided:
-            kept.did_write(part, lattice, over)
+        for part, lattice, writer in over:
+            kept.did_write(part, lattice, writer, id)
         self._emitter.marks.touched.update((source, target))
 
 

@@ -1,7 +1,8 @@
 """What ranks send each other, as instructions: from host memory to host memory, one message per box.
 
-Strided sets travel with the box around them. Each has a message of its own beside it, without contents, which fails if
-they did: so elements between the steps of a failed view are not lost with it.
+Strided sets travel with the box around them. Then the box arrives whatever became of its writers, and beside it is a
+message without contents for what lies below the sets and for each of them, which fails if their writers did: so one is not
+lost with another.
 
 Before: lower/coherence.py, graph/command.py's Deal.  After: lower/lowering.py.  Knows no transport.
 """
@@ -10,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..geometry import Box, grid_covers
+from ..geometry import Box, Grid, every_point, grid_covers
 from ..graph.command import Deal, Parcel, Parcels
 from ..graph.instruction import Receive, Route, Send
 from ..graph.task import Task
+from ..graph.tracker import Tracker
 from ..machine.platform import HOST, USER
 from .coherence import Coherence
 from .emit import Emitter
@@ -77,18 +79,23 @@ class Exchanging:
 
     def _send(self, task: Task, backing: Backing, parcel: Parcel, route: Route) -> Route:
         """Send a box, and tell what became of strided sets in it; return the route of the message after these."""
-        box, over = parcel
-        needs, after = _writers(backing, parcel)
-        id = self._emitter.id()
-        roots = tuple(after) if needs else self._emitter.roots(after)
-        self._emitter.emit(Send(id, task, backing.allocation, box, route, tuple(needs), roots))
-        backing.tracker.did_read(box, None, id)
+        box, tracker, told = parcel.box, backing.tracker, _told(parcel)
+        writers: set[int] = set()
+        if told:
+            writers.update([id for _, id in tracker.writers(box)], [id for *_, id in tracker.strided_writers(box)])
+        else:
+            tracker.before_read(box, None, writers)
+        id, ids = self._emitter.id(), self._emitter.roots(writers)
+        needs, after = ((), ids) if told or not writers else (ids, ())
+        self._emitter.emit(Send(id, task, backing.allocation, box, route, needs, after))
+        tracker.did_read(box, None, id)
         self._emitter.touch(backing)
-        for part, grid in over:
+        for number, (part, grid) in enumerate(told):
+            writers = set() if number else _writers_below(tracker, parcel)
+            if number:
+                tracker.before_read(part, grid, writers)
             route = route._replace(position=route.position + 1, grid=grid)
-            needs = set()
-            backing.tracker.before_read(part, grid, needs)
-            self._emitter.emit(Send(self._emitter.id(), task, backing.allocation, part, route, tuple(needs), ()))
+            self._emitter.emit(Send(self._emitter.id(), task, backing.allocation, part, route, tuple(writers), ()))
         return route._replace(position=route.position + 1, grid=None)
 
     def _memory(self, state: ArrayState, box: Box) -> int:
@@ -105,9 +112,10 @@ class Exchanging:
     ) -> None:
         for source, parcels in sources:
             position = 0
-            for box, over in parcels:
+            for parcel in parcels:
+                box = parcel.box
                 backing = self._coherence.back(state, HOST, box, task)
-                for part, grid in ((box, None), *over):
+                for part, grid in ((box, None), *_told(parcel)):
                     after: set[int] = set()
                     backing.tracker.before_write(part, grid, after)
                     id = self._emitter.id()
@@ -120,16 +128,16 @@ class Exchanging:
                 state.wrote(HOST, box)
 
 
-def _writers(backing: Backing, parcel: Parcel) -> tuple[set[int], set[int]]:
-    """Return whose results are sent, and who else must be over: those of whom other messages tell."""
+def _told(parcel: Parcel) -> tuple[tuple[Box, Grid], ...]:
+    """Return the sets of a box of which messages of their own tell; nothing if the box itself does."""
+    return ((parcel.box, every_point(parcel.box)), *parcel.over) if parcel.over else ()
+
+
+def _writers_below(tracker: Tracker, parcel: Parcel) -> set[int]:
+    """Return who wrote what lies below the sets that a box names: boxes, and sets that it does not name."""
     box, over = parcel
-    if not backing.tracker.strided:
-        needs: set[int] = set()
-        backing.tracker.before_read(box, None, needs)
-        return needs, set()
-    needs = {id for _, id in backing.tracker.writers(box)}
-    after: set[int] = set()
-    for part, lattice, id in backing.tracker.strided_writers(box):
-        told = any(grid_covers(*entry, part, lattice) for entry in over)
-        (after if told else needs).add(id)
-    return needs, after - needs
+    found = {id for _, id in tracker.writers(box)}
+    for part, lattice, id in tracker.strided_writers(box):
+        if not any(grid_covers(*entry, part, lattice) for entry in over):
+            found.add(id)
+    return found
