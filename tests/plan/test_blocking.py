@@ -55,6 +55,19 @@ def test_the_faster_way_is_chosen_and_pieces_must_be_faster_by_some() -> None:
     assert not chosen(Known(1.0), Known(GAIN + 0.01))
 
 
+def test_a_way_that_is_being_tried_is_said_to_be_until_it_is_measured_or_was_tried_in_vain() -> None:
+    def trying(plain: Any, twin: Any, work: Work = LARGE, calls: int = 1) -> bool:
+        blocking, candidates = Blocking(CACHE), ([candidate(plain)], [candidate(twin, blocked=True)])
+        for _ in range(calls):
+            blocking.choose(*candidates, work)
+        return blocking.trying
+
+    assert trying(Known(None), Known(None)) and trying(Known(1.0), Known(None)) and trying(Known(1.0, 0), Known(1.0))
+    assert not trying(Known(1.0), Known(0.5)) and not trying(Known(1.0), Known(None), SMALL)
+    assert not trying(Known(None), Known(None), calls=5 * LOOKS)
+    assert not trying(Known(1.0), Known(None), calls=5 * LOOKS)
+
+
 def test_what_fits_into_the_cache_stays_whole() -> None:
     assert not chosen(Known(1.0), Known(0.5), SMALL)
 

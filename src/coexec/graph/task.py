@@ -74,7 +74,7 @@ class Task:
     shape: CallShape | None = None  # what it shares with calls like it; None: nothing is remembered
     inputs: dict[str, float] | None = None  # per device: predicted seconds of copies, if nothing else was going on
     guess = False  # it was divided without knowing how fast each device is
-    trial = False  # it is undivided to see how long that takes
+    trial = False  # it is undivided, or in pieces, to see how long that takes
     outcome: tuple[Hashable, bool, float] | None = None  # what its time teaches: plan/outcomes.py's key and way
     marks = False  # a horizon or an epoch: it comes after everything
     once = False  # every array is touched by one parameter only

@@ -23,9 +23,11 @@ class Blocking:
 
     def __init__(self, cache: int) -> None:
         self.cache = cache  # bytes of arrays that a piece may touch
+        self.trying = False  # whether what was chosen last is to be measured: the next call may be planned otherwise
 
     def choose(self, candidates: Sequence[Candidate], blocked: Sequence[Candidate], work: Work) -> list[Candidate]:
         """Return the candidates, those replaced by their twins that are faster in pieces or should be tried so."""
+        self.trying = False
         if work.size <= 2 * self.cache or not blocked:
             return list(candidates)
         twins = {(c.name, c.variant.name): c for c in blocked}
@@ -36,11 +38,13 @@ class Blocking:
             return plain
         seconds, in_pieces = plain.model.seconds(work), twin.model.seconds(work)
         if seconds is None or (plain.tries < LOOKS and plain.model.measured(work) < LOOKS):
+            self.trying |= plain.tries < LOOKS
             plain.tries += 1
             return plain
         if in_pieces is None or (twin.tries < LOOKS and twin.model.measured(work) < LOOKS):
             if seconds < WORTH_A_LOOK or twin.tries >= 2 * LOOKS:
                 return plain
+            self.trying = True
             twin.tries += 1
             return twin
         return twin if in_pieces < GAIN * seconds else plain

@@ -180,6 +180,7 @@ class Planner:
                 return _planned((command, first.shares(work, seconds), True))
         if blocked and self._placement.pairs and however_cut(task):  # or a piece sees what another wrote
             candidates = self._blocking.choose(candidates, blocked, work)
+            task.trial = self._blocking.trying
         if kernel.split:
             divided = self._divide(task, box, candidates, work, named=options.devices is not None)
             if divided is not None:
@@ -273,8 +274,9 @@ class Planner:
             return None
         if policy == "static" and self._better_undivided(task, group, work, divided.seconds):
             self._watched(task, {}, divided=False)
-            task.trial = not self.loads.outcomes.judged((task.kernel, task.key))
-            self.whole = "undivided is being tried" if task.trial else "undivided was measured to be faster"
+            trial = not self.loads.outcomes.judged((task.kernel, task.key))
+            task.trial |= trial
+            self.whole = "undivided is being tried" if trial else "undivided was measured to be faster"
             single = divided.division.single
             best = min(group, key=lambda c: single.get(c.name, inf))
             return self._placed(task, box, [best], work, f"{self.whole}, and {best.name} is the fastest alone")
