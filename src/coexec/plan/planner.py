@@ -31,7 +31,7 @@ from .oversubscribe import cut_again, granules, with_shares
 from .place import WIDE_GAIN, Asked, Loads, Placement
 from .plan import Plan
 from .planned import Planned
-from .preview import LookedAt, alone_seconds, preview
+from .preview import LookedAt, alone_seconds, preview, who_is_first
 from .split import SEVERAL_BLOCKS, blocks, deal as deal_by, deal_evenly, evenly, in_runs
 
 NOT_FAR = 1.6  # times the predicted seconds of a division: beyond, undivided cannot win
@@ -212,7 +212,7 @@ class Planner:
             asked = _new(Asked, (work, self.loads.ready(task.after)))
             chosen, why = self._placement.choose(candidates, asked, lambda: self._where(task))
             if self._note is not None and not why:
-                why = self._explanation(candidates, work)
+                why = who_is_first(candidates, work, self.loads)
         seconds = chosen.model.seconds(work)
         self.loads.add(chosen.name, seconds, self.loads.ready(task.after), task.id)
         if chosen.blocked:
@@ -392,11 +392,3 @@ class Planner:
             for param, array in zip(task.accesses, task.arrays, strict=True)
             if param.access.mode != "write"
         ]
-
-    def _explanation(self, candidates: Sequence[Candidate], work: Work) -> str:
-        parts = []
-        for candidate in candidates:
-            seconds = candidate.model.seconds(work)
-            known = f"{seconds * 1e3:.3g} ms" if seconds is not None else "unknown"
-            parts.append(f"{candidate.name} {known} after {self.loads.seconds[candidate.name] * 1e3:.3g} ms of work")
-        return "earliest predicted finish: " + ", ".join(parts)

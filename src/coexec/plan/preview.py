@@ -161,3 +161,13 @@ def alone_seconds(candidates: Sequence[Candidate], work: Work, loads: Loads, whe
             seconds = estimate.seconds + loads.transfer(candidate.memory, held)
             found[candidate.name] = min(seconds, found.get(candidate.name, seconds))
     return found
+
+
+def who_is_first(candidates: Sequence[Candidate], work: Work, loads: Loads) -> str:
+    """Return why a task that is not divided goes where it does: what each device is predicted to take, and after what."""
+    parts = []
+    for candidate in candidates:
+        seconds = candidate.model.seconds(work)
+        known = f"{seconds * 1e3:.3g} ms" if seconds is not None else "unknown"
+        parts.append(f"{candidate.name} {known} after {loads.seconds[candidate.name] * 1e3:.3g} ms of work")
+    return "earliest predicted finish: " + ", ".join(parts)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import NamedTuple
@@ -54,6 +52,8 @@ def prepare(environ: MutableMapping[str, str] | None = None) -> Trouble | None:
 
 def writable(folder: Path) -> bool:
     """Tell whether files can be made in a folder, or the folder itself where it is missing."""
+    import tempfile  # slow to load, and only needed where a driver is
+
     there = next((parent for parent in (folder, *folder.parents) if parent.exists()), Path("/"))
     try:
         with tempfile.TemporaryFile(dir=there):
@@ -71,6 +71,9 @@ def _usual(environ: MutableMapping[str, str]) -> Path | None:
 
 def _temporary() -> str:
     """Return a new folder of our own, which nobody else can put libraries into; it goes with the process."""
+    import shutil
+    import tempfile
+
     folder, owner = tempfile.mkdtemp(prefix="coexec-pocl-"), os.getpid()
 
     def remove() -> None:
