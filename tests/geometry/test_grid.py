@@ -45,7 +45,7 @@ def test_a_strided_set_covers_another_if_it_has_all_its_points(case):
 )
 def test_the_last_set_that_holds_a_point_is_found_for_all_points(case):
     box, grid, given_sets = case
-    sets = [(other, lattice or every_point(other)) for other, lattice in given_sets]
+    sets = tuple([(other, lattice or every_point(other)) for other, lattice in given_sets])
     held = [points(*entry) for entry in sets]
     wanted = {max((i for i, h in enumerate(held) if point in h), default=-1) for point in points(box, grid)}
     assert last_holders(box, grid, sets) == (wanted or {-1})
@@ -53,7 +53,7 @@ def test_the_last_set_that_holds_a_point_is_found_for_all_points(case):
 
 def test_where_steps_have_no_small_multiple_in_common_any_set_may_be_the_last():
     box = whole((100_000,))
-    sets = [(box, ((0, 101),)), (box, ((0, 103),)), (box, every_point(box))]
+    sets = ((box, ((0, 101),)), (box, ((0, 103),)), (box, every_point(box)))
     assert last_holders(box, None, sets[2:]) == {0}
     assert last_holders(box, None, sets) == {-1, 0, 1, 2}
     assert last_holders(Box((1,), (101,)), None, sets[:1]) == {-1}

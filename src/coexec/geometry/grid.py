@@ -7,6 +7,7 @@ A grid holds, per axis, the points x with x = start modulo step; the box beside 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from math import gcd, lcm
 
@@ -15,6 +16,7 @@ from .box import Box
 Grid = tuple[tuple[int, int] | None, ...]
 """One (start, step) per axis; None = every point. The step's sign does not matter."""
 MOST = 1 << 10  # points along one axis, or combinations of sets, that are looked at
+REMEMBERED = 4096  # answers: programs repeat their questions
 
 
 def every_point(box: Box) -> Grid:
@@ -48,7 +50,8 @@ def grid_covers(box_a: Box, grid_a: Grid | None, box_b: Box, grid_b: Grid | None
     return True
 
 
-def last_holders(box: Box, grid: Grid | None, sets: Sequence[tuple[Box, Grid]]) -> set[int]:
+@lru_cache(REMEMBERED)
+def last_holders(box: Box, grid: Grid | None, sets: tuple[tuple[Box, Grid], ...]) -> frozenset[int]:
     """Return which of some strided sets is the last that holds a point of `box` on `grid`, over all such points.
 
     -1 stands for none of them. Exact, but for sets of which there are too many, or whose steps have no small multiple in
@@ -62,8 +65,8 @@ def last_holders(box: Box, grid: Grid | None, sets: Sequence[tuple[Box, Grid]]) 
         masks = _held_along(low, high, (grid[axis] if grid is not None else None) or (0, 1), along)
         found = {a & b for a in found for b in masks}
         if not masks or len(found) > MOST:
-            return set(range(-1, len(sets)))
-    return {mask.bit_length() - 1 for mask in found}
+            return frozenset(range(-1, len(sets)))
+    return frozenset([mask.bit_length() - 1 for mask in found])
 
 
 def _held_along(low: int, high: int, own: tuple[int, int], sets: Sequence[tuple[int, int, int, int]]) -> set[int]:

@@ -45,7 +45,7 @@ def last_writers(entries: Iterable[Strided], dense: Sequence[tuple[Box, int]], b
     for entry in entries:
         if entry[3] != READ and meets(box, grid, entry):
             ids.setdefault((entry[0], entry[1]), []).append(entry[2])
-    sets = list(ids)
+    sets = tuple(ids)
     found: set[int] = set()
     for other, id in dense:
         if (part := overlap(other, box)) is not None and grids_meet(part, None, grid):
