@@ -59,6 +59,8 @@ def last_holders(box: Box, grid: Grid | None, sets: tuple[tuple[Box, Grid], ...]
 
     A point is in a set if it is so along each axis. Along one axis few combinations of sets occur.
     """
+    if box.empty:
+        return frozenset({-1})
     found = {(1 << len(sets)) - 1}
     for axis, (low, high) in enumerate(zip(*box, strict=True)):
         along = [(other.lo[axis], other.hi[axis], *(lattice[axis] or (0, 1))) for other, lattice in sets]
