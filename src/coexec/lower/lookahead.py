@@ -80,11 +80,6 @@ class Lookahead:
         return bool(self._held)
 
     @property
-    def behind(self) -> bool:
-        """Whether the program has done more than is lowered."""
-        return bool(self._held) or self.blocked
-
-    @property
     def late(self) -> bool:
         """Whether what is being lowered now was held back."""
         return self._busy
