@@ -1,6 +1,6 @@
 """The live executor: drives the engine with real backends, on the threads of whoever submits, finishes or waits.
 
-Before: execute/engine.py, backend/.  After: runtime.py.  Owns the lock that orders the program; has no thread itself.
+Before: execute/engine.py, backend/.  After: execute/hand_over.py, pump.py.  Works under the lock of the pump; has no thread itself.
 
 Every method that says "locked" is called with the lock held. Backends call `finished` without it.
 """
@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..backend.base import Backend, Postponed, Ran
-from ..errors import RuntimeClosed, TaskFailed
-from ..graph.instruction import Alloc, Allocation, Free, HostTask, Instruction, Join, Kernel, Reduce
-from ..graph.task import Task, mark_reported
-from .engine import Engine
-from .failure import cancelled, task_failed
+from ..errors import Reported, RuntimeClosed, TaskFailed
+from ..graph.failure import cancelled, task_failed
+from ..graph.instruction import Alloc, Allocation, Free, Instruction, Join, Launch, Reduce
+from ..graph.task import Task
+from .engine import Engine, followed
 from .memories import Memories
 
 LOOK_UP = 0.5  # seconds: a signal that comes just before a thread blocks does not wake it, so it looks up now and then
@@ -44,22 +44,33 @@ class Executor:
         self.check_signals: Callable[[], None] = _no_signals
         self.look_up: Callable[[], None] = _no_signals  # called by a thread that has waited for a while
         self.on_finished: Callable[[Ran], None] = _nothing  # locked; for load accounting
-        self.stand_in: Callable[[Ran], list[Instruction]] = _nobody  # locked; what redoes a failed instruction
+        self._redo: Callable[[Ran], list[Instruction]] = _nobody  # locked; what redoes a failed instruction
         self._still = False  # nothing is issued for now
+        self.kept_open: set[Task] = set()  # tasks of which further parts will be submitted
         self._standing: dict[int, Ran] = {}  # join of a stand-in -> what it stands for
         for backend in self._backends:
             backend.start(self.finished, self._call_helper)
 
+    def attend(
+        self,
+        *,
+        finished: Callable[[Ran], None],
+        redo: Callable[[Ran], list[Instruction]],
+        check_signals: Callable[[], None],
+        look_up: Callable[[], None],
+    ) -> None:
+        """Say who is told of completions, who redoes what failed, and what a thread looks at while it waits."""
+        self.on_finished, self._redo = finished, redo
+        self.check_signals, self.look_up = check_signals, look_up
+
     # Work in ------------------------------------------------------------------------------------------------------
 
-    def submit(self, instructions: Iterable[Instruction]) -> None:
+    def submit(self, batch: Sequence[Instruction]) -> None:
         """Take instructions and start what can start. Locked."""
-        submit = self.engine.submit
-        for instruction in instructions:
-            task = instruction.task
-            if instruction.completes and task is not None:
-                task.open += 1
-            submit(instruction)
+        for instruction in batch:
+            if instruction.step.completes and instruction.task is not None:
+                instruction.task.open += 1
+        self.engine.submit(batch)
         self._issue()
 
     def _issue(self) -> None:
@@ -72,7 +83,7 @@ class Executor:
                 if lane.number < 0:
                     self._immediate(instruction)
                 else:
-                    self._lanes[instruction.device].issue(instruction, lane.number, waits)
+                    self._lanes[instruction.step.device].issue(instruction, lane.number, waits)
             elif engine.doomed:
                 self._complete_doomed()
 
@@ -80,15 +91,16 @@ class Executor:
         """Do what needs no lane: allocate, free, pass a horizon or an epoch. Locked."""
         start = time.perf_counter()
         error: BaseException | None = instruction.failure
-        if isinstance(instruction, Alloc):
-            over, error = self._memories.alloc(instruction)
+        step = instruction.step
+        if isinstance(step, Alloc):
+            over, error = self._memories.alloc(instruction, step.allocation)
             if not over:
                 return
-        elif isinstance(instruction, Free):
-            self._memories.free(instruction)
+        elif isinstance(step, Free):
+            self._memories.free(step.allocation)
             error = None
         self._complete(Ran(instruction, "", -1, start, time.perf_counter(), 0.0, error))
-        if isinstance(instruction, Free):
+        if isinstance(step, Free):
             for alloc in self._memories.again():
                 self._immediate(alloc)
 
@@ -112,21 +124,10 @@ class Executor:
                     self.engine.put_back(ran.instruction)
                 elif ran.error is None or not self._redone(ran):
                     self._complete(ran)
-                self._issue()
+                if self.engine.ready:
+                    self._issue()
         except BaseException as error:  # noqa: BLE001 - ours: it must fail every wait, not vanish with this thread
             self.break_down(error)
-
-    def nothing_else(self, instructions: list[Instruction]) -> bool:
-        """Tell whether nothing but a kernel is to be done, and none of its inputs is poisoned."""
-        failed = self.engine.failed
-        return len(instructions) == 1 and (not failed or failed.keys().isdisjoint(instructions[0].needs))
-
-    def allocated(self, instructions: list[Instruction]) -> list[Instruction]:
-        """Make memory if that is all there is before the last instruction; return what is left to do. Locked."""
-        if len(instructions) < 2 or any(type(i) is not Alloc for i in instructions[:-1]):
-            return instructions
-        self.submit(instructions[:-1])
-        return instructions[-1:]
 
     def passed_by(self, ran: Ran) -> None:
         """Take a completion of an instruction that never entered the engine, because nothing else was open. Locked."""
@@ -143,15 +144,15 @@ class Executor:
 
     def _redone(self, ran: Ran) -> bool:
         """Let others do what a device could not; True if the failed instruction is not over, but taken care of."""
-        if getattr(ran.error, "begun", False) and self.engine.followed(ran.instruction):
+        if getattr(ran.error, "begun", False) and followed(ran.instruction):
             return False  # what was queued behind it has perhaps run, on wrong data
-        stand_in = self.stand_in(ran)
-        if not stand_in:
+        redo = self._redo(ran)
+        if not redo:
             return False
         self.engine.take_over(ran.instruction)
-        join = next(i for i in stand_in if isinstance(i, Join))
+        join = next(i for i in redo if isinstance(i.step, Join))
         self._standing[join.id] = ran
-        self.submit(stand_in)
+        self.submit(redo)
         return True
 
     def _complete(self, ran: Ran) -> None:
@@ -167,14 +168,14 @@ class Executor:
         """Record a completion, and tell whoever waits for its task."""
         instruction = ran.instruction
         self.records.append(ran)
-        task = instruction.task
+        task, step = instruction.task, instruction.step
         if task is not None:
-            own = failure is not ran.error and not isinstance(instruction, Alloc)  # else it comes from an earlier one
-            if failure is not None and own and task.failure is None:
-                self.failures.append(failure)
-            if instruction.completes:
-                if failure is not None and task.failure is None:
+            if failure is not None and task.failure is None:
+                if failure is not ran.error and not isinstance(step, Alloc):  # else it comes from an earlier one
+                    self.failures.append(failure)
+                if step.completes:
                     task.failure = failure
+            if step.completes:
                 task.open -= 1
                 if not task.open:
                     self._finish(task)
@@ -191,15 +192,18 @@ class Executor:
         for wake in waiters or ():
             wake()
 
-    def elsewhere(self, task: Task) -> None:
-        """Let a task be over of which nothing is left to do here: other ranks compute it. Locked."""
-        if not task.open and not task.finished:
-            self._finish(task)
+    def keep_open(self, task: Task) -> None:
+        """Let a task not be over before its last part was submitted. Locked."""
+        if task not in self.kept_open:
+            self.kept_open.add(task)
+            task.open += 1
 
-    def release(self, task: Task) -> None:
-        """Let a task be over whose last part has been submitted. Locked."""
-        task.open -= 1
-        if not task.open:
+    def submitted(self, task: Task) -> None:
+        """Note that a task's last part was submitted; it is over if nothing is left to do here. Locked."""
+        if task in self.kept_open:
+            self.kept_open.remove(task)
+            task.open -= 1
+        if not task.open and not task.finished:
             self._finish(task)
 
     def refuse(self, task: Task, id: int, failure: BaseException) -> None:
@@ -238,20 +242,16 @@ class Executor:
             self.engine.forget_failures(alive())
             self.failures = [f for f in self.failures if not (isinstance(f, TaskFailed) and f.reported)]
 
-    def unseen(self) -> list[TaskFailed]:
-        """Return the failures that the program has not looked at yet, once."""
+    def unseen(self, told: Reported | None = None) -> list[TaskFailed]:
+        """Return the failures that the program has not looked at yet, once.
+
+        Of those that a stream may still tell of only the ones of the item that `told` belongs to, if it is given.
+        """
         with self.lock:
             unseen = [f for f in self.failures if isinstance(f, TaskFailed) and not f.reported]
-            self.failures.clear()
-        return unseen
-
-    def raise_unseen(self) -> None:
-        """Raise all failures that the program has not looked at yet, as a group."""
-        unseen = self.unseen()
-        for failure in unseen:
-            mark_reported(failure)
-        if unseen:
-            raise ExceptionGroup(f"{len(unseen)} task{'s' * (len(unseen) > 1)} failed", unseen)
+            found = [f for f in unseen if (f.told is told if told is not None else f.told is None or not f.told.held)]
+            self.failures[:] = [f for f in unseen if f not in found]
+        return found
 
     # Waits --------------------------------------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class Executor:
             return True
 
         only = None if task.marks else task
-        return self._wait(register, lambda: task.finished, timeout, only)
+        return self.wait_until(register, lambda: task.finished, timeout, only)
 
     def wait_idle(self) -> None:
         """Block until everything is over."""
@@ -276,15 +276,16 @@ class Executor:
             self._waiting_for_idle.append(wake)
             return True
 
-        self._wait(register, lambda: self.engine.idle, None, None)
+        self.wait_until(register, lambda: self.engine.idle, None, None)
 
-    def _wait(
+    def wait_until(
         self,
         register: Callable[[Callable[[], None]], bool],
         over: Callable[[], bool],
         timeout: float | None,
         only: Task | None,
     ) -> bool:
+        """Block until something is `over`, which `register` lets wake this thread (False: it is already)."""
         deadline = None if timeout is None else time.monotonic() + timeout
         gate = threading.Lock()
         gate.acquire()
@@ -366,7 +367,7 @@ class Executor:
         """Cancel those instructions that have not begun; return them. Locked."""
         stopped: list[Instruction] = []
         for instruction in instructions:
-            if not isinstance(instruction, Kernel | HostTask | Reduce):
+            if not isinstance(instruction.step, Launch | Reduce):
                 continue
             error = cancelled(instruction.task, reason)
             if self.engine.doom(instruction, error):

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..config import blamed
 from ..errors import unknown_name
+from ..graph.instruction import Instruction
 from ..machine.platform import Device
-
-if TYPE_CHECKING:
-    from .engine import Pending
 
 ROOT_POLICIES = ("reuse", "always-new")
 CHILD_POLICIES = ("disjoint", "same-as-parent")
@@ -34,7 +31,7 @@ class Lane:
         self.device = device
         self.number = number
         self.depth = 0  # instructions issued and not over
-        self.tail: Pending | None = None  # the last one issued
+        self.tail: Instruction | None = None  # the last one issued
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +71,10 @@ class DeviceLanes:
         self.eager = eager  # one thread serves a lane, so an instruction may be queued behind an unfinished one
         self.lanes: list[Lane] = []
 
-    def of_parent(self, parents: Sequence[Pending]) -> Lane | None:
+    def of_parent(self, parents: Sequence[Instruction]) -> Lane | None:
         """Return the lane that a child of `parents` inherits, or None."""
         for parent in parents:
-            lane = parent.lane
+            lane: Lane | None = parent.lane
             if lane is not None and lane.device == self.device and not (parent.over and lane.depth):
                 if self.policy.child == "same-as-parent":
                     return lane

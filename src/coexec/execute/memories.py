@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ..backend.base import Backend
 from ..errors import CoexecError, DoesNotFit
-from ..graph.instruction import Alloc, Allocation, Free
+from ..graph.instruction import Allocation, Free, Instruction
 from .engine import Engine
 
 
@@ -22,35 +22,34 @@ class Memories:
     def __init__(self, backends: Mapping[int, Backend], engine: Engine) -> None:
         self._backends = backends
         self._engine = engine
-        self._put_off: list[Alloc] = []
+        self._put_off: list[Instruction] = []
 
     def allocate(self, allocation: Allocation) -> None:
         """Back an allocation."""
         self._backends[allocation.memory].allocate(allocation)
 
-    def alloc(self, instruction: Alloc) -> tuple[bool, BaseException | None]:
+    def alloc(self, instruction: Instruction, allocation: Allocation) -> tuple[bool, BaseException | None]:
         """Carry out an alloc; return whether it is over, and its error. If not, `again` will have it."""
         try:
-            self.allocate(instruction.allocation)
+            self.allocate(allocation)
         except CoexecError as error:
-            if isinstance(error, DoesNotFit) and self._frees_before(instruction):
+            if isinstance(error, DoesNotFit) and self._frees_before(instruction, allocation.memory):
                 self._put_off.append(instruction)
                 return False, None
-            instruction.allocation.owner = error
+            allocation.owner = error
             return True, error
         return True, None
 
-    def free(self, instruction: Free) -> None:
+    def free(self, allocation: Allocation) -> None:
         """Carry out a free."""
-        self._backends[instruction.allocation.memory].release(instruction.allocation)
+        self._backends[allocation.memory].release(allocation)
 
-    def again(self) -> list[Alloc]:
+    def again(self) -> list[Instruction]:
         """Return what was put off, once: something was freed."""
         again, self._put_off = self._put_off, []
         return again
 
-    def _frees_before(self, alloc: Alloc) -> bool:
-        """Tell whether its memory is about to get something back that cannot wait for `alloc` itself."""
-        memory = alloc.allocation.memory
-        left = [*self._engine.waiting(), *self._engine.issued()]
-        return any(isinstance(i, Free) and i.id < alloc.id and i.allocation.memory == memory for i in left)
+    def _frees_before(self, alloc: Instruction, memory: int) -> bool:
+        """Tell whether a memory is about to get something back that cannot wait for `alloc` itself."""
+        earlier = [i.step for i in (*self._engine.waiting(), *self._engine.issued()) if i.id < alloc.id]
+        return any(isinstance(step, Free) and step.allocation.memory == memory for step in earlier)

@@ -1,6 +1,6 @@
 """Ctrl-C and SIGTERM: they interrupt the program, never the middle of the runtimes' own bookkeeping.
 
-Before: nothing.  After: process.py, runtime.py.  The handlers stand while a runtime is open, and only where the program
+Before: nothing.  After: process.py, pump.py.  The handlers stand while a runtime is open, and only where the program
 has not installed its own. There is one of each in a process, whichever runtimes are open: an interrupt is for the
 program, so it cancels what any of them has not begun.
 """
@@ -122,7 +122,7 @@ def _raise(number: int, frame: FrameType | None, error: BaseException) -> None:
 
     When the program is over, the first one cancels what has not begun and is remembered: there is nobody to raise it to.
     """
-    busy = next((signals for signals in _open if signals.busy), None)
+    busy = next((signals for signals in _open if signals.busy or _in_finalizer(frame)), None)
     over = not arrived and _is_over(frame)
     if over:
         arrived.append(number)
@@ -132,6 +132,13 @@ def _raise(number: int, frame: FrameType | None, error: BaseException) -> None:
     _cancel_all()
     if not over:
         raise error
+
+
+def _in_finalizer(frame: FrameType | None) -> bool:
+    """Tell whether a finalizer runs: Python drops what it raises."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _is_over(frame: FrameType | None) -> bool:

@@ -1,11 +1,11 @@
 """The executor of a simulated machine: what it submits costs virtual time, and the program brings contents of its own.
 
-Before: execute/executor.py, backend/simulated/.  After: stages.py.  Everything else is as with real devices.
+Before: execute/executor.py, backend/simulated/.  After: assembly.py.  Everything else is as with real devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..backend.base import Backend
@@ -29,9 +29,8 @@ class VirtualExecutor(Executor):
         self._simulation = simulation
         super().__init__(engine, lanes, memories, lock)
 
-    def submit(self, instructions: Iterable[Instruction]) -> None:
+    def submit(self, batch: Sequence[Instruction]) -> None:
         """Take instructions, which costs the interpreter time, and start what can start. Locked."""
-        batch = list(instructions)
         self._simulation.charge(len(batch))
         super().submit(batch)
 

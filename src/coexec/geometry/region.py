@@ -78,9 +78,16 @@ class Region:
             return overlaps(self.boxes[0], box)
         return any(overlaps(mine, box) for mine in self.boxes)
 
-    __or__ = union
-    __and__ = intersection
-    __sub__ = difference
+    # No aliases such as `__or__ = union`: mypyc does not know them.
+
+    def __or__(self, other: Region) -> Region:
+        return self.union(other)
+
+    def __and__(self, other: Region) -> Region:
+        return self.intersection(other)
+
+    def __sub__(self, other: Region) -> Region:
+        return self.difference(other)
 
     def __bool__(self) -> bool:
         return bool(self.boxes)

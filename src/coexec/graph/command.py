@@ -21,6 +21,7 @@ class Chunk(NamedTuple):
     slot: int = 0  # position among the task's chunks, or of its first piece
     pieces: tuple[Box, ...] = ()  # computed one after the other, if there are any: blocks of a reduction, or of a cache
     alike: bool = False  # bodies see compact arrays and one library thread: the same bits whoever computes it
+    phase: int = 0  # of a ring: what it reads may come from whoever had it in the phase before
 
 
 class Command(NamedTuple):
@@ -55,6 +56,7 @@ class Push(NamedTuple):
     argument: int  # the first of the task's arrays that is this array
     targets: tuple[tuple[int, Parcels], ...]  # rank, boxes in the array's coordinates
     partial: bool = False
+    step: int = 0  # of partial results, which ranks pass on in steps: what came in earlier ones goes out, too
 
 
 class AwaitPush(NamedTuple):
@@ -63,6 +65,7 @@ class AwaitPush(NamedTuple):
     argument: int
     sources: tuple[tuple[int, Parcels], ...]
     partial: bool = False
+    step: int = 0
 
     @property
     def boxes(self) -> Boxes:

@@ -1,6 +1,6 @@
 """What is remembered of an array but for the ids: two that are alike have the same form.
 
-Before: geometry/.  After: graph/tracker.py, graph/links.py, lower/.  Knows ids by which of them are equal, and no more.
+Before: geometry/.  After: graph/tracker.py, graph/edge_cache.py, lower/.  Knows ids by which of them are equal, and no more.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ class Numbering:
         return number
 
     def several(self, ids: list[int]) -> int:
-        """Return the number of a list of readers."""
+        """Return the number of a list of readers; one that reads the same twice counts once."""
+        ids = list(dict.fromkeys(ids))
         key = ids[0] if len(ids) == 1 else tuple(ids)
         number = self._known.get(key)
         if number is None:
             number = self._known[key] = len(self.ids)
-            self.ids.append(ids[0] if len(ids) == 1 else ids[:])
+            self.ids.append(ids[0] if len(ids) == 1 else ids)
             self.several_at.add(number)
         return number

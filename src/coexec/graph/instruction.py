@@ -1,15 +1,15 @@
-"""The instruction graph's nodes: a closed set of kinds, with edges by id.
+"""The instruction graph: its nodes, and the closed set of steps that they take.
 
 Before: graph/command.py.  After: execute/.  Knows allocations, never what a backend puts into them.
 
-`needs` are the instructions whose results this one reads: if one of them failed, this one is cancelled.
-`after` are those that must merely be over: they read what this one overwrites, or allocate what it uses.
+A step says what is done: which boxes are copied, which body runs on which bindings. It never changes, so all repetitions of a
+call on the same allocations share their steps. An instruction says when a step is done, and for whom: it has an id, a task and
+edges, and whatever happens to it on its way through the engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..geometry import Box, Grid, overlaps
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from .command import Chunk
     from .task import Task
+
+_new: Any = tuple.__new__  # of a named tuple, without its constructor
 
 
 class Allocation:
@@ -46,117 +48,163 @@ class Allocation:
 
 
 class Instruction:
-    """One step for one lane. Immutable once handed to the engine, but for `failure` and `eager`, which are its own."""
+    """One step of one task, with its place in the order.
 
-    kind = "instruction"
-    completes = False  # its task is over when the last such instruction is
-    failure: BaseException | None = None  # set: it must not run, and is reported with this error
-    tells = False  # issued even if what it needs has failed, with that failure
-    eager = False  # issued behind its predecessors on the same lane, before they were over
+    `needs` are the instructions whose results this one reads: if one of them failed, this one is cancelled.
+    `after` are those that must merely be over: they read what this one overwrites, or allocate what it uses.
+    An id may be named more than once: to find out would cost more than it saves.
+    Everything below `after` belongs to the engine, the executor and the backend that runs it. Nobody else assigns it, and only
+    `failure`, `eager`, `odd`, `redone` and `source` are read elsewhere.
+    """
+
+    __slots__ = (
+        "after", "dependents", "eager", "failure", "handed", "held", "id", "issued", "lane", "needs", "odd", "over", "parents",
+        "poison", "readers", "redone", "source", "step", "task", "waiting"
+    )  # fmt: skip
 
     def __init__(
-        self, id: int, device: str, task: Task | None, needs: tuple[int, ...], after: tuple[int, ...], priority: int = 0
+        self, id: int, step: Step, task: Task | None, needs: tuple[int, ...] = (), after: tuple[int, ...] = ()
     ) -> None:
         self.id = id
-        self.device = device  # whose lane runs it; "" = the executor itself, at once
-        self.task = task
+        self.step = step
+        self.task: Any = task  # a Task; None where it is nobody's
         self.needs = needs
         self.after = after
-        self.priority = priority
+        self.waiting = 0  # dependencies that are not over
+        self.readers: list[Instruction] | None = None  # those who need its result
+        self.dependents: list[Instruction] | None = None  # those who only come after it
+        self.parents: Sequence[Instruction] = ()  # what it waits for, until it is issued
+        self.poison: BaseException | None = None  # why it is not to run: what it needs has failed, or it was cancelled
+        self.failure: BaseException | None = None  # set: a lane must not run it, and reports it with this error
+        self.lane: Any = None  # execute/lanes.py's Lane, once it is issued
+        self.issued = False
+        self.eager = False  # issued behind its predecessors on the same lane, before they were over
+        self.handed = False  # its lane was given to a child
+        self.held = False  # it was issued too early once: it waits until its parents are over
+        self.over = False
+        self.odd = False  # its time is not what its variant takes: it was compared with another, or one stood in for it
+        self.redone = False  # its device could not run it, and the host did
+        self.source = ""  # how a simulation knows how long it takes
+
+    @property
+    def kind(self) -> str:
+        """What kind of step it takes, as traces call it."""
+        return self.step.kind
+
+    @property
+    def device(self) -> str:
+        """Whose lane runs it; "" = the executor itself, at once."""
+        return self.step.device
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes it allocates or moves."""
+        return self.step.nbytes
+
+    def __repr__(self) -> str:
+        return f"I{self.id} {self.step.kind}"
+
+
+Relocate = Callable[[Allocation], Allocation]
+"""Which allocation takes the place of another."""
+
+
+class Step:
+    """What one instruction does. Immutable, and shared by all that do the same."""
+
+    __slots__ = ()
+    kind = "step"
+    completes = False  # its task is over when the last such instruction is
+    tells = False  # issued even if what it needs has failed, with that failure
+    device = ""  # whose lane runs it; "" = the executor itself, at once
+    priority = 0  # of what is ready, the highest goes first
 
     @property
     def nbytes(self) -> int:
         """Bytes it allocates or moves."""
         return 0
 
-    def __repr__(self) -> str:
-        return f"I{self.id} {self.kind}"
+    def on(self, where: Relocate) -> Step:
+        """Return the same step on other allocations."""
+        del where
+        return self
 
 
-class MemoryInstruction(Instruction):
+class MemoryStep(Step):
     """What happens to an allocation as a whole; alloc and free."""
 
-    urgency = 0
+    __slots__ = ("allocation",)
 
-    def __init__(self, id: int, device: str, task: Task | None, allocation: Allocation, after: tuple[int, ...]) -> None:
-        super().__init__(id, device, task, (), after, self.urgency)
+    def __init__(self, allocation: Allocation) -> None:
         self.allocation = allocation
 
     @property
     def nbytes(self) -> int:
         return self.allocation.nbytes
 
+    def on(self, where: Relocate) -> Step:
+        return type(self)(where(self.allocation))
 
-class Alloc(MemoryInstruction):
+
+class Alloc(MemoryStep):
     """Back an allocation with memory."""
 
+    __slots__ = ()
     kind = "alloc"
-    urgency = 1
+    priority = 1
 
 
-class Free(MemoryInstruction):
+class Free(MemoryStep):
     """Give an allocation's memory back."""
 
+    __slots__ = ()
     kind = "free"
-    urgency = -1
+    priority = -1
 
 
-class Fill(Instruction):
+class Fill(Step):
     """Set boxes of an allocation to one value."""
 
+    __slots__ = ("allocation", "boxes", "device", "value")
     kind = "fill"
+    priority = 6
 
-    def __init__(
-        self,
-        id: int,
-        device: str,
-        task: Task | None,
-        allocation: Allocation,
-        boxes: tuple[Box, ...],
-        value: np.generic,
-        after: tuple[int, ...],
-    ) -> None:
-        super().__init__(id, device, task, (), after, 6)
+    def __init__(self, device: str, allocation: Allocation, boxes: tuple[Box, ...], value: np.generic) -> None:
+        self.device = device
         self.allocation = allocation
         self.boxes = boxes
         self.value = value
 
     @property
     def nbytes(self) -> int:
-        return sum(box.volume for box in self.boxes) * self.allocation.dtype.itemsize
+        return sum([box.volume for box in self.boxes]) * self.allocation.dtype.itemsize
+
+    def on(self, where: Relocate) -> Step:
+        return Fill(self.device, where(self.allocation), self.boxes, self.value)
 
 
-class Copy(Instruction):
+class Copy(Step):
     """Copy boxes of one array from one allocation to another."""
 
+    __slots__ = ("boxes", "device", "reason", "source", "target")
     kind = "copy"
+    priority = 6
 
     def __init__(
-        self,
-        id: int,
-        device: str,
-        task: Task | None,
-        source: Allocation,
-        target: Allocation,
-        boxes: tuple[Box, ...],
-        reason: str,
-        needs: tuple[int, ...],
-        after: tuple[int, ...],
+        self, device: str, source: Allocation, target: Allocation, boxes: tuple[Box, ...], reason: str
     ) -> None:
-        self.id = id
         self.device = device
-        self.task = task
-        self.needs = needs
-        self.after = after
-        self.priority = 6
         self.source = source
         self.target = target
         self.boxes = boxes
         self.reason = reason  # coherence, resize, fence, evict
 
-    @cached_property
+    @property
     def nbytes(self) -> int:
         return sum([box.volume for box in self.boxes]) * self.target.dtype.itemsize
+
+    def on(self, where: Relocate) -> Step:
+        return Copy(self.device, where(self.source), where(self.target), self.boxes, self.reason)
 
 
 class Binding(NamedTuple):
@@ -177,121 +225,114 @@ def overlapping(a: Binding, b: Binding) -> bool:
     return a is not b and a.allocation is not None and a.allocation is b.allocation and overlaps(a.box, b.box)
 
 
-class Kernel(Instruction):
+def _bound(binding: Binding, where: Relocate) -> Binding:
+    """Return a binding that finds its parameter in another allocation."""
+    allocation = binding.allocation
+    return binding if allocation is None else _new(Binding, (binding[0], where(allocation), *binding[2:]))
+
+
+class Launch(Step):
     """Run one chunk of a task's body on a device."""
 
+    __slots__ = (
+        "bindings", "body", "chunk", "device", "model", "more", "predicted", "priority", "scratch", "together", "work"
+    )  # fmt: skip
     kind = "kernel"
     completes = True
-    body: Any  # program/variant.py's Variant
-    model: Any  # the predictor that learns from this run
-    work: Any  # predict/work.py's Work: what predictions are made from
-    predicted: float | None  # seconds, where the planner knows
-    together: bool  # other devices compute other parts of the task at the same time
-    redone = False  # its device could not run it, and the host did
-    scratch: tuple[int, int] | None = None  # the memory and bytes of its temporaries, where that memory is limited
-    source = ""  # how a simulation knows how long it takes
-    more = False  # further parts of the same chunk follow: it was divided to fit into memory
 
     def __init__(
         self,
-        id: int,
         device: str,
-        task: Task,
         chunk: Chunk,
         share: Any,
         bindings: tuple[Binding, ...],
-        needs: tuple[int, ...],
-        after: tuple[int, ...],
         priority: int = 4,
+        scratch: tuple[int, int] | None = None,
+        more: bool = False,
     ) -> None:
-        self.id = id
         self.device = device
-        self.task: Task = task
-        self.needs = needs
-        self.after = after
-        self.priority = priority
         self.chunk = chunk
-        self.body, self.model, self.work, self.predicted, self.together = share[:5]  # plan/candidate.py's Share
+        # Of plan/candidate.py's Share: the Variant that runs, the model that learns from it, the Work that predictions
+        # are made from, the seconds it should take if known, and whether other devices compute other parts meanwhile.
+        self.body, self.model, self.work, self.predicted, self.together = share[:5]
         self.bindings = bindings
+        self.priority = priority
+        self.scratch = scratch  # the memory and bytes of its temporaries, where that memory is limited
+        self.more = more  # further parts of the same chunk follow: it was divided to fit into memory
+
+    def on(self, where: Relocate) -> Step:
+        return self.by(where, (self.body, self.model, self.work, self.predicted, self.together))
+
+    def by(self, where: Relocate, share: Any) -> Step:
+        """Return the same step on other allocations, with another share."""
+        bindings = tuple([_bound(binding, where) for binding in self.bindings])
+        return type(self)(self.device, self.chunk, share, bindings, self.priority, self.scratch, self.more)
 
 
-class HostTask(Kernel):
+class HostLaunch(Launch):
     """Run a host task's body. Any thread that waits may run it."""
 
+    __slots__ = ()
     kind = "host task"
 
 
-class Reduce(Instruction):
+class Reduce(Step):
     """Combine a reduction's partial results, in block order, into its array."""
 
+    __slots__ = ("operator", "partials", "target")
     kind = "reduce"
     completes = True
+    device = "host"
+    priority = 4
 
-    def __init__(
-        self,
-        id: int,
-        device: str,
-        task: Task,
-        partials: Binding,
-        target: Binding,
-        operator: Any,
-        needs: tuple[int, ...],
-        after: tuple[int, ...],
-    ) -> None:
-        super().__init__(id, device, task, needs, after, 4)
+    def __init__(self, partials: Binding, target: Binding, operator: Any) -> None:
         self.partials = partials
         self.target = target
         self.operator = operator  # program/access.py's Operator
 
+    def on(self, where: Relocate) -> Step:
+        return Reduce(_bound(self.partials, where), _bound(self.target, where), self.operator)
 
-class Fence(Instruction):
-    """Hand a box of an array to the host program: `deliver` gets it as a read-only ndarray."""
 
+class Fence(Step):
+    """Hand a box of an array to the host program: `deliver` gets it as a read-only ndarray. Made anew for every read."""
+
+    __slots__ = ("binding", "deliver")
     kind = "fence"
     completes = True
+    device = "host"
+    priority = 3
 
-    def __init__(
-        self,
-        id: int,
-        device: str,
-        task: Task,
-        binding: Binding,
-        deliver: Callable[[Any], None],
-        needs: tuple[int, ...],
-        after: tuple[int, ...],
-    ) -> None:
-        super().__init__(id, device, task, needs, after, 3)
+    def __init__(self, binding: Binding, deliver: Callable[[Any], None]) -> None:
         self.binding = binding
         self.deliver = deliver
 
+    def on(self, where: Relocate) -> Step:
+        return Fence(_bound(self.binding, where), self.deliver)
 
-class Message(Instruction):
-    """One box that one rank sends another. `key` is the same on both sides."""
 
-    def __init__(
-        self,
-        id: int,
-        task: Task,
-        allocation: Allocation,
-        box: Box,
-        route: Route,
-        needs: tuple[int, ...],
-        after: tuple[int, ...],
-    ) -> None:
-        super().__init__(id, "network", task, needs, after, 7)
+class Message(Step):
+    """One box that one rank sends another."""
+
+    __slots__ = ("allocation", "box", "route")
+    device = "network"
+    priority = 7
+
+    def __init__(self, allocation: Allocation, box: Box, route: Route) -> None:
         self.allocation = allocation  # in host memory
         self.box = box
         self.route = route
 
-    @property
-    def key(self) -> tuple[int, Route]:
-        """What a transport finds the other side by."""
-        assert self.task is not None
-        return self.task.round, self.route
+    def key(self, task: Task) -> tuple[int, Route]:
+        """Return what a transport finds the other side by: the same on both sides."""
+        return task.round, self.route
 
     @property
     def nbytes(self) -> int:
         return 0 if self.route.grid is not None else self.box.volume * self.allocation.dtype.itemsize
+
+    def on(self, where: Relocate) -> Step:
+        return type(self)(where(self.allocation), self.box, self.route)
 
 
 class Route(NamedTuple):
@@ -308,6 +349,7 @@ class Route(NamedTuple):
 class Send(Message):
     """Send a box. Issued even if what it needs has failed: the other side waits for it, and must be told."""
 
+    __slots__ = ()
     kind = "send"
     tells = True
 
@@ -315,24 +357,30 @@ class Send(Message):
 class Receive(Message):
     """Take a box that another rank sends."""
 
+    __slots__ = ()
     kind = "receive"
 
 
-class Join(Instruction):
+class Join(Step):
     """Several instructions that stand for one: it is over when they are, and fails if one of them does."""
 
+    __slots__ = ()
     kind = "join"
 
 
-class Horizon(Instruction):
+class Horizon(Step):
     """Everything before it is over once it is. Bounds what the tracking must remember."""
 
+    __slots__ = ()
     kind = "horizon"
     completes = True
+    priority = 5
 
 
-class Epoch(Instruction):
+class Epoch(Step):
     """A horizon that later instructions depend on at once: start, `wait`, shutdown."""
 
+    __slots__ = ()
     kind = "epoch"
     completes = True
+    priority = 5

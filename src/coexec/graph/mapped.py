@@ -71,10 +71,10 @@ def _mapped(task: Task, part: Box) -> tuple[Mapped | None, ...]:
             continue
         pad = mapper.pad(part, shape)
         if not mapper.several:
-            box = mapper.box(part, task.space, shape)
+            box = mapper.box(part, task.extents, shape)
             found.append(Mapped(box, None, pad, box.empty))
             continue
-        boxes = mapper.boxes(part, task.space, shape)
+        boxes = mapper.boxes(part, task.extents, shape)
         if len(boxes) > 1:
             found.append(Mapped(bounding(boxes), boxes, pad, empty=False))
         else:

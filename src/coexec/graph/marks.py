@@ -5,8 +5,8 @@ Before: nothing.  After: graph/task_graph.py, lower/emit.py.  Knows ids, and who
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
 
 
 class Remembering(Protocol):
@@ -21,6 +21,7 @@ class Marks:
 
     def __init__(self) -> None:
         self.touched: set[Remembering] = set()  # since the last mark
+        self.count = 0  # marks so far
         self._marked: list[tuple[int, set[Remembering]]] = []
 
     @property
@@ -32,6 +33,15 @@ class Marks:
         """Note a horizon or an epoch."""
         self._marked.append((id, self.touched))
         self.touched = set()
+        self.count += 1
+
+    def copy(self, twins: Mapping[Any, Remembering]) -> Marks:
+        """Return the same marks, of those who have a twin."""
+        made = Marks()
+        made.count = self.count
+        made.touched = {twins[one] for one in self.touched if one in twins}
+        made._marked = [(id, {twins[one] for one in touched if one in twins}) for id, touched in self._marked]
+        return made
 
     def passed(self, id: int, keep: Collection[int] = ()) -> None:
         """Let a mark stand for everything before it, except the ids in `keep`."""

@@ -70,7 +70,7 @@ def _touched(task: Task, parameter: int) -> list[tuple[Box, Grid | None]]:
     array = task.arrays[parameter]
     if not array.size:
         return []
-    part = mapped(task, task.visited)[parameter] if task.visited is not None else None
+    part = mapped(task, task.space)[parameter] if task.space is not None else None
     if part is None:
         return [(array._box, array._grid)]
     if part.empty:

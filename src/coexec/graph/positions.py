@@ -1,6 +1,6 @@
 """Ids by position: what takes them out of a list in which all ids of a call stand, and puts them into the next one.
 
-Before: nothing.  After: graph/links.py, lower/recipe.py.  An entry of the list is an id, or a list of readers.
+Before: nothing.  After: graph/edge_cache.py, lower/recipe.py.  An entry of the list is an id, or a list of readers.
 """
 
 from __future__ import annotations
@@ -28,27 +28,14 @@ def getter(positions: Sequence[int]) -> Get:
     return itemgetter(*positions)
 
 
-NONE, SEVERAL = -1, -2
-
-
-def _only(ids: tuple[int, ...], readers: tuple[int, ...]) -> int:
-    if len(ids) == 1 and not readers:
-        return ids[0]
-    if len(readers) == 1 and not ids:
-        return SEVERAL - 1 - readers[0]
-    return SEVERAL if ids or readers else NONE
-
-
 class Edges:
     """What comes before something, as positions in the slots."""
 
-    __slots__ = ("_get", "_several", "ids", "one", "readers")
+    __slots__ = ("_get", "_several", "ids", "readers")
 
     def __init__(self, ids: tuple[int, ...], readers: tuple[int, ...]) -> None:
         self.ids = ids
         self.readers = readers  # where there may be lists of readers
-        self.one = _only(ids, readers)
-        """The position if there is just one id; NONE: nothing; SEVERAL: more; below: SEVERAL less the one of readers."""
         self._get = getter(ids)
         self._several = len(ids) > 1
 
@@ -73,23 +60,24 @@ class Edges:
         return tuple(found)
 
 
-class Places:
+class Positions:
     """The ids of a form, as positions in the slots: one for an id, several for a list of readers."""
 
-    __slots__ = ("_get", "_growing", "_joined")
+    __slots__ = ("_growing", "_joined", "get", "plain")
 
     def __init__(self, positions: Sequence[Sequence[int]]) -> None:
         uses = Counter([i for several in positions for i in several])
-        self._get = getter([several[0] for several in positions])
+        self.get = getter([several[0] for several in positions])  # all there is to do where `plain`
         several = [(number, those) for number, those in enumerate(positions) if len(those) > 1]
         # A list that nobody else goes on with, and that one reader joins, is the usual case.
         growing = [(n, *those) for n, those in several if len(those) == 2 and uses[those[0]] == 1]
         self._growing: tuple[tuple[int, int, int], ...] = tuple(growing)  # type: ignore[arg-type]
         self._joined = tuple([(n, tuple(those)) for n, those in several if (n, *those) not in growing])
+        self.plain = not several  # no list of readers is made or grows
 
     def fill(self, slots: list[Any]) -> list[Any]:
         """Return the ids. A list that only grows is the same one as before."""
-        ids = list(self._get(slots))
+        ids = list(self.get(slots))
         for number, first, more in self._growing:
             known, new = slots[first], slots[more]
             if type(known) is list and type(new) is int:

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from ..program.array import Array
+from ..program.kernel import Kernel
 from ..program.mapping import Function
 from .command import Chunk
 from .task import Task
@@ -17,9 +18,10 @@ TRIES = 12  # times in a row that something was learnt in vain, until the next m
 PATIENCE = 64  # calls at most that it waits then
 FORMS = 24  # for which something is remembered of calls of one shape
 MOST = 1 << 12  # shapes that are remembered
+MOST_CALLS = 64  # calls that are remembered with the first of their arrays
 
 
-class Known:
+class FormCache:
     """What followed from a call, by the forms that its arrays had. Most calls never come again, so the second time counts."""
 
     __slots__ = ("_left", "_patience", "_tries", "forms")
@@ -58,17 +60,76 @@ class Known:
 class CallShape:
     """All calls of one kernel, with the same options, on views of the same boxes. Compared by identity."""
 
-    __slots__ = ("asks", "last", "links", "recipes", "repeatable")
+    __slots__ = ("asks_user", "last", "links", "recipes", "repeatable", "steady")
 
     def __init__(self, task: Task) -> None:
-        self.asks = any(type(param.access.mapper) is Function for param in task.accesses)  # mappers of the user's
+        self.asks_user = any(type(param.access.mapper) is Function for param in task.accesses)  # mappers of the user's
         kernel = task.kernel
         self.repeatable = (  # what it is lowered to depends on its arrays alone
-            kernel is not None and kernel.order is None and not kernel.host and not kernel.asks.scratches
+            kernel is not None and kernel.order is None and not kernel.host and not kernel.cost.scratches
         )
-        self.last: tuple[Any, Any, Any] = (None, None, None)  # chunks, shares and recipes of the last call
-        self.links = Known()  # graph/links.py's, by the forms of the arrays' trackers
+        self.last: dict[tuple[int, int], Any] = {}  # recipes, chunks and shares, by the identities of the last two
+        self.links = FormCache()  # graph/edge_cache.py's, by the forms of the arrays' trackers
         self.recipes: dict[Hashable, Any] = {}  # lower/recipes.py's, by who computes what
+        self.steady: Any = None  # plan/decisions.py's: how all of them are planned, whatever else is going on
+
+
+class SameCall:
+    """All calls of one kernel on the same views of the same arrays: what follows from these alone.
+
+    It holds no array, for it is kept with the first of them: others are known by their numbers, which no two arrays of a
+    runtime have in common.
+    """
+
+    __slots__ = ("_views", "domain", "extents", "key", "once", "options", "shape", "shapes")
+
+    def __init__(self, task: Task) -> None:
+        self._views = [(array._storage.id, array._box, array._cut) for array in task.arrays]
+        self.extents, self.domain, self.key = task.extents, task.domain, task.key
+        self.once, self.shapes = task.once, task.shapes
+        self.options = task.options  # of the last call
+        self.shape: CallShape | None = None  # of the last call, if it had one and everything was this rank's
+
+    def is_of(self, arrays: Sequence[Array], owner: object) -> bool:
+        """Tell whether a call is on these views."""
+        for array, (id, box, cut) in zip(arrays, self._views):  # noqa: B905 - as long as each other, and this is hot
+            storage = array._storage
+            if (
+                storage.id != id
+                or storage.session is not owner
+                or (array._box is not box and array._box != box)
+                or (array._cut is not cut and array._cut != cut)
+            ):
+                return False
+        return True
+
+
+def same_call(kernel: Kernel, arrays: Sequence[Array], owner: object) -> SameCall | None:
+    """Return what is known of a call on these views, or None."""
+    if not arrays:
+        return None
+    first = arrays[0]
+    storage = first._storage
+    calls = storage.calls
+    if calls is None:
+        return None
+    same: SameCall | None = calls.get(kernel if first._box is storage.box else (kernel, first._box))
+    return same if same is not None and same.is_of(arrays, owner) else None
+
+
+def remember_call(kernel: Kernel, task: Task) -> SameCall | None:
+    """Remember what follows from the arrays of a call alone; None if something does not."""
+    arrays = task.arrays
+    if not arrays or kernel.looked_at or kernel.space_varies or not all(array._storage.id for array in arrays):
+        return None
+    first = arrays[0]
+    storage = first._storage
+    if storage.calls is None:
+        storage.calls = {}
+    elif len(storage.calls) >= MOST_CALLS:
+        storage.calls.clear()
+    same = storage.calls[kernel if first._box is storage.box else (kernel, first._box)] = SameCall(task)
+    return same
 
 
 class CallShapes:
@@ -79,7 +140,22 @@ class CallShapes:
 
     def of(self, task: Task) -> CallShape:
         """Return the shape that the call of `task` shares with those like it."""
-        what = _described(task)
+        same = task.same
+        if same is not None and same.shape is not None and same.options is task.options and task.deal is None:
+            return same.shape
+        shape = self._find(task)
+        if same is not None and task.deal is None:
+            same.shape, same.options = shape, task.options
+        return shape
+
+    def _find(self, task: Task) -> CallShape:
+        kernel, arrays = task.kernel, task.arrays
+        assert kernel is not None
+        views = tuple([(array._box, array._cut) for array in arrays])
+        if task.once and not kernel.looked_at and len(task.accesses) == len(kernel.array_params):
+            what: Hashable = (kernel, task.key, task.options, task.deal, views)
+        else:
+            what = (kernel, task.key, task.options, task.deal, views, _described(task, kernel))
         shape = self._known.get(what)
         if shape is None:
             if len(self._known) >= MOST:
@@ -88,28 +164,26 @@ class CallShapes:
         return shape
 
 
-def _described(task: Task) -> Hashable:
-    """Return what is called, on which views, with what decides how it is divided."""
-    kernel, arrays = task.kernel, task.arrays
-    assert kernel is not None
-    what: tuple[Any, ...] = (kernel, task.key, task.options, task.deal)
+def _described(task: Task, kernel: Kernel) -> Hashable:
+    """Return what else decides how a call is divided: scalars, and arrays that are given as such or several times."""
+    what: tuple[Any, ...] = ()
     if kernel.looked_at:
         what = (*what, *[None if type(v := task.scalars[name]) is Array else v for name in kernel.looked_at])
     if len(task.accesses) > len(kernel.array_params):
         what = (*what, *[param.name for param in task.accesses[len(kernel.array_params) :]])  # arrays as scalars
     if not task.once:  # one array several times
-        ids = [array._storage.id for array in arrays]
+        ids = [array._storage.id for array in task.arrays]
         what = (*what, tuple([ids.index(id) for id in ids]))
-    return what, tuple([(array._box, array._cut) for array in arrays])
+    return what
 
 
 def answers(task: Task, chunks: Sequence[Chunk]) -> tuple[Any, ...]:
     """Return what range mappers of the user's say of each chunk: they may say something else next time."""
-    if task.shape is None or not task.shape.asks:
+    if task.shape is None or not task.shape.asks_user:
         return ()
     return tuple(
         [
-            param.access.mapper.boxes(chunk.box, task.space, array.shape)
+            param.access.mapper.boxes(chunk.box, task.extents, array.shape)
             for param, array in zip(task.accesses, task.arrays, strict=True)
             if type(param.access.mapper) is Function
             for chunk in chunks

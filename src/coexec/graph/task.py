@@ -10,7 +10,7 @@ from contextvars import Context
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import NoValues, TaskFailed, Told
+from ..errors import NoValues, Reported, TaskFailed
 from ..geometry import Box
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..program.call import Key, Options
     from ..program.kernel import ArrayParam, Kernel
     from .command import Deal
-    from .shape import CallShape
+    from .shape import CallShape, SameCall
 
 
 class Owner(Protocol):
@@ -26,18 +26,26 @@ class Owner(Protocol):
 
     checks: bool  # debug mode: look at what the user's functions answer
 
-    def wait_for(self, task: Task, timeout: float | None = None) -> bool:
+    def wait_for(self, task: Any, timeout: float | None = None) -> bool:
         """Block until `task` is over; return False on time-out."""
 
-    def cancel(self, task: Task) -> bool:
+    def cancel(self, task: Any) -> bool:
         """Cancel `task` unless it has begun."""
 
 
 def mark_reported(failure: BaseException | None) -> None:
     """Note that the program has seen a failure."""
     if isinstance(failure, TaskFailed):
-        failure.told = failure.told or Told()
+        failure.told = failure.told or Reported()
         failure.told.yes = True
+
+
+def raise_unseen(failures: Sequence[BaseException]) -> None:
+    """Raise failures that the program has not looked at yet, as a group, if there are any."""
+    for failure in failures:
+        mark_reported(failure)
+    if failures:
+        raise BaseExceptionGroup(f"{len(failures)} task{'s' * (len(failures) > 1)} failed", failures)
 
 
 def seen(failure: BaseException) -> BaseException:
@@ -48,82 +56,23 @@ def seen(failure: BaseException) -> BaseException:
     return failure.with_traceback(None)
 
 
-class Task:
-    """What must happen: a kernel, the arrays it touches, and the tasks it comes after."""
+class Handle:
+    """What a call returns to the program: what becomes of its task while it runs. The rest of a task is assigned once."""
 
     # Class-level defaults: a task is made for every call, and most of these are never set.
-    accesses: Sequence[ArrayParam] = ()
-    arrays: Sequence[Array] = ()
-    after: tuple[int, ...] = ()
     open = 0  # instructions that are not over
     finished = False
     failure: BaseException | None = None
     waiters: list[Callable[[], None]] | None = None
-    call = ""  # the calling file
-    line = 0
-    why = ""
-    submitted = 0.0
+    told: Reported | None = None  # set once it matters whether the program knows of a failure
+    submitted = 0.0  # seconds, by the driver's clock
     scheduling = 0.0  # seconds that recording it took, without those of a body that ran in the caller
-    starved = False  # nothing else was under way meanwhile
     studied = False  # what its scheduling cost is known to whoever watches the pace
-    space: tuple[int, ...] = ()
-    shapes: Sequence[tuple[int, ...]] = ()  # of the arrays, for bodies that ask for their chunk
-    visited: Box | None = None  # None: everything, and every array whole
-    box: Box = Box((), ())  # the visited part of the index space, whether or not arrays arrive whole
-    key: Key | None = None  # the arrays' shapes, for predictions
-    shape: CallShape | None = None  # what it shares with calls like it; None: nothing is remembered
-    inputs: dict[str, float] | None = None  # per device: predicted seconds of copies, if nothing else was going on
-    guess = False  # it was divided without knowing how fast each device is
-    trial = False  # it is undivided, or in pieces, to see how long that takes
-    outcome: tuple[Hashable, bool, float] | None = None  # what its time teaches: plan/outcomes.py's key and way
-    marks = False  # a horizon or an epoch: it comes after everything
-    once = False  # every array is touched by one parameter only
-    round = 0  # how many tasks were dealt to ranks before it, and itself: the same number on all of them
-    told: Told | None = None  # set once it matters whether the program knows of a failure
-    deal: Deal | None = None  # what of it is this rank's; None: everything, there is one rank
-    grain: tuple[int, int] | None = None  # axis and rows of the blocks it is made of, if bits must not depend on cuts
-    options: Options | None = None
-    body: Callable[..., Any] | None = None
-    context: Context | None = None
-    scalars: Mapping[str, Any] = MappingProxyType({})
 
-    def __init__(self, id: int, name: str, kernel: Kernel | None, owner: Owner | None) -> None:
-        self.id = id
+    def __init__(self, id: int, name: str, owner: Owner | None) -> None:
+        self.id = id  # 0 until the task graph gives it a number
         self.name = name
-        self.kernel = kernel  # None for horizons, epochs and host reads
         self._owner = owner
-
-    @property
-    def part(self) -> Box:
-        """What of the index space this rank computes."""
-        deal = self.deal
-        return self.box if deal is None or deal.box is None else deal.box
-
-    @property
-    def granule(self) -> int:
-        """Of how many rows its parts are multiples."""
-        if self.grain is not None:
-            return self.grain[1]
-        return self.kernel.granule if self.kernel is not None else 1
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """The axes along which it may be cut."""
-        if self.grain is not None:
-            return self.grain[:1]
-        return self.kernel.split if self.kernel is not None else ()
-
-    @property
-    def params(self) -> tuple[str, ...]:
-        """The body's parameters, in order, without those that coexec fills in."""
-        return self.kernel.passed if self.kernel is not None else ()
-
-    def let_go(self) -> None:
-        """Hold no array any more: it is lowered, and its instructions know where they are."""
-        self.arrays = ()
-        if self.kernel is not None and len(self.accesses) > len(self.kernel.array_params):
-            bound = {param[0] for param in self.accesses}  # 0-d arrays among the scalars are read where they are bound
-            self.scalars = {name: None if name in bound else value for name, value in self.scalars.items()}
 
     def done(self) -> bool:
         """Tell whether the task is over: finished, failed or cancelled."""
@@ -155,3 +104,91 @@ class Task:
     def __repr__(self) -> str:
         state = "failed" if self.failure is not None else "done" if self.finished else "pending"
         return f"<T{self.id} {self.name} {state}>"
+
+
+class Task(Handle):
+    """What must happen: a kernel, the arrays it touches, and the tasks it comes after.
+
+    Each attribute is assigned once, by the stage that the comment above it names; a test watches that. Arrays and context are let
+    go when they are not needed any more.
+    """
+
+    # The call says (graph/call.py):
+    accesses: Sequence[ArrayParam] = ()
+    arrays: Sequence[Array] = ()
+    options: Options | None = None  # among ranks, the deal leaves this rank's devices of those that it names
+    scalars: Mapping[str, Any] = MappingProxyType({})
+    body: Callable[..., Any] | None = None
+    context: Context | None = None
+    call = ""  # the calling file
+    line = 0
+    extents: tuple[int, ...] = ()  # of the index space, per axis
+    domain: Box = Box((), ())  # what is visited of the index space, whether or not arrays arrive whole
+    key: Key | None = None  # the arrays' shapes, for predictions
+    once = False  # every array is touched by one parameter only
+    same: SameCall | None = None  # what is known of calls on the same views
+    # The task graph says (graph/task_graph.py, schedule/link.py), beside its number:
+    after: tuple[int, ...] = ()
+    marks = False  # a horizon or an epoch: it comes after everything
+    shape: CallShape | None = None  # what it shares with calls like it; None: nothing is remembered
+    # The deal among ranks says (cluster/table.py):
+    deal: Deal | None = None  # what of it is this rank's; None: everything, there is one rank
+    round = 0  # how many tasks were dealt to ranks before it, and itself: the same number on all of them
+    stamp = 0  # of all calls up to it, among ranks in processes of their own: the same number on all of them
+    # The plan says (plan/, schedule/plan.py):
+    why = ""
+    starved = False  # nothing else was under way when it was planned
+    inputs: dict[str, float] | None = None  # per device: predicted seconds of copies, if nothing else was going on
+    outcome: tuple[Hashable, bool, float] | None = None  # what its time teaches: plan/outcomes.py's key and way
+    births = 0  # arrays that had been made when it was called: plan/decisions.py's
+    guess = False  # it was divided without knowing how fast each device is
+    trial = False  # it is undivided, or in pieces, to see how long that takes
+    grain: tuple[int, int] | None = None  # axis and rows of the blocks it is made of, if bits must not depend on cuts
+    # The call, or the first who maps it part by part (`map_parts`):
+    space: Box | None = None  # what is visited of the index space; None: everything, and every array whole
+    shapes: Sequence[tuple[int, ...]] = ()  # of the arrays, for bodies that ask for their chunk
+
+    def __init__(self, id: int, name: str, kernel: Kernel | None, owner: Owner | None) -> None:
+        self.id = id
+        self.name = name
+        self._owner = owner
+        self.kernel = kernel  # None for horizons, epochs and host reads
+
+    @property
+    def mine(self) -> Box:
+        """What of the index space this rank computes."""
+        deal = self.deal
+        return self.domain if deal is None or deal.box is None else deal.box
+
+    @property
+    def granule(self) -> int:
+        """Of how many rows its parts are multiples."""
+        if self.grain is not None:
+            return self.grain[1]
+        return self.kernel.granule if self.kernel is not None else 1
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes along which it may be cut."""
+        if self.grain is not None:
+            return self.grain[:1]
+        return self.kernel.split if self.kernel is not None else ()
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The body's parameters, in order, without those that coexec fills in."""
+        return self.kernel.passed if self.kernel is not None else ()
+
+    def map_parts(self) -> None:
+        """Be mapped part by part from now on, even where each array arrives whole."""
+        if self.space is None:
+            self.space = self.domain
+        if not self.shapes:
+            self.shapes = [array.shape for array in self.arrays]
+
+    def let_go(self) -> None:
+        """Hold no array any more: it is lowered, and its instructions know where they are."""
+        self.arrays = ()
+        if self.kernel is not None and len(self.accesses) > len(self.kernel.array_params):
+            bound = {param[0] for param in self.accesses}  # 0-d arrays among the scalars are read where they are bound
+            self.scalars = {name: None if name in bound else value for name, value in self.scalars.items()}

@@ -5,19 +5,20 @@ Before: program/.  After: plan/, lower/.  Knows no device and no memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from ..geometry import Box, bounding
 from ..program.access import Access
-from ..program.array import Array, Storage
+from ..program.array import Array
+from ..program.storage import Storage
 from ..program.view import grid_of, narrow
-from .links import Links
+from .edge_cache import EdgeCache
 from .mapped import mapped
 from .marks import Marks
 from .shape import CallShape, CallShapes
-from .task import Owner, Task
+from .task import Task
 from .tracker import Tracker
 
 EPOCH = 0
@@ -26,11 +27,11 @@ LOOK_BACK = 64  # how many ancestors the transitive reduction visits before it k
 
 def touched(task: Task, access: Access, array: Array, chunk: Box | None) -> Box:
     """Return the base box of `array` that `chunk` of the task touches; None stands for the whole task."""
-    if task.visited is None and chunk is None:
+    if task.space is None and chunk is None:
         return array._box
     if access.mode == "reduce":
         return array._box
-    part = access.mapper.box(chunk or task.visited or array._box, task.space, array.shape)
+    part = access.mapper.box(chunk or task.space or array._box, task.extents, array.shape)
     return narrow(array._box, array._cut, part)
 
 
@@ -38,7 +39,7 @@ def touched_boxes(task: Task, access: Access, array: Array, chunk: Box | None) -
     """Return the same box, and the disjoint boxes in it that are really touched; None if that is all of it."""
     if not access.mapper.several:
         return touched(task, access, array, chunk), None
-    parts = access.mapper.boxes(chunk or task.visited or array._box, task.space, array.shape)
+    parts = access.mapper.boxes(chunk or task.space or array._box, task.extents, array.shape)
     if len(parts) < 2:
         return narrow(array._box, array._cut, parts[0]) if parts else Box(array._box.lo, array._box.lo), None
     return narrow(array._box, array._cut, bounding(parts)), tuple([narrow(array._box, array._cut, p) for p in parts])
@@ -47,14 +48,13 @@ def touched_boxes(task: Task, access: Access, array: Array, chunk: Box | None) -
 class TaskGraph:
     """Builds tasks with exact dependencies. Remembers only what later tasks could depend on."""
 
-    def __init__(self, owner: Owner | None = None) -> None:
-        self._owner = owner
+    def __init__(self) -> None:
         self.last = EPOCH  # the last number given to a task
         self._parents: dict[int, tuple[int, ...]] = {}  # of tasks since the last two horizons
         self._front: dict[int, None] = {}  # tasks nothing depends on yet
         self.orders: dict[Any, int] = {}  # host tasks: last one per order
         self.marks = Marks()
-        self._links = Links()
+        self._links = EdgeCache()
         self.shapes = CallShapes()
         self.horizon = EPOCH  # the last mark that stands for everything before it
         self.since_horizon = 0
@@ -67,7 +67,7 @@ class TaskGraph:
         """Number `task`, find what it comes after, and make it visible to later tasks."""
         found: set[int] = set()
         self.last = id = task.id = self.last + 1
-        if task.visited is None and task.once:
+        if task.space is None and task.once:
             touch = self.marks.touched.add
             for (_, _, access), array in zip(task.accesses, task.arrays):  # noqa: B905 - equally long, and this is hot
                 if array.size:
@@ -79,7 +79,7 @@ class TaskGraph:
                         tracker.read_by(array._box, array._grid, id, found)
                     else:
                         tracker.write_by(array._box, array._grid, id, found if access.reads else None, found)
-        elif (shape := task.shape) is None or shape.asks:
+        elif (shape := task.shape) is None or shape.asks_user:
             self._unfold(task)
             self._add_parts(task, found)
         else:
@@ -113,7 +113,7 @@ class TaskGraph:
     def _add_parts(self, task: Task, found: set[int]) -> None:
         """Find and note accesses to parts of arrays, or to one array several times."""
         touches = []
-        parts = mapped(task, task.visited) if task.visited is not None else (None,) * len(task.arrays)
+        parts = mapped(task, task.space) if task.space is not None else (None,) * len(task.arrays)
         for param, array, part in zip(task.accesses, task.arrays, parts, strict=True):
             access = param.access
             hull, boxes = (array._box, None) if part is None else part.of(array)
@@ -133,13 +133,13 @@ class TaskGraph:
                 tracker.did_read(box, grid, task.id, found)
 
     def _link(self, task: Task, found: set[int]) -> None:
+        """Let a numbered task come after others."""
         found.discard(self.horizon)
         if len(found) > 1:
             found = self._without_ancestors(found)
-        self.link(task, tuple(sorted(found)) if len(found) > 1 else tuple(found) or (self.horizon,))
-
-    def link(self, task: Task, after: tuple[int, ...]) -> None:
-        """Let a numbered task come after others."""
+            after = tuple(sorted(found)) if len(found) > 1 else tuple(found)
+        else:
+            after = tuple(found) or (self.horizon,)
         task.after = self._parents[task.id] = after
         front = self._front
         for id in after:
@@ -168,17 +168,15 @@ class TaskGraph:
                         stack.append(earlier)  # noqa: PERF401 - a chain has one each, and this is hot
         return found - seen
 
-    def mark(self, name: str) -> Task:
-        """Return a task that comes after everything so far: a horizon or an epoch."""
-        self.last += 1
-        task = Task(self.last, name, None, self._owner)
+    def mark(self, task: Task) -> None:
+        """Number a task that comes after everything so far: a horizon or an epoch."""
+        self.last = task.id = self.last + 1
         task.after = tuple(self._front) or (self.horizon,)
         task.marks = True
         self._front = {task.id: None}
         self._parents[task.id] = task.after
         self.since_horizon = 0
         self.marks.mark(task.id)
-        return task
 
     def passed(self, horizon: int) -> None:
         """Let a mark stand for everything before it."""
@@ -186,6 +184,14 @@ class TaskGraph:
         self._parents = {id: after for id, after in self._parents.items() if id >= horizon}
         self.orders = {order: max(id, horizon) for order, id in self.orders.items()}
         self.marks.passed(horizon)
+
+    def copy(self, twins: Mapping[Any, Tracker]) -> TaskGraph:
+        """Return a graph that goes on as this one would, on trackers with a twin."""
+        made = TaskGraph()
+        made.last, made.horizon, made.since_horizon = self.last, self.horizon, self.since_horizon
+        made._parents, made._front, made.orders = dict(self._parents), dict(self._front), dict(self.orders)
+        made.marks = self.marks.copy(twins)
+        return made
 
     def live(self) -> int:
         """Return how many tasks the graph remembers: bounded by the horizons."""

@@ -34,7 +34,7 @@ FEW = 12  # boxes that are looked at one by one
 MANY = 4  # writers of what is read, from which on it pays to look whether one of them waited for others
 NO_MARK = (
     -1
-)  # no horizon stands for older ids yet; other negative numbers are symbols (graph/links.py, lower/recipe.py)
+)  # no horizon stands for older ids yet; other negative numbers are symbols (graph/edge_cache.py, lower/recipe.py)
 LAST = 4  # newest readers that are looked at, where looking at all takes too long
 
 
@@ -43,12 +43,12 @@ class Tracker:
 
     __slots__ = (
         "_boxes",
-        "_extent",
         "_looked",
         "_mark",
         "_readers",
         "_strided",
         "_writers",
+        "extent",
         "folded",
         "ids_folded",
         "one_writer",
@@ -56,7 +56,7 @@ class Tracker:
     )
 
     def __init__(self, extent: Box, origin: int) -> None:
-        self._extent = extent
+        self.extent = extent
         self.folded: FoldedForm | None = None  # instead of the rest, if whoever owns it works by forms
         self.ids_folded: Ids = []
         self._mark = NO_MARK  # the last horizon that stands for older ids; readers from before that did not wait for it
@@ -72,7 +72,7 @@ class Tracker:
 
     def read_by(self, box: Box, grid: Grid | None, id: int, needs: set[int]) -> None:
         """Add to `needs` whose results a read of `box` by `id` sees, and note it."""
-        if not self._boxes and (box is self._extent or box == self._extent) and grid is None:
+        if not self._boxes and (box is self.extent or box == self.extent) and grid is None:
             needs.add(self.one_writer)
             self.whole_readers.append(id)
             return
@@ -81,7 +81,7 @@ class Tracker:
 
     def write_by(self, box: Box, grid: Grid | None, id: int, needs: set[int] | None, after: set[int]) -> None:
         """Add to `after` what must be over before `id` overwrites `box`, to `needs` what it reads of it; note it."""
-        if not self._boxes and (box is self._extent or box == self._extent) and grid is None:
+        if not self._boxes and (box is self.extent or box == self.extent) and grid is None:
             if needs is not None:
                 needs.add(self.one_writer)
             if self.whole_readers:
@@ -180,7 +180,7 @@ class Tracker:
     def did_read(self, box: Box, grid: Grid | None, id: int, waited: Collection[int] = ()) -> None:
         """Note that `id` reads `box`, and that it comes after those in `waited`."""
         if not self._boxes:
-            if grid is None and box == self._extent:
+            if grid is None and box == self.extent:
                 self.whole_readers.append(id)
                 return
             self._spread()
@@ -213,7 +213,7 @@ class Tracker:
 
         `by` has brought a strided set here that `id` wrote elsewhere: who reads it needs both.
         """
-        if grid is None and (box is self._extent or box == self._extent):
+        if grid is None and (box is self.extent or box == self.extent):
             self._gather(id)
             return
         if not self._boxes:
@@ -241,9 +241,9 @@ class Tracker:
         """Go over to boxes."""
         self._boxes = True
         self._writers, self._readers = {}, {}
-        self._writers[self._extent] = self.one_writer
+        self._writers[self.extent] = self.one_writer
         if self.whole_readers:
-            self._readers[self._extent] = self.whole_readers
+            self._readers[self.extent] = self.whole_readers
         self._strided = []
         self._looked = None
 

@@ -29,6 +29,11 @@ class Account:
         self.waits = 0  # allocations that had to wait
         self.evictions = 0
 
+    def become(self, other: Account) -> None:
+        """Count what another account of the same memory counts."""
+        self.held, self.pending, self.waits, self.evictions = other.held, other.pending, other.waits, other.evictions
+        self.freed, self.gate = deque(other.freed), set(other.gate)
+
     def lacks(self, nbytes: int) -> int:
         """Return the bytes that must be freed, by instructions yet to be emitted, before `nbytes` fit."""
         return max(0, self.held + nbytes - self.capacity)

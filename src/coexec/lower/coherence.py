@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import PlanError
-from ..geometry import Box, Pattern, Region, RegionMap, bounding, overlap, overlaps
+from ..geometry import Box, Pattern, Region, RegionMap, overlap
 from ..graph.instruction import Alloc, Allocation, Copy, Fill, Free, Instruction
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Platform
 from .budget import Budget
 from .emit import Emitter
 from .evict import Evictor
-from .known import Boxes, Known, missing_of
-from .state import FILL, ArrayState, Backing, merged
+from .nearest import Nearest
+from .state import FILL, ArrayState, Backing, grown_box, merged
+from .validity_cache import Boxes, ValidityCache, missing_of
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class Coherence:
         self.foresight = 0  # changes with what is known of how large allocations become in the end
         self._watch = watch
         self._copier = {d.memory: d.name for d in reversed(platform.devices) if d.memory not in (USER, HOST)}
-        self._known = Known()
-        self._nearest: dict[tuple[int, int], int] = {}  # (valid bits, target) -> source memory
+        self._known = ValidityCache()
+        self._nearest = Nearest(platform).source
         self.budget = Budget(platform.memories)
         self.evictor = Evictor(self, self.budget)
         self.backed: Callable[[ArrayState, int], None] | None = None  # told of every allocation of an array
@@ -62,7 +62,7 @@ class Coherence:
         account = self.budget.accounts[memory]
         if not exact:
             box = state.box if self.may_be_whole(state, memory) else self._final(state, memory, box)
-        hull, swallowed = _grown(state, memory, box)
+        hull, swallowed = grown_box(state, memory, box)
         if account is not None:
             hull, swallowed = self._admit(state, memory, box, hull, swallowed, task)
         allocation = self.allocation(memory, state, hull)
@@ -70,7 +70,7 @@ class Coherence:
         id = self._emitter.id()
         if account is not None:
             after += tuple(account.allocate(id, allocation.nbytes))
-        self._emitter.emit(Alloc(id, "", task, allocation, after))
+        self._emitter.emit(Instruction(id, Alloc(allocation), task, (), after))
         backing = Backing(allocation, id)
         self._emitter.touch(backing)
         for old in swallowed:
@@ -89,7 +89,7 @@ class Coherence:
             return box
         account, kept = self.budget.accounts[memory], foreseen.boxes
         grown = box
-        while (hull := foreseen.take(_grown(state, memory, grown)[0])) != grown:
+        while (hull := foreseen.take(grown_box(state, memory, grown)[0])) != grown:
             grown = hull
         if account is not None and account.lacks(grown.volume * state.dtype.itemsize):
             foreseen.boxes = kept
@@ -123,7 +123,7 @@ class Coherence:
         with evictor.pinned([(state, memory, hull)]):
             if swallowed and not evictor.make_room(memory, hull.volume * size, task, dirty=False):
                 evictor.tighten([(state, memory, box)], task)
-                hull, swallowed = _grown(state, memory, box)
+                hull, swallowed = grown_box(state, memory, box)
             evictor.need_room(memory, hull.volume * size, f"{hull} of array A{state.id}", task)
         return hull, swallowed
 
@@ -132,6 +132,8 @@ class Coherence:
         with self.evictor.pinned([(state, HOST, part) for part in parts]):
             for box in merged(parts):
                 self.back(state, HOST, box, task)
+        if any(state.find(HOST, part) is None for part in parts):  # one took the room of another
+            self.evictor.refuse(HOST, sum(part.volume for part in parts) * state.dtype.itemsize, f"A{state.id}", task)
         self._bring(state, HOST, [(part, bit, 1) for part in parts], "host", task, "evict")
         for part in parts:
             state.copied(HOST, part)
@@ -151,7 +153,7 @@ class Coherence:
     def free(self, state: ArrayState, backing: Backing, task: Task | None) -> None:
         """Free a backing once everything that touches it is over."""
         after = self._emitter.roots(backing.tracker.ids())
-        free = Free(self._emitter.id(), "", task, backing.allocation, after)
+        free = Instruction(self._emitter.id(), Free(backing.allocation), task, (), after)
         self._emitter.emit(free)
         self.freed += 1
         state.remove(backing)
@@ -164,11 +166,12 @@ class Coherence:
         """Count what instructions that were made from a recipe allocate and free in limited memories."""
         accounts = self.budget.accounts
         for instruction in instructions:
-            if isinstance(instruction, Alloc | Free) and (own := accounts[instruction.allocation.memory]) is not None:
-                if isinstance(instruction, Alloc):
-                    instruction.after += tuple(own.allocate(instruction.id, instruction.nbytes))
+            step = instruction.step
+            if isinstance(step, Alloc | Free) and (own := accounts[step.allocation.memory]) is not None:
+                if isinstance(step, Alloc):
+                    instruction.after += tuple(own.allocate(instruction.id, step.nbytes))
                 else:
-                    own.free(instruction.id, instruction.nbytes)
+                    own.free(instruction.id, step.nbytes)
 
     def _lane(self, source: int, target: int) -> str:
         """Return the device whose lane copies between two memories: the target's, else the source's, else the host."""
@@ -200,9 +203,14 @@ class Coherence:
         missing, linked = self._missing_of_all(state, wanted, question)
         if not missing:
             return
-        if not linked:
-            self._stage(state, wanted, missing, task)
-            missing, _ = self._missing_of_all(state, wanted, question)
+        while not linked:
+            self._stage(state, missing, task)
+            missing, linked = self._missing_of_all(state, wanted, question)
+            if (
+                not linked
+            ):  # a small host gave up what it held before: what it holds now goes on, and the rest comes next
+                self._pass_on(state, wanted, missing, task)
+                missing, linked = self._missing_of_all(state, wanted, question)
         for memory, pieces in missing.items():
             self._bring(state, memory, pieces, wanted[memory][1], task)
 
@@ -212,6 +220,20 @@ class Coherence:
                     state.copied(memory, piece)
 
         self._known.change(state.valid, ("copied", question), note)
+
+    def _pass_on(
+        self,
+        state: ArrayState,
+        wanted: Mapping[int, tuple[Sequence[Boxes], str]],
+        missing: Mapping[int, Sequence[tuple[Box, int, int]]],
+        task: Task | None,
+    ) -> None:
+        """Bring those of the missing pieces that links lead from, and note that they are there."""
+        for memory, pieces in missing.items():
+            linked = [piece for piece in pieces if self._linked(piece[1], memory)]
+            self._bring(state, memory, linked, wanted[memory][1], task)
+            for piece, _, _ in linked:
+                state.copied(memory, piece)
 
     def _missing_of_all(
         self, state: ArrayState, wanted: Mapping[int, tuple[Sequence[Boxes], str]], question: Hashable
@@ -228,27 +250,27 @@ class Coherence:
 
     def _linked(self, mask: int, memory: int) -> bool:
         """Tell whether a link leads to `memory` from one that holds what is valid in those of `mask`."""
-        return mask == FILL or self._nearest_source(mask & ~FILL, memory) >= 0
+        return mask == FILL or self._nearest(mask & ~FILL, memory) >= 0
 
     def _stage(
-        self,
-        state: ArrayState,
-        wanted: Mapping[int, tuple[Sequence[Boxes], str]],
-        missing: Mapping[int, Sequence[tuple[Box, int, int]]],
-        task: Task | None,
+        self, state: ArrayState, missing: Mapping[int, Sequence[tuple[Box, int, int]]], task: Task | None
     ) -> None:
-        """Bring to the host what no link leads from directly, once for all who want it."""
+        """Bring to the host what no link leads from directly, once for all who want it.
+
+        At least one piece is there afterwards. In a small host, others may not be, and what was there before may be gone.
+        """
         unlinked: dict[tuple[int, int], list[Box]] = {}  # by the reads that want them
         for memory, pieces in missing.items():
             for piece, mask, readers in pieces:
                 if not self._linked(mask, memory):
                     unlinked.setdefault((memory, readers), []).append(piece)
         boxes = merged([piece for pieces in unlinked.values() for piece in pieces])
-        sources = [box for reads, _ in wanted.values() for read in reads for box in read]
+        sources = [piece for pieces in missing.values() for piece, _, _ in pieces]
         with self.evictor.pinned([(state, HOST, box) for box in (*boxes, *sources)]):
             for box in boxes:
                 self.back(state, HOST, box, task)
-        lacking = missing_of(state.valid, HOST, [tuple(pieces) for pieces in unlinked.values()])
+        found = missing_of(state.valid, HOST, [tuple(pieces) for pieces in unlinked.values()])
+        lacking = [piece for piece in found if state.find(HOST, piece[0]) is not None]
         self._bring(state, HOST, lacking, "host", task)
         for piece, _, _ in lacking:
             state.copied(HOST, piece)
@@ -295,7 +317,7 @@ class Coherence:
         self, state: ArrayState, memory: int, piece: Box, mask: int
     ) -> Iterable[tuple[Backing, Backing, Box, int]]:
         """Return (source, target, part, writer) for a piece that is valid in the memories of `mask`."""
-        nearest = self._nearest_source(mask & ~FILL, memory)
+        nearest = self._nearest(mask & ~FILL, memory)
         source, target = state.find(nearest, piece), state.find(memory, piece)
         if source is not None and target is not None:
             return [(source, target, part, writer) for part, writer in source.tracker.writers(piece)]
@@ -307,18 +329,6 @@ class Coherence:
             if (part := overlap(target.box, from_source)) is not None
             for produced, writer in source.tracker.writers(part)
         ]
-
-    def _nearest_source(self, mask: int, memory: int) -> int:
-        """Return the valid memory with the fastest direct link to `memory`, or -1."""
-        known = self._nearest.get((mask, memory))
-        if known is None:
-            valid = [m for m in range(len(self._platform.memories)) if mask >> m & 1]
-            linked = [(link.seconds(1 << 20), m) for m in valid if (link := self._platform.link(m, memory)) is not None]
-            if not linked and not any(self._platform.link(m, HOST) for m in valid):
-                names = ", ".join(self._platform.memories[m].name for m in valid)
-                raise PlanError(f"no link leads from {names} to {self._platform.memories[memory].name}")
-            known = self._nearest[mask, memory] = min(linked)[1] if linked else -1
-        return known
 
     def _by_backing(self, state: ArrayState, memory: int, boxes: Iterable[Box]) -> dict[Backing, list[Box]]:
         found: dict[Backing, list[Box]] = {}
@@ -338,9 +348,8 @@ class Coherence:
         memory = backing.allocation.memory
         lane = self._lane(memory, memory)
         lane = device if lane == "host" else lane
-        fill = Fill(
-            self._emitter.id(), lane, task, backing.allocation, boxes, state.initial, self._emitter.roots(after)
-        )
+        step = Fill(lane, backing.allocation, boxes, state.initial)
+        fill = Instruction(self._emitter.id(), step, task, (), self._emitter.roots(after))
         self._emitter.emit(fill)
         self._emitter.touch(backing)
         for box in boxes:
@@ -370,31 +379,11 @@ class Coherence:
         after.update([writer for _, _, writer in over])
         after.difference_update(needs)
         id = self._emitter.id()
-        self._emitter.emit(
-            Copy(id, lane, task, source.allocation, target.allocation, boxes, reason, needs, tuple(after))
-        )
+        step = Copy(lane, source.allocation, target.allocation, boxes, reason)
+        self._emitter.emit(Instruction(id, step, task, needs, tuple(after)))
         for box in boxes:
             seen.did_read(box, None, id)
             kept.did_write(box, None, id)
         for part, lattice, writer in over:
             kept.did_write(part, lattice, writer, id)
         self._emitter.marks.touched.update((source, target))
-
-
-def _grown(state: ArrayState, memory: int, box: Box) -> tuple[Box, list[Backing]]:
-    """Return `box`, enlarged to hold every backing that it overlaps, and those backings."""
-    swallowed: list[Backing] = []
-    while state.backings.get(memory):  # merging may make the box overlap further backings
-        more = [b for b in state.backings.get(memory, ()) if b not in swallowed and overlaps(b.box, box)]
-        if not more:
-            break
-        swallowed += more
-        box = bounding([box, *(b.box for b in more)])
-    return box, swallowed
-
-
-def discard(state: ArrayState, written: Iterable[Box], read: Iterable[Box]) -> None:
-    """Forget values that a task overwrites without reading them, so that nobody copies dead data."""
-    dead = Region(tuple(written)) - Region(tuple(read))
-    for box in dead.boxes:
-        state.valid.set(box, 0)

@@ -5,8 +5,9 @@ Before: graph/instruction.py.  After: lower/coherence.py, lower/lowering.py.  Kn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from ..graph.instruction import Epoch, Horizon, Instruction
 from ..graph.marks import Marks, Remembering
@@ -26,6 +27,12 @@ class Emitter:
         self._led: list[int] = []  # since the last mark; the first may be the mark
         self._edges: list[tuple[int, ...]] = []  # what those come after
 
+    def become(self, other: Emitter, twins: Mapping[Any, Remembering]) -> None:
+        """Go on as another one would, on backings with a twin."""
+        self.last, self.epoch = other.last, other.epoch
+        self._led, self._edges = list(other._led), list(other._edges)
+        self.marks = other.marks.copy(twins)
+
     def id(self) -> int:
         """Return a new instruction id."""
         self.last += 1
@@ -43,8 +50,16 @@ class Emitter:
     def lead(self, instruction: Instruction) -> None:
         """Let an instruction be at the front, and none that it comes after."""
         self._led.append(instruction.id)
-        self._edges.append(instruction.needs)
-        self._edges.append(instruction.after)
+        self._edges += (instruction.needs, instruction.after)
+        if len(self._edges) > MOST_EDGES:
+            self._front()
+
+    def lead_some(self, ids: range, front: Sequence[int], edges: Sequence[tuple[int, ...]]) -> None:
+        """Number new instructions, and let some of them be at the front, by position, and none that all of them come after."""
+        self.last = ids.stop - 1
+        first = ids.start
+        self._led += [first + position for position in front]
+        self._edges += edges
         if len(self._edges) > MOST_EDGES:
             self._front()
 
@@ -74,22 +89,23 @@ class Emitter:
         out, self.out = self.out, []
         return out
 
-    def horizon(self, task: Task, failed: Collection[int]) -> Horizon:
+    def horizon(self, task: Task, failed: Collection[int]) -> Instruction:
         """Emit a horizon, and let the mark before it stand for everything older.
 
         A horizon takes effect one horizon late: by then it is over, so nothing that it replaces can still run. Failed
         instructions are not replaced: what they would have written stays poisoned.
         """
-        horizon = Horizon(self.id(), "", task, (), self._front() or (self.epoch,), 5)
+        horizon = Instruction(self.id(), Horizon(), task, (), self._front() or (self.epoch,))
         self.emit(horizon)
         if self.marks.last is not None:
             self.passed(self.marks.last, failed)
         self.marks.mark(horizon.id)
         return horizon
 
-    def begin(self, task: Task) -> Epoch:
+    def begin(self, task: Task) -> Instruction:
         """Emit an epoch."""
-        epoch = Epoch(self.id(), "", task, (), self._front() or ((self.epoch,) if self.epoch else ()), 5)
+        after = self._front() or ((self.epoch,) if self.epoch else ())
+        epoch = Instruction(self.id(), Epoch(), task, (), after)
         self.emit(epoch)
         self.marks.mark(epoch.id)
         return epoch

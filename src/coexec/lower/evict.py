@@ -6,10 +6,10 @@ lowering, in program order, so nothing is ever taken from a kernel that was lowe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import DoesNotFit
 from ..geometry import Box, overlaps
@@ -47,6 +47,14 @@ class Residents:
     def _push(self, order: list[tuple[int, int, Backing]], backing: Backing) -> None:
         self._numbers += 1
         heappush(order, (last_use(backing), self._numbers, backing))
+
+    def become(self, other: Residents, twins: Mapping[Backing, Backing], states: Mapping[Backing, ArrayState]) -> None:
+        """Hold the twins of what `other` holds, in the same order; `states` has the array of each twin."""
+        mine = [twins[backing] for backing in other.states if backing in twins]
+        self.states = {backing: states[backing] for backing in mine}
+        if other._order is not None:
+            order = [(used, number, twins[old]) for used, number, old in other._order if old in twins]
+            self._order, self._numbers = sorted(order, key=lambda entry: entry[:2]), other._numbers
 
     def oldest(self, count: int, wanted: Callable[[Backing], bool]) -> list[Backing]:
         """Return up to `count` wanted backings, least recently used first."""
@@ -86,6 +94,12 @@ class Evictor:
         self._budget = budget
         self.residents = [Residents() if account is not None else None for account in budget.accounts]
         self._pins: dict[tuple[ArrayState, int], list[Box]] = {}
+
+    def become(self, other: Evictor, twins: Mapping[Backing, Backing], states: Mapping[Backing, ArrayState]) -> None:
+        """Know the twins of what `other` knows, and choose among them as it would."""
+        for mine, theirs in zip(self.residents, other.residents, strict=True):
+            if mine is not None and theirs is not None:
+                mine.become(theirs, twins, states)
 
     # What stays -------------------------------------------------------------------------------------------------------
 
@@ -149,11 +163,15 @@ class Evictor:
     def need_room(self, memory: int, nbytes: int, what: str, task: Task | None) -> None:
         """Evict until `nbytes` fit, or raise DoesNotFit."""
         if not self.make_room(memory, nbytes, task):
-            account = self._budget.accounts[memory]
-            assert account is not None
-            has = account.largest if nbytes > account.largest else max(0, account.capacity - account.held)
-            where = f"task {task.name!r}: {what}" if task is not None else what
-            raise DoesNotFit(where, account.name, nbytes, has, "drop arrays that are not needed any more")
+            self.refuse(memory, nbytes, what, task)
+
+    def refuse(self, memory: int, nbytes: int, what: str, task: Task | None) -> NoReturn:
+        """Raise DoesNotFit about `nbytes` of something in a limited memory."""
+        account = self._budget.accounts[memory]
+        assert account is not None
+        has = account.largest if nbytes > account.largest else max(0, account.capacity - account.held)
+        where = f"task {task.name!r}: {what}" if task is not None else what
+        raise DoesNotFit(where, account.name, nbytes, has, "drop arrays that are not needed any more")
 
     def _victim(self, memory: int, worst: int) -> tuple[ArrayState, Backing] | None:
         """Return the cheapest to evict among the least recently used."""

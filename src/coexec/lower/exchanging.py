@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..geometry import Box, Grid, every_point, grid_covers
-from ..graph.command import Deal, Parcel, Parcels
-from ..graph.instruction import Receive, Route, Send
+from ..graph.command import AwaitPush, Deal, Parcel, Parcels, Push
+from ..graph.instruction import Instruction, Receive, Route, Send
 from ..graph.task import Task
 from ..graph.tracker import Tracker
 from ..machine.platform import HOST, USER
@@ -41,14 +41,16 @@ class Exchanging:
                 self._await(task, states[awaited.argument], awaited.argument, awaited.sources)
 
     def after(self, task: Task, deal: Deal, partials: Mapping[str, ArrayState]) -> None:
-        """Gather the partial results of reductions."""
+        """Gather the partial results of reductions, step by step: what arrives in one is passed on in the next."""
         names = [param.name for param in task.accesses]
-        for push in deal.pushes:
-            if push.partial:
-                self._push(task, partials[names[push.argument]], push.argument, push.targets, partial=True)
-        for awaited in deal.awaits:
-            if awaited.partial:
-                self._await(task, partials[names[awaited.argument]], awaited.argument, awaited.sources, partial=True)
+        both: tuple[Push | AwaitPush, ...] = (*deal.pushes, *deal.awaits)
+        moves = sorted([move for move in both if move.partial], key=lambda move: move.step)
+        for move in moves:  # of one step, pushes come first
+            state = partials[names[move.argument]]
+            if isinstance(move, Push):
+                self._push(task, state, move.argument, move.targets, partial=True)
+            else:
+                self._await(task, state, move.argument, move.sources, partial=True)
 
     def forget(self, task: Task, deal: Deal) -> None:
         """Note that what this rank has of boxes that others write is no longer true."""
@@ -87,7 +89,7 @@ class Exchanging:
             tracker.before_read(box, None, writers)
         id, ids = self._emitter.id(), self._emitter.roots(writers)
         needs, after = ((), ids) if told or not writers else (ids, ())
-        self._emitter.emit(Send(id, task, backing.allocation, box, route, needs, after))
+        self._emitter.emit(Instruction(id, Send(backing.allocation, box, route), task, needs, after))
         tracker.did_read(box, None, id)
         self._emitter.touch(backing)
         for number, (part, grid) in enumerate(told):
@@ -95,7 +97,8 @@ class Exchanging:
             if number:
                 tracker.before_read(part, grid, writers)
             route = route._replace(position=route.position + 1, grid=grid)
-            self._emitter.emit(Send(self._emitter.id(), task, backing.allocation, part, route, tuple(writers), ()))
+            step = Send(backing.allocation, part, route)
+            self._emitter.emit(Instruction(self._emitter.id(), step, task, tuple(writers)))
         return route._replace(position=route.position + 1, grid=None)
 
     def _memory(self, state: ArrayState, box: Box) -> int:
@@ -121,7 +124,8 @@ class Exchanging:
                     id = self._emitter.id()
                     route = Route(source, self.rank, argument, partial, position, grid)
                     roots = self._emitter.roots(after)
-                    self._emitter.emit(Receive(id, task, backing.allocation, part, route, (), roots))
+                    step = Receive(backing.allocation, part, route)
+                    self._emitter.emit(Instruction(id, step, task, (), roots))
                     backing.tracker.did_write(part, grid, id)
                     position += 1
                 self._emitter.touch(backing)

@@ -1,6 +1,6 @@
 """Emit the kernels of a command, and make them visible to whatever comes later.
 
-Before: lower/coherence.py, lower/fitting.py.  After: lower/lowering.py.  Every box is backed and valid already.
+Before: lower/coherence.py, lower/capacity.py.  After: lower/lowering.py.  Every box is backed and valid already.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any
 
 from ..geometry import Box
 from ..graph.command import Chunk
-from ..graph.instruction import Binding, HostTask, Kernel
+from ..graph.instruction import Binding, HostLaunch, Instruction, Launch
 from ..graph.task import Task
 from ..program.array import Array
+from .capacity import Capacity
 from .coherence import Coherence
 from .emit import Emitter
-from .fitting import Fitting
-from .rounds import Part
+from .oversized import RoundPart
 from .state import ArrayState, Backing
 from .touch import Touch
 
@@ -26,10 +26,10 @@ _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constr
 class Launching:
     """Emits kernels."""
 
-    def __init__(self, coherence: Coherence, emitter: Emitter, fitting: Fitting) -> None:
+    def __init__(self, coherence: Coherence, emitter: Emitter, capacity: Capacity) -> None:
         self._coherence = coherence
         self._emitter = emitter
-        self._fitting = fitting
+        self._capacity = capacity
         self.orders: dict[Any, int] = {}  # host tasks: the last one per order
 
     def passed(self, epoch: int) -> None:
@@ -37,12 +37,12 @@ class Launching:
         if self.orders:
             self.orders = {order: max(id, epoch) for order, id in self.orders.items()}
 
-    def launch(self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]]) -> None:
+    def launch(self, task: Task, parts: Sequence[RoundPart], touches: Sequence[list[Touch]]) -> None:
         """Emit the kernels. All look for what they come after before any is noted: siblings are unordered."""
         kernel = task.kernel
-        kind = HostTask if kernel is not None and kernel.host else Kernel
+        kind = HostLaunch if kernel is not None and kernel.host else Launch
         priority = 4 + (task.options.priority if task.options is not None else 0)
-        more_to_wait_for = kernel is not None and (kernel.order is not None or kernel.asks.scratches)
+        more_to_wait_for = kernel is not None and (kernel.order is not None or kernel.cost.scratches)
         done = []
         for (chunk, share, more), of_part in zip(parts, touches, strict=True):
             needs: set[int] = set()
@@ -53,10 +53,8 @@ class Launching:
             after -= needs
             if not needs and not after:
                 after.add(self._emitter.epoch)
-            launched = kind(id, chunk.device, task, chunk, share, bindings, tuple(needs), tuple(after), priority)
-            if more or scratch is not None:
-                launched.more, launched.scratch = more, scratch
-            self._emitter.emit(launched)
+            step = kind(chunk.device, chunk, share, bindings, priority, scratch, more)
+            self._emitter.emit(Instruction(id, step, task, tuple(needs), tuple(after)))
             done.append((id, of_part, backings, needs))
         written: dict[ArrayState, list[tuple[int, Box]]] = {}
         for id, of_part, backings, needs in done:
@@ -71,7 +69,7 @@ class Launching:
         if kernel.order is not None:
             after.add(self.orders.get(kernel.order, self._emitter.epoch))
             self.orders[kernel.order] = id
-        return self._fitting.borrow(task, chunk, id, after) if kernel.asks.scratches else None
+        return self._capacity.borrow(task, chunk, id, after) if kernel.cost.scratches else None
 
     def _note(
         self,

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, DoesNotFit
 from ..graph.command import Chunk, Command
-from ..graph.instruction import Allocation, Binding, Fence, Instruction, Kernel
+from ..graph.instruction import Binding, Fence, Instruction, Launch
 from ..graph.mapped import Mapped, mapped
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Device, Platform
 from ..plan.candidate import Share
 from ..program.access import Access
-from ..program.array import Array, Storage
+from ..program.array import Array
+from ..program.storage import Storage
 from ..program.view import grid_of
-from .coherence import Coherence, discard
+from .capacity import Capacity, MemoryNeed
+from .coherence import Coherence
 from .emit import Emitter
-from .fitting import Fitting, Use
-from .known import Boxes
 from .launching import Launching, whole_binding
+from .oversized import RoundPart
 from .reduction import Reductions
-from .rounds import Part
-from .stand_in import stand_in
-from .state import FILL, MEMORIES, ArrayState, Backing, hulls
-from .touch import Draft, Touch, slots_of
+from .state import FILL, MEMORIES, ArrayState, Backing, discard, hulls
+from .touch import Draft, Touch, by_array, slots_of
+from .validity_cache import Boxes
 from .watch import Watch, look, look_at
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class Lowering:
         self._states: dict[int, ArrayState] = {}
         self._reductions = Reductions(self.coherence, self.emitter)
         self.exchanging: Exchanging | None = None  # with other ranks
-        self.fitting = Fitting(self.coherence, self._devices)
-        self._launching = Launching(self.coherence, self.emitter, self.fitting)
+        self.capacity = Capacity(self.coherence, self._devices)
+        self.launching = Launching(self.coherence, self.emitter, self.capacity)
 
     def join(self, rank: int) -> None:
         """Be one rank of several: what is dealt is also sent and received."""
@@ -91,14 +91,14 @@ class Lowering:
         state.wrote(memory, state.box)
         return backing
 
-    def make_room(self, storage: Storage) -> tuple[bool, list[Instruction]]:
-        """Evict from the host's memory until an array fits; tell whether something must be over before it does."""
+    def make_room(self, storage: Storage) -> list[Instruction]:
+        """Evict from the host's memory until an array fits, now or when everything so far is over."""
         nbytes = storage.box.volume * storage.dtype.itemsize
         account = self.coherence.budget.accounts[HOST]
         if account is None or not account.crowded(nbytes):
-            return False, []
+            return []
         self.coherence.evictor.need_room(HOST, nbytes, f"an array of shape {storage.shape}", None)
-        return account.crowded(nbytes), self.emitter.take()
+        return self.emitter.take()
 
     def drop(self, storage_id: int) -> list[Instruction]:
         """Free every backing of an array whose last handle is gone."""
@@ -112,12 +112,6 @@ class Lowering:
 
     # Commands ---------------------------------------------------------------------------------------------------------
 
-    def warm(self, command: Command, shares: Sequence[Share]) -> list[Instruction] | None:
-        """Return the one kernel of a command whose arrays are whole, backed and valid where they are needed, or None."""
-        task, chunks = command.task, command.chunks
-        whole = task.visited is None and task.deal is None and len(chunks) == 1
-        return self.emitter.take() if whole and self._warm(task, chunks[0], shares[0]) else None
-
     def lower(self, command: Command, shares: Sequence[Share], draft: Draft | None = None) -> list[Instruction]:
         """Return the instructions of one command, in topological order. `shares` has one entry per chunk."""
         task = command.task
@@ -129,16 +123,16 @@ class Lowering:
                 return kernel
             draft = self.draft(command)
         touches, partials, backed = draft
-        parts = [Part(chunk, share) for chunk, share in zip(command.chunks, shares, strict=True)]
+        parts = [RoundPart(chunk, share) for chunk, share in zip(command.chunks, shares, strict=True)]
         if self._watch is not None:
             look(self._watch, task, touches)
-        if not self.coherence.budget.limited or self.fitting.plenty(task, touches):
+        if not self.coherence.budget.limited or self.capacity.plenty(task, touches):
             self._round(task, parts, touches, backed=backed)
             self._combine(task, partials)
-        elif not self.fitting.lacks(task, command.chunks, touches):
+        elif not self.capacity.lacks(task, command.chunks, touches):
             self._lower_rounds(task, [parts], partials)
         else:
-            rounds = self.fitting.rounds(task, parts, lambda chunks: self._uses(task, chunks))
+            rounds = self.capacity.rounds(task, parts, lambda chunks: self._uses(task, chunks))
             every = [part.chunk for mine in rounds for part in mine]
             self._lower_rounds(task, rounds, self._reductions.partials(task, every))
         if deal is not None:
@@ -147,7 +141,7 @@ class Lowering:
 
     def has_begun(self, task: Task) -> bool:
         """Tell whether a task that could not be lowered was lowered in part: some of its rounds are emitted."""
-        return any(isinstance(i, Kernel) and i.task is task for i in self.emitter.out)
+        return any(isinstance(i.step, Launch) and i.task is task for i in self.emitter.out)
 
     def _combine(self, task: Task, partials: dict[str, ArrayState]) -> None:
         """Combine the partial results of reductions, those of other ranks included."""
@@ -161,21 +155,21 @@ class Lowering:
         partials = self._reductions.partials(command.task, command.chunks)
         return Draft([self._touches(command.task, chunk, partials) for chunk in command.chunks], partials)
 
-    def _uses(self, task: Task, chunks: Sequence[Chunk]) -> list[Use]:
+    def _uses(self, task: Task, chunks: Sequence[Chunk]) -> list[MemoryNeed]:
         """Return what chunks need at once in limited memories."""
         last = self.last_private
         partials = self._reductions.partials(task, chunks)
         self.last_private = last  # nothing is made of these
-        return self.fitting.uses(task, chunks, [self._touches(task, chunk, partials) for chunk in chunks])
+        return self.capacity.uses(task, chunks, [self._touches(task, chunk, partials) for chunk in chunks])
 
-    def _lower_rounds(self, task: Task, rounds: Sequence[Sequence[Part]], partials: dict[str, ArrayState]) -> None:
+    def _lower_rounds(self, task: Task, rounds: Sequence[Sequence[RoundPart]], partials: dict[str, ArrayState]) -> None:
         """Lower a command in limited memories, one round after the other."""
         touches: list[list[Touch]] = []
         try:
             for parts in rounds:
-                self.fitting.listen()
+                self.capacity.listen()
                 before, touches = touches, [self._touches(task, part.chunk, partials) for part in parts]
-                with self.fitting.backed(task, [part.chunk for part in parts], touches, before):
+                with self.capacity.backed(task, [part.chunk for part in parts], touches, before):
                     self._round(task, parts, touches)
             self._combine(task, partials)
         except BaseException:  # DoesNotFit or an interrupt: what was emitted is right, and runs with what comes next
@@ -184,20 +178,37 @@ class Lowering:
             raise
 
     def _round(
-        self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]], *, backed: bool = False
+        self, task: Task, parts: Sequence[RoundPart], touches: Sequence[list[Touch]], *, backed: bool = False
     ) -> None:
-        """Lower chunks that run at the same time."""
-        self._prepare(task, parts, touches, backed=backed)
-        self._launching.launch(task, parts, touches)
+        """Lower chunks that run at the same time, or phase by phase."""
+        phases = [part.chunk.phase for part in parts]
+        at_once = not phases or phases[0] == phases[-1]
+        for state, uses in by_array(parts, touches).items():
+            if not backed:
+                self._back(task, state, uses)
+            if at_once:
+                self._validate(task, state, uses)
+        if at_once:
+            self.launching.launch(task, parts, touches)
+        for phase in () if at_once else dict.fromkeys(phases):
+            now = [i for i, of_part in enumerate(phases) if of_part == phase]
+            mine, of_mine = [parts[i] for i in now], [touches[i] for i in now]
+            for state, uses in by_array(mine, of_mine).items():
+                self._validate(task, state, uses)
+            self.launching.launch(task, mine, of_mine)
 
-    def _warm(self, task: Task, chunk: Chunk, share: Share) -> bool:
-        """Lower the usual case of a warm program: whole arrays, all backed and valid where they are needed.
+    def warm(self, command: Command, shares: Sequence[Share]) -> list[Instruction] | None:
+        """Lower the usual case of a warm program: one kernel on whole arrays, all backed and valid where they are needed.
 
-        Emits exactly what the general way would. False, with nothing changed, if something must be allocated or moved.
+        Makes exactly what the general way would. None, with nothing changed, if something must be allocated or moved.
         """
+        _, task, chunks, _, _ = command
         kernel = task.kernel
-        if kernel is None or kernel.host or kernel.reduces or not task.once or kernel.asks.scratches:
-            return False
+        if task.space is not None or task.deal is not None or len(chunks) != 1 or not task.once or kernel is None:
+            return None
+        if kernel.host or kernel.reduces or kernel.scratches:
+            return None
+        chunk, share = chunks[0], shares[0]
         memory = self._devices[chunk.device].memory
         bit = 1 << memory
         bindings: list[Binding] = []
@@ -208,41 +219,44 @@ class Lowering:
             backing = state.complete.get(memory)
             mask = state.valid.uniform
             if backing is None or mask is None or not array.size:
-                return False
+                return None
             if not mask & bit and (access.reads or array._grid is not None):
-                return False
+                return None
             backings.append(backing)
             whole = array._cut is None and array._box is backing.box
             known = backing.bindings.get((name, access.writes)) if whole else None
             bindings.append(known or whole_binding(backing, name, array, access.writes))
         emitter = self.emitter
-        id = emitter.id()
+        emitter.last = id = emitter.last + 1
         needs: set[int] = set()
         after: set[int] = set()
         touch = emitter.marks.touched.add
         for (_, _, access), array, backing in zip(accesses, arrays, backings):  # noqa: B905 - as above
-            tracker = backing.tracker
+            state = array._storage.state
+            if state.form is not None:
+                state.unfold()
+            tracker = backing._tracker
             touch(backing)
             if not access.writes:
                 tracker.read_by(array._box, array._grid, id, needs)
             else:
                 tracker.write_by(array._box, array._grid, id, needs if access.reads else None, after)
-                if array._storage.state.valid.uniform != bit:
-                    array._storage.state.valid.set(array._box, bit)
+                if state.valid.uniform != bit:
+                    state.valid.set(array._box, bit)
         if needs:
             after -= needs
         elif not after:
             after.add(emitter.epoch)
         priority = 4 + task.options.priority if task.options is not None else 4
-        emitter.emit(
-            Kernel(id, chunk.device, task, chunk, share, tuple(bindings), tuple(needs), tuple(after), priority)
-        )
-        return True
+        step = Launch(chunk.device, chunk, share, tuple(bindings), priority)
+        instruction = Instruction(id, step, task, tuple(needs), tuple(after))
+        emitter.lead(instruction)
+        return [*emitter.take(), instruction] if emitter.out else [instruction]
 
     def _touches(self, task: Task, chunk: Chunk, partials: dict[str, ArrayState]) -> list[Touch]:
         device = self._devices[chunk.device]
         touches = []
-        parts = mapped(task, chunk.box) if task.visited is not None else (None,) * len(task.arrays)
+        parts = mapped(task, chunk.box) if task.space is not None else (None,) * len(task.arrays)
         for (name, _, access), array, part in zip(task.accesses, task.arrays, parts, strict=True):
             if access.mode == "reduce":
                 touches.append(slots_of(name, partials[name], chunk, device.memory))
@@ -275,23 +289,17 @@ class Lowering:
         touch: Touch = _new(Touch, fields)
         return touch
 
-    def _prepare(self, task: Task, parts: Sequence[Part], touches: Sequence[list[Touch]], *, backed: bool) -> None:
-        """Back every box, unless all are, and make what is read valid, all chunks together."""
-        by_state: dict[ArrayState, list[tuple[Touch, str]]] = {}
-        for part, of_part in zip(parts, touches, strict=True):
-            for touch in of_part:
-                if not touch.empty:
-                    by_state.setdefault(touch.state, []).append((touch, part.chunk.device))
-        for state, parts_of in by_state.items():
-            self._prepare_array(task, state, parts_of, backed=backed)
-
-    def _prepare_array(self, task: Task, state: ArrayState, parts: list[tuple[Touch, str]], *, backed: bool) -> None:
-        if not backed and any(state.find(t.memory, t.box) is None for t, _ in parts):
+    def _back(self, task: Task, state: ArrayState, parts: Sequence[tuple[Touch, str]]) -> None:
+        """Back every box of an array that is touched, all chunks together."""
+        if any(state.find(t.memory, t.box) is None for t, _ in parts):
             written = [box for t, _ in parts if t.writes and not t.reads for box in t.parts()]
             discard(state, written, [box for t, _ in parts if t.reads for box in t.parts()])
             for memory in dict.fromkeys(t.memory for t, _ in parts):
                 for box in hulls(state, [t.box for t, _ in parts if t.memory == memory]):
                     self.coherence.back(state, memory, box, task)
+
+    def _validate(self, task: Task, state: ArrayState, parts: Sequence[tuple[Touch, str]]) -> None:
+        """Make what is read of an array valid, all chunks together."""
         wanted: dict[int, tuple[dict[Boxes, None], str]] = {}
         for touch, device in parts:
             if touch.reads:
@@ -303,16 +311,6 @@ class Lowering:
             self.coherence.validate_all(
                 state, {memory: (list(w), device) for memory, (w, device) in wanted.items()}, task
             )
-
-    # Instead of a device ---------------------------------------------------------------------------------------------
-
-    def stand_in(self, failed: Kernel, device: str, share: Share) -> list[Instruction]:
-        """Return what redoes a kernel that its device could not run, on `device`, which works on host memory."""
-
-        def like(old: Allocation) -> Allocation:
-            return self.coherence.numbered(HOST, old.array, old.box, old.dtype)
-
-        return stand_in(self.emitter, failed, device, share, like)
 
     # The host program -------------------------------------------------------------------------------------------------
 
@@ -336,17 +334,14 @@ class Lowering:
         id = self.emitter.id()
         binding = Binding("", backing.allocation if backing else None, box, array._cut, writes=False, dtype=state.dtype)
         after = () if needs else (self.emitter.epoch,)
-        self.emitter.emit(Fence(id, "host", task, binding, deliver, tuple(needs), after))
+        self.emitter.emit(Instruction(id, Fence(binding, deliver), task, tuple(needs), after))
         if backing is not None:
             backing.tracker.did_read(box, grid, id)
             self.emitter.touch(backing)
         return self.emitter.take()
 
     def gather(self, storage_ids: Collection[int], task: Task) -> list[Instruction]:
-        """Make arrays valid in host memory, as far as it holds them, so that they outlive the devices.
-
-        What was never written needs no memory: its initial value is known.
-        """
+        """Make arrays that were written valid in host memory, as far as it holds them, so that they outlive the devices."""
         for id in storage_ids:
             state = self._states.get(id)
             there = (state.valid.uniform or 0) & (1 << HOST | 1 << USER | FILL) if state is not None else 0
@@ -362,7 +357,7 @@ class Lowering:
         """Emit a horizon; the one before it takes effect."""
         self.emitter.horizon(task, failed)
         self.coherence.budget.passed(self.emitter.epoch)
-        self._launching.passed(self.emitter.epoch)
+        self.launching.passed(self.emitter.epoch)
         return self.emitter.take()
 
     def epoch(self, task: Task, failed: Collection[int] = (), *, at_once: bool = True) -> list[Instruction]:
@@ -376,7 +371,7 @@ class Lowering:
         """Let an epoch that is over stand for everything before it."""
         self.emitter.passed(epoch, failed)
         self.coherence.budget.passed(epoch)
-        self._launching.passed(epoch)
+        self.launching.passed(epoch)
 
     def ids(self) -> set[int]:
         """Return the instructions that something later could depend on."""

@@ -1,4 +1,4 @@
-"""A recipe: what a call is lowered to, with numbers left open. Made once from what analysis found, then filled in.
+"""A recipe: what a call is lowered to, with numbers left open. NewAllocation once from what analysis found, then filled in.
 
 Before: lower/state.py, graph/instruction.py.  After: lower/recipes.py.  Pure: no thread, no clock, no device.
 
@@ -20,24 +20,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..graph.forms import Ids
-from ..graph.instruction import Alloc, Allocation, Binding, Fence, Free, Instruction, Kernel
-from ..graph.positions import NONE, SEVERAL, Edges, Places
+from ..graph.instruction import Alloc, Allocation, Fence, Free, Instruction, Launch, Step
+from ..graph.positions import Get, Positions, getter
 from .state import ArrayState, Backing, StateForm
 
 SYMBOLS = -(1 << 48)  # and below: no instruction has such an id, and no mark
-PLACES = ("allocation", "source", "target")
-"""Fields of instructions that are allocations."""
-BINDINGS = ("binding", "partials", "target")
-"""Fields of instructions that are bindings."""
-BOUND = 4  # sets of arrays for which a recipe remembers its instructions
-_new: Any = tuple.__new__
+BOUND = 16  # sets of arrays for which a recipe remembers its instructions
 
 
 class NoRecipe(Exception):
     """What was lowered depends on more than the forms of the states."""
 
 
-class Made(NamedTuple):
+class NewAllocation(NamedTuple):
     """An allocation that a call makes."""
 
     memory: int
@@ -46,79 +41,63 @@ class Made(NamedTuple):
     dtype: Any
 
 
-class Proto:
-    """One instruction of a recipe."""
-
-    __slots__ = ("after", "bindings", "chunk", "fields", "kind", "needs", "parameters", "places")
-
-    def __init__(self, instruction: Instruction, needs: Edges, after: Edges, places: dict[int, int]) -> None:
-        self.kind = type(instruction)
-        self.fields = fields = {**vars(instruction), "task": None}  # nothing of the first call is kept alive
-        self.needs, self.after = needs, after
-
-        def at(allocation: Allocation) -> int:
-            position = places.get(id(allocation))
-            if position is None:
-                raise NoRecipe
-            return position
-
-        self.places = tuple([(n, at(a)) for n in PLACES if isinstance(a := fields.get(n), Allocation)])
-        bound = [(n, fields.get(n)) for n in BINDINGS]
-        self.bindings = tuple([(n, at(b.allocation)) for n, b in bound if isinstance(b, Binding) and b.allocation])
-        self.parameters: tuple[int, ...] = ()  # -1: not in memory
-        self.chunk = -1  # which of the command's chunks a kernel computes
-        if isinstance(instruction, Kernel):
-            self.parameters = tuple([-1 if b.allocation is None else at(b.allocation) for b in instruction.bindings])
-
-    def bound(self, allocations: Sequence[Allocation], shares: Sequence[Any]) -> dict[str, Any]:
-        """Return the fields of the instruction for these allocations and shares; edges, id and task are still open."""
-        own = self.fields.copy()
-        for name, position in self.places:
-            own[name] = allocations[position]
-        for name, position in self.bindings:
-            own[name] = own[name]._replace(allocation=allocations[position])
-        if self.parameters:
-            own["bindings"] = tuple(
-                [
-                    binding if p < 0 else _new(Binding, (binding[0], allocations[p], *binding[2:]))
-                    for binding, p in zip(own["bindings"], self.parameters, strict=True)
-                ]
-            )
-        if self.chunk >= 0:
-            own["body"], own["model"], own["work"], own["predicted"], own["together"] = shares[self.chunk][:5]
-        return own
-
-
 class After(NamedTuple):
     """What becomes of one array's state."""
 
     form: StateForm
-    ids: Places
+    ids: Positions
     layout: tuple[tuple[int, tuple[int, ...]], ...] | None  # per memory its allocations, by position; None: as before
 
 
-class Bound(NamedTuple):
+class Before(NamedTuple):
+    """What comes before an instruction, as positions in the slots; -1 stands for none of that kind."""
+
+    need: int  # the only id that it needs
+    needs: Get  # all of them, if there is not just one
+    reader: int  # the only place that it comes after, where there may be a list of readers
+    other: int  # the only id that it comes after
+    others: Get  # all of them, if it comes after more than one place
+    readers: tuple[int, ...]  # and the places where there may be lists
+    named: tuple[int, ...]  # all places but those
+
+
+class Bound:
     """A recipe for certain arrays."""
 
-    layouts: tuple[int, ...]  # of the arrays, then
-    shares: Any
-    fields: list[dict[str, Any]]  # of each instruction
-    backings: list[Backing]
+    __slots__ = ("backings", "layouts", "shares", "steps", "touched")
+
+    def __init__(self, layouts: list[int], shares: Any, steps: list[Step], backings: list[Backing]) -> None:
+        self.layouts = layouts  # of the arrays, then
+        self.shares = shares
+        self.steps = steps  # of each instruction
+        self.backings = backings
+        self.touched = -1  # after which horizon or epoch it was last filled in
 
 
 class Recipe:
     """What a call becomes on arrays whose states have certain forms."""
 
-    __slots__ = ("_bound", "afters", "foresight", "frees", "made", "needs", "privates", "protos")
+    __slots__ = (
+        "_before", "_bound", "_chunks", "_steps", "afters", "behind", "foresight", "frees", "front", "made", "needs", "privates",
+        "size"
+    )  # fmt: skip
 
     def __init__(
         self,
-        protos: tuple[Proto, ...],
+        steps: Sequence[Step],
+        chunks: Sequence[int],
+        before: Sequence[Before],
         afters: tuple[After, ...],
-        made: tuple[Made, ...],
+        made: tuple[NewAllocation, ...],
         privates: int,
+        own: int,
     ) -> None:
-        self.protos = protos
+        """Make a recipe; `own` is the position of its first instruction in the slots."""
+        self.size = len(steps)
+        self._steps = steps  # the number of an allocation is its position among those of the arrays and the new ones
+        self._chunks = chunks  # which of the command's chunks each step computes; below zero: none
+        self._before = before
+        self.front, self.behind = _front(before, self.size, own)
         self.afters = afters
         self.foresight = 0  # what was known then of how large allocations become
         self.made = made
@@ -126,48 +105,56 @@ class Recipe:
         for memory, _, box, dtype in made:
             self.needs[memory] = self.needs.get(memory, 0) + box.volume * dtype.itemsize
         self.privates = privates  # private arrays that it makes
-        self.frees = sum(proto.kind is Free for proto in protos)
+        self.frees = sum(isinstance(step, Free) for step in steps)
         self._bound: dict[tuple[int, ...], Bound] = {}
 
-    def instructions(self, slots: list[Any], first: int, task: Any, fields: list[dict[str, Any]]) -> list[Instruction]:
+    def instructions(self, slots: list[Any], first: int, task: Any, steps: list[Step]) -> list[Instruction]:
         """Return the instructions, of which `first` is the number of the first."""
         made = []
-        new = object.__new__
         id = first
-        for proto, known in zip(self.protos, fields):  # noqa: B905 - as long as each other, and this is hot
-            own = known.copy()
-            own["id"] = id
-            own["task"] = task
-            one = proto.needs.one
-            own["needs"] = needs = (slots[one],) if one >= 0 else proto.needs.fill(slots) if one != NONE else ()
-            one = proto.after.one
-            if one >= 0:
-                after: tuple[int, ...] = (slots[one],)
-            elif one < SEVERAL:
-                readers = slots[SEVERAL - 1 - one]
-                after = (readers,) if type(readers) is int else tuple(readers)
+        edges = zip(self._before, steps)  # noqa: B905 - as long as each other, and this is hot
+        for (need, get_needs, reader, other, get_others, readers, _), step in edges:
+            needs = (slots[need],) if need >= 0 else get_needs(slots)
+            if reader >= 0:
+                known = slots[reader]
+                after = (known,) if type(known) is int else tuple(known)
+            elif other >= 0:
+                after = (slots[other],)
             else:
-                after = proto.after.fill(slots) if one != NONE else ()
-            for i in after:
-                if i in needs:
-                    after = tuple([i for i in after if i not in needs])
-                    break
-            own["after"] = after
-            instruction: Instruction = new(proto.kind)
-            instruction.__dict__ = own
-            made.append(instruction)
+                after = get_others(slots)
+                for at in readers:
+                    known = slots[at]
+                    after += (known,) if type(known) is int else tuple(known)
+            made.append(Instruction(id, step, task, needs, after))
             id += 1
         return made
+
+    def come_before(self, slots: list[Any]) -> list[tuple[int, ...]]:
+        """Return the ids of earlier instructions that those of the recipe come after."""
+        ids, readers = self.behind
+        found = [ids(slots)]
+        for at in readers:
+            known = slots[at]
+            found.append((known,) if type(known) is int else tuple(known))
+        return found
 
     def bound(self, states: Sequence[ArrayState], shares: Any, new: list[Allocation]) -> Bound:
         """Return the recipe for these arrays, shares and new allocations."""
         whose = tuple([state.id for state in states])
-        layouts = tuple([state.layout for state in states])
+        layouts = [state.layout for state in states]
         known = None if new else self._bound.get(whose)
-        if known is None or known.layouts != layouts or known.shares is not shares:
+        if known is None or known.layouts != layouts or (known.shares is not shares and known.shares != shares):
             backings = [backing for state in states for backing in state.all_backings()]
             places = [backing.allocation for backing in backings] + new
-            known = Bound(layouts, shares, [proto.bound(places, shares) for proto in self.protos], backings)
+
+            def where(place: Allocation) -> Allocation:
+                return places[place.id]
+
+            steps = [
+                step.by(where, shares[chunk]) if isinstance(step, Launch) else step.on(where)
+                for step, chunk in zip(self._steps, self._chunks, strict=True)
+            ]
+            known = Bound(layouts, shares, steps, backings)
             if not new:
                 if len(self._bound) >= BOUND:
                     self._bound.clear()
@@ -188,7 +175,22 @@ class Recipe:
             if state.valid.pattern is not form.valid:
                 state.valid.become(form.valid)
             state.form = form
-            state.ids = after.ids.fill(slots)
+            ids = after.ids
+            state.ids = list(ids.get(slots)) if ids.plain else ids.fill(slots)
+
+
+def _front(before: Sequence[Before], size: int, own: int) -> tuple[tuple[int, ...], tuple[Get, tuple[int, ...]]]:
+    """Return which of a recipe's instructions none of it comes after, and the slots of all that they come after themselves.
+
+    Those where there may be lists of readers are apart. `own` is the slot of its first instruction.
+    """
+    ids: set[int] = set()
+    readers: set[int] = set()
+    for edges in before:
+        ids.update(edges.named)
+        readers.update(edges.readers)
+    front = tuple([n for n in range(size) if own + n not in ids])
+    return front, (getter(sorted(i for i in ids if i < own)), tuple(sorted(readers)))
 
 
 class Making:
@@ -237,18 +239,14 @@ class Making:
 
     def _known(self, id: Any) -> int | list[int]:
         if type(id) is not int:
-            return [one for i in id for one in self.real((i,))]
+            return list(self.real(id))
         known: int | list[int] = self._slots[SYMBOLS - id] if id <= SYMBOLS else id
         return known
-
-    def edges(self, ids: Sequence[int], first: int) -> Edges:
-        """Return edges as positions in the slots."""
-        return Edges.of([self.position(id, first) for id in ids], self._readers)
 
     def recipe(
         self,
         instructions: Sequence[Instruction],
-        edges: Sequence[tuple[Edges, Edges]],
+        edges: Sequence[tuple[Sequence[int], Sequence[int]]],
         after: Sequence[tuple[StateForm, Ids]],
         counters: tuple[int, int, int],
         chunks: Sequence[Any],
@@ -257,7 +255,7 @@ class Making:
         first, allocation, private = counters
         if [i.id for i in instructions] != list(range(first, first + len(instructions))):
             raise NoRecipe
-        allocs = [i.allocation for i in instructions if isinstance(i, Alloc)]
+        allocs = [i.step.allocation for i in instructions if isinstance(i.step, Alloc)]
         if [a.id for a in allocs] != list(range(allocation, allocation + len(allocs))):
             raise NoRecipe
         places = {id(b.allocation): n for n, b in enumerate(self._backings)}
@@ -272,22 +270,58 @@ class Making:
                 owner = owners[a.array]
             else:
                 raise NoRecipe
-            made.append(Made(a.memory, owner, a.box, a.dtype))
-        protos = tuple([Proto(i, *e, places) for i, e in zip(instructions, edges, strict=True)])
-        for proto, instruction in zip(protos, instructions, strict=True):
-            if isinstance(instruction, Kernel):
-                proto.chunk = next((n for n, c in enumerate(chunks) if c is instruction.chunk), -1)
-                if proto.chunk < 0:
-                    raise NoRecipe
-            elif isinstance(instruction, Fence):
-                proto.fields["deliver"] = None  # what was read then goes to nobody again
+            made.append(NewAllocation(a.memory, owner, a.box, a.dtype))
+        steps, numbers = self._open(instructions, places, chunks)
         afters = tuple(
             [
                 self._after(state, form, ids, places, first)
                 for state, (form, ids) in zip(self._states, after, strict=True)
             ]
         )
-        return Recipe(protos, afters, tuple(made), privates)
+        before = [self._edges(*both, first) for both in edges]
+        return Recipe(steps, numbers, before, afters, tuple(made), privates, len(self._slots))
+
+    def _edges(self, needs: Sequence[int], after: Sequence[int], first: int) -> Before:
+        """Return the edges of an instruction as positions."""
+        need = [self.position(id, first) for id in needs]
+        every = [self.position(id, first) for id in after]
+        if not self._readers.isdisjoint(need):
+            raise NoRecipe
+        ids, readers = [i for i in every if i not in self._readers], tuple([i for i in every if i in self._readers])
+        alone = len(every) == 1
+        return Before(
+            need[0] if len(need) == 1 else -1,
+            getter(need),
+            readers[0] if alone and readers else -1,
+            ids[0] if alone and ids else -1,
+            getter(ids),
+            readers,
+            (*need, *ids),
+        )
+
+    def _open(
+        self, instructions: Sequence[Instruction], places: dict[int, int], chunks: Sequence[Any]
+    ) -> tuple[list[Step], list[int]]:
+        """Return the steps with the allocations left open, and which chunk each computes, or -1."""
+
+        def where(allocation: Allocation) -> Allocation:
+            position = places.get(id(allocation))
+            if position is None:
+                raise NoRecipe
+            return Allocation(position, allocation.memory, allocation.array, allocation.box, allocation.dtype)
+
+        steps, numbers = [], []
+        for instruction in instructions:
+            step, number = instruction.step.on(where), -1
+            if isinstance(step, Launch):
+                number = next((n for n, chunk in enumerate(chunks) if chunk is step.chunk), -1)
+                if number < 0:
+                    raise NoRecipe
+            elif isinstance(step, Fence):
+                step = Fence(step.binding, _to_nobody)  # what was read then goes to nobody again
+            steps.append(step)
+            numbers.append(number)
+        return steps, numbers
 
     def _after(self, state: ArrayState, form: StateForm, ids: Ids, places: dict[int, int], first: int) -> After:
         positions = [[self.position(i, first) for i in ([id] if type(id) is int else id)] for id in ids]  # type: ignore[union-attr]
@@ -296,4 +330,8 @@ class Making:
             layout = tuple(
                 [(m, tuple([places[id(b.allocation)] for b in those])) for m, those in state.backings.items() if those]
             )
-        return After(form, Places(positions), layout)
+        return After(form, Positions(positions), layout)
+
+
+def _to_nobody(elements: Any) -> None:
+    del elements

@@ -1,6 +1,6 @@
 """Calls that were lowered before, on arrays in the same state: their instructions are made from a recipe.
 
-Before: lower/lowering.py, lower/recipe.py.  After: execute/issuing.py, execute/upkeep.py.  Pure: its caller holds the lock.
+Before: lower/lowering.py, lower/recipe.py.  After: schedule/lower.py.  Pure: its caller holds the lock.
 
 A recipe is found by what is called, who computes what, and the forms of the arrays' states. It leaves the states as
 analysis would have left them, so nothing has to catch up when the program does something else.
@@ -14,8 +14,7 @@ from typing import Any
 from ..graph.command import Command
 from ..graph.forms import Ids, Numbering
 from ..graph.instruction import Allocation, Fence, Instruction
-from ..graph.positions import Edges
-from ..graph.shape import Known, answers
+from ..graph.shape import FormCache, answers
 from ..graph.task import Task
 from ..machine.platform import HOST
 from ..plan.candidate import Share
@@ -37,14 +36,14 @@ class Recipes:
         self.on = on
         self.recalled = 0  # calls and reads whose instructions came from recipes
         self._forms: dict[Hashable, StateForm] = {}
-        self._reads: dict[Hashable, Known] = {}
+        self._reads: dict[Hashable, FormCache] = {}
 
     def recall(self, command: Command, shares: Sequence[Share]) -> list[Instruction] | None:
         """Return the instructions of a command if they need no analysis. Nothing before it may be held back."""
         task = command.task
         shape = task.shape
         if shape is None or not shape.repeatable:
-            return None
+            return self._lowering.warm(command, shares)  # one kernel needs no recipe
         states: list[ArrayState] = list(dict.fromkeys([array._storage.state for array in task.arrays]))
         for state in states:
             if state.form is not None:
@@ -53,13 +52,17 @@ class Recipes:
             kernel = self._lowering.warm(command, shares)  # one kernel needs no recipe
             if kernel is not None:
                 return kernel
-        chunks, with_shares, known = shape.last
-        if chunks is not command.chunks or with_shares is not shares or shape.asks:
+        chunks = command.chunks
+        at = id(chunks), id(shares)
+        last = None if shape.asks_user else shape.last.get(at)
+        if last is None:
             known = shape.recipes.get(_parts(command, shares))
             if known is None:
                 return None
-            shape.last = command.chunks, shares, known
-        return self._found(known, task, states, shares)
+            if len(shape.last) >= MOST_PLANS:
+                shape.last.clear()
+            last = shape.last[at] = known, chunks, shares  # which are kept, so that nothing else has their identities
+        return self._found(last[0], task, states, shares)
 
     def lower(
         self, command: Command, shares: Sequence[Share], draft: Draft | None = None, *, late: bool = False
@@ -73,7 +76,7 @@ class Recipes:
             return lowering.lower(command, shares, draft)
         if lowering.coherence.budget.limited:
             draft = draft or lowering.draft(command)
-            if not lowering.fitting.roomy_for(draft):
+            if not lowering.capacity.roomy_for(draft):
                 return lowering.lower(command, shares, draft)  # who must go depends on what every array did last
         if draft is not None and draft.partials:
             draft = None  # private arrays are numbered while the recipe is made
@@ -99,24 +102,25 @@ class Recipes:
         if instructions is None:
             return analyse() if known.wait() else self._make(known, [state], (), analyse)
         for instruction in instructions:
-            if isinstance(instruction, Fence):
-                instruction.deliver = deliver
+            step = instruction.step
+            if type(step) is Fence:
+                instruction.step = Fence(step.binding, deliver)
         return instructions
 
-    def _remember(self, table: dict[Hashable, Any], what: Hashable) -> Known:
+    def _remember(self, table: dict[Hashable, Any], what: Hashable) -> FormCache:
         """Return what is known of a call or a read; nothing, at first."""
-        known: Known | None = table.get(what)
+        known: FormCache | None = table.get(what)
         if known is None:
             if len(self._forms) > MOST_FORMS or len(self._reads) > MOST_FORMS:
                 self._forms.clear()  # recipes that go by them are of no use any more, and go with their calls
                 self._reads.clear()
             if len(table) >= MOST_PLANS:
                 table.clear()
-            known = table[what] = Known()
+            known = table[what] = FormCache()
         return known
 
     def _found(
-        self, known: Known, task: Task, states: list[ArrayState], shares: Sequence[Share]
+        self, known: FormCache, task: Task, states: list[ArrayState], shares: Sequence[Share]
     ) -> list[Instruction] | None:
         """Return the instructions of a recipe for these states, if there is one."""
         if not known.forms:
@@ -175,19 +179,18 @@ class Recipes:
         for state in states:
             slots += state.ids
         slots.append(emitter.epoch)
-        slots += range(first, first + len(recipe.protos))
+        ids = range(first, first + recipe.size)
+        slots += ids
         new: list[Allocation] = []
         for memory, owner, box, dtype in recipe.made:
             array = states[owner].id if owner >= 0 else owner - lowering.last_private
             new.append(coherence.numbered(memory, array, box, dtype))
         bound = recipe.bound(states, shares, new)
-        made = recipe.instructions(slots, first, task, bound.fields)
-        emitter.last += len(made)
+        made = recipe.instructions(slots, first, task, bound.steps)
         if recipe.made:
             lowering.last_private += recipe.privates
         coherence.freed += recipe.frees
-        for instruction in made:
-            emitter.lead(instruction)
+        emitter.lead_some(ids, recipe.front, recipe.come_before(slots))
         if (recipe.made or recipe.frees) and coherence.budget.limited:
             coherence.account(made)
             before = set(bound.backings)
@@ -195,15 +198,21 @@ class Recipes:
             coherence.evictor.moved(before, states)
         else:
             recipe.change(slots, states, bound.backings, new)
-        touch = emitter.marks.touched.update
-        touch(bound.backings)
+        marks = emitter.marks
+        if bound.touched != marks.count:  # else it was filled in since the last mark
+            bound.touched = marks.count
+            marks.touched.update(bound.backings)
         if new:
             for state in states:
-                touch(state.all_backings())
+                marks.touched.update(state.all_backings())
         return made
 
     def _make(
-        self, known: Known, states: list[ArrayState], chunks: Sequence[Any], analyse: Callable[[], list[Instruction]]
+        self,
+        known: FormCache,
+        states: list[ArrayState],
+        chunks: Sequence[Any],
+        analyse: Callable[[], list[Instruction]],
     ) -> list[Instruction]:
         """Return what analysis finds, and keep it as a recipe if it is one."""
         lowering = self._lowering
@@ -224,13 +233,9 @@ class Recipes:
             after = [self._look(state) for state in states]
             making.finish(after)
         try:
-            if lowering.fitting.counts(instructions):
+            if lowering.capacity.counts(instructions):
                 raise NoRecipe
-            first = counters[0]
-            open_edges: list[tuple[Edges, Edges]] = [
-                (making.edges(needs, first), making.edges(others, first)) for needs, others in edges
-            ]
-            recipe = making.recipe(instructions, open_edges, after, counters, chunks)
+            recipe = making.recipe(instructions, edges, after, counters, chunks)
         except NoRecipe:
             return instructions
         recipe.foresight = lowering.coherence.foresight
@@ -244,6 +249,6 @@ def _parts(command: Command, shares: Sequence[Share]) -> Hashable:
     return (
         command.chunks,
         tuple([share[0] for share in shares]),
-        task.visited is None,
+        task.space is None,
         answers(task, command.chunks),
     )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..geometry import whole
 from ..graph.command import Chunk
-from ..graph.instruction import Binding, Reduce
+from ..graph.instruction import Binding, Instruction, Reduce
 from ..graph.task import Task
 from ..machine.platform import HOST
 from ..program.access import Operator
@@ -79,8 +79,8 @@ class Reductions:
         sink.tracker.before_write(box, grid, after)
         id = self._emitter.id()
         parts = Binding("partials", source.allocation, partial.box, None, writes=False)
-        target = target._replace(allocation=sink.allocation)
-        self._emitter.emit(Reduce(id, "host", task, parts, target, operator, tuple(needs), tuple(after - needs)))
+        step = Reduce(parts, target._replace(allocation=sink.allocation), operator)
+        self._emitter.emit(Instruction(id, step, task, tuple(needs), tuple(after - needs)))
         source.tracker.did_read(partial.box, None, id)
         sink.tracker.did_write(box, grid, id)
         state.wrote(HOST, box)

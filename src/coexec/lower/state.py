@@ -5,12 +5,13 @@ Before: graph/.  After: lower/coherence.py.  Knows allocations by name only, nev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..geometry import Box, Pattern, RegionMap, bounding, covers, overlaps
+from ..geometry import Box, Pattern, Region, RegionMap, bounding, covers, overlaps
+from ..graph.copying import copy_tracker
 from ..graph.forms import Form, Ids
 from ..graph.instruction import Allocation, Binding
 from ..graph.tracker import Tracker
@@ -187,6 +188,23 @@ class ArrayState:
                 if backing.box == self.box:
                     self.complete[memory] = backing
 
+    def copy(self, tasks: Tracker | None) -> tuple[ArrayState, dict[Backing, Backing]]:
+        """Return a state of its own that is as this one, unfolded, and its backings by those of this one."""
+        made = ArrayState(self.id, self.box, self.dtype, self.initial, tasks)
+        made.valid.become(Pattern(self.valid))
+        made.valid.pattern = None  # whoever compares patterns by identity makes its own
+        made.origin = None if self.origin is None else dict(self.origin)
+        twins: dict[Backing, Backing] = {}
+        for number, backing in enumerate(self.all_backings()):
+            twin = twins[backing] = Backing(backing.allocation, 0)
+            if self.form is not None:
+                twin._tracker.become(self.form.trackers[number], self.ids)
+            else:
+                twin._tracker = copy_tracker(backing._tracker)
+            made.add(twin)
+        made.layout = self.layout
+        return made, twins
+
     def fold(self, form: StateForm, ids: Ids) -> None:
         """Remember who touched it last by a form and its ids."""
         self.form, self.ids = form, ids
@@ -277,3 +295,22 @@ def merged(boxes: Sequence[Box]) -> list[Box]:
             hull = bounding([hull, *hit])
         found.append(hull)
     return found
+
+
+def discard(state: ArrayState, written: Iterable[Box], read: Iterable[Box]) -> None:
+    """Forget values that a task overwrites without reading them, so that nobody copies dead data."""
+    dead = Region(tuple(written)) - Region(tuple(read))
+    for box in dead.boxes:
+        state.valid.set(box, 0)
+
+
+def grown_box(state: ArrayState, memory: int, box: Box) -> tuple[Box, list[Backing]]:
+    """Return `box`, enlarged to hold every backing that it overlaps, and those backings."""
+    swallowed: list[Backing] = []
+    while state.backings.get(memory):  # merging may make the box overlap further backings
+        more = [b for b in state.backings.get(memory, ()) if b not in swallowed and overlaps(b.box, box)]
+        if not more:
+            break
+        swallowed += more
+        box = bounding([box, *(b.box for b in more)])
+    return box, swallowed

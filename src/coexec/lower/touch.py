@@ -1,16 +1,18 @@
 """What one parameter of one chunk touches.
 
-Before: lower/state.py.  After: lower/fitting.py, lower/lowering.py, lower/lookahead.py.  Plain data.
+Before: lower/state.py.  After: lower/capacity.py, lower/lowering.py, schedule/hold.py.  Plain data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..geometry import Box, Grid
 from ..graph.command import Chunk
 from ..program.padding import Pad
 from ..program.view import Cut, grid_of
+from .oversized import RoundPart
 from .state import ArrayState
 
 
@@ -61,3 +63,15 @@ def slots_of(name: str, partial: ArrayState, chunk: Chunk, memory: int) -> Touch
     box = Box((chunk.slot, *partial.box.lo[1:]), (chunk.slot + count, *partial.box.hi[1:]))
     cut = None if chunk.pieces else Cut((1,) * box.ndim, tuple(range(1, box.ndim)))
     return Touch(name, partial, box, None, cut, memory, reads=True, writes=True, strict=True, pad=None, empty=box.empty)
+
+
+def by_array(
+    parts: Sequence[RoundPart], touches: Sequence[Sequence[Touch]]
+) -> dict[ArrayState, list[tuple[Touch, str]]]:
+    """Return what chunks touch of each array, and the devices that they are for."""
+    found: dict[ArrayState, list[tuple[Touch, str]]] = {}
+    for part, of_part in zip(parts, touches, strict=True):
+        for touch in of_part:
+            if not touch.empty:
+                found.setdefault(touch.state, []).append((touch, part.chunk.device))
+    return found

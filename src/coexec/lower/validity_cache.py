@@ -17,7 +17,7 @@ Boxes = tuple[Box, ...]
 MOST = 100_000  # boxes that are remembered at a time
 
 
-class Known:
+class ValidityCache:
     """Remembers what followed from a pattern of a map."""
 
     def __init__(self) -> None:

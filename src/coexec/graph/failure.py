@@ -1,20 +1,25 @@
 """Failures as the user sees them: the original error, its type kept, with task, device, chunk and both lines.
 
-Before: graph/task.py.  After: execute/executor.py.  Knows no engine.
+Before: graph/task.py.  After: schedule/lower.py, execute/executor.py.  Knows no engine.
 """
 
 from __future__ import annotations
 
-from ..backend.base import Ran
-from ..errors import TaskCancelled, TaskFailed, Told
-from ..graph.instruction import Kernel
-from ..graph.task import Task
+from typing import TYPE_CHECKING
+
+from ..errors import Reported, TaskCancelled, TaskFailed
 from ..origin import last_program_line
+from ..program.session import answering_in
+from .instruction import Launch
+from .task import Task
+
+if TYPE_CHECKING:
+    from ..backend.base import Ran
 
 _kinds: dict[type[BaseException], type[TaskFailed]] = {}
 
 
-def _failed_as(kind: type[BaseException]) -> type[TaskFailed]:
+def failed_as(kind: type[BaseException]) -> type[TaskFailed]:
     """Return a TaskFailed that `except kind` also catches, where Python allows such a class."""
     known = _kinds.get(kind)
     if known is None:
@@ -44,7 +49,7 @@ def _text(self: BaseException) -> str:
 
 def _like(error: BaseException, text: str) -> TaskFailed:
     """Return a failure that is caught as `error` is, and has what that tells: sizes, codes, whatever its class has."""
-    failed = _failed_as(type(error))(text)
+    failed = failed_as(type(error))(text)
     vars(failed).update(vars(error))
     failed.__cause__ = error
     return failed
@@ -52,13 +57,13 @@ def _like(error: BaseException, text: str) -> TaskFailed:
 
 def task_failed(ran: Ran) -> BaseException:
     """Return the error that reading this instruction's results raises."""
-    instruction, error = ran.instruction, ran.error
+    instruction, step, error = ran.instruction, ran.instruction.step, ran.error
     assert error is not None
     if isinstance(error, TaskFailed | TaskCancelled):
         return error  # cancelled because of an earlier failure: keep the first one
     task = instruction.task
-    chunk = str(instruction.chunk.box) if isinstance(instruction, Kernel) else ""
-    name = task.name if task is not None else instruction.kind
+    chunk = str(step.chunk.box) if isinstance(step, Launch) else ""
+    name = task.name if task is not None else step.kind
     where = last_program_line(error.__traceback__)
     text = (
         f"T{task.id if task is not None else '?'} {name} failed on {ran.device}"
@@ -68,6 +73,7 @@ def task_failed(ran: Ran) -> BaseException:
     )
     failed = _like(error, text)
     failed.task, failed.device, failed.chunk = name, ran.device, chunk
+    failed.round = task.round if task is not None else 0
     failed.told = _told(task)
     if isinstance(error, KeyboardInterrupt | SystemExit):
         failed.told.yes = True  # the program gets those directly
@@ -78,16 +84,16 @@ def not_lowered(task: Task, error: Exception) -> TaskFailed:
     """Return the error of a task for which no memory, or no way to bring its data, was found."""
     called = f"; called at {task.call}:{task.line}" if task.call else ""
     failed = _like(error, f"T{task.id} {task.name} cannot run: {error}{called}")
-    failed.task, failed.told = task.name, _told(task)
+    failed.task, failed.told, failed.round = task.name, _told(task), task.round
     return failed
 
 
-def _told(task: Task | None) -> Told:
+def _told(task: Task | None) -> Reported:
     """Return what all failures of a call share."""
     if task is None:
-        return Told()
+        return Reported()
     if task.told is None:
-        task.told = Told()
+        task.told = answering_in(task.context) or Reported()
     return task.told
 
 

@@ -1,6 +1,6 @@
 """Calls that were run in the caller before, on the same arrays in the same state: run again without any analysis.
 
-Before: backend/cpu.py, lower/state.py.  After: runtime.py.  Called under the program's lock, while nothing is open.
+Before: backend/cpu.py, lower/state.py.  After: pump.py.  Called under the program's lock, while nothing is open.
 
 Such a call changes no state: its arrays stay where they are, and whoever comes after it finds it over. So it leaves no
 trace in the graphs; only if its body raises does it become a task like any other.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..backend.base import Ran
 from ..backend.launch import check_nothing_returned, compact, resolve
-from ..graph.instruction import Binding, Kernel as KernelInstruction
+from ..graph.instruction import Binding, Instruction, Launch
 from ..graph.task import Task
 from ..lower.coherence import Coherence
 from ..lower.state import ArrayState, Backing
@@ -45,14 +45,14 @@ class Slot(NamedTuple):
     writes: bool
 
 
-class Known:
+class KnownCall:
     """A call that was run in the caller."""
 
     __slots__ = ("arrays", "calls", "freed", "function", "instruction", "key", "scalars", "slots", "values")
 
     def __init__(
         self,
-        instruction: KernelInstruction,
+        instruction: Instruction,
         slots: tuple[Slot, ...],
         values: list[Any],
         scalars: tuple[int, ...],
@@ -72,33 +72,33 @@ class Known:
         self.calls = 0
 
 
-class Failed(Exception):
+class FailedInline(Exception):
     """The body of a known call raised: the call becomes a task, to which this belongs."""
 
-    def __init__(self, error: BaseException, start: float, known: KernelInstruction) -> None:
+    def __init__(self, error: BaseException, start: float, known: Instruction) -> None:
         self.error = error
         self.known = known  # what it was the last time
         self.start = start
 
 
-class AtOnce:
+class InlineCalls:
     """Runs known calls, and gets to know others."""
 
     def __init__(self, executor: Executor, coherence: Coherence, limit_threads: Callable[[], None]) -> None:
         self._executor = executor
         self._coherence = coherence
         self._limit_threads = limit_threads  # library calls in short kernels use one thread
-        self._uses: dict[int, dict[Known, dict[Any, Any]]] = {}  # by array: known calls, and where they are kept
+        self._uses: dict[int, dict[KnownCall, dict[Any, Any]]] = {}  # by array: known calls, and where they are kept
 
     def run(self, kernel: Kernel, args: Sequence[Any]) -> bool:
-        """Run a call if it is known; tell whether it was. Raise Failed with what its body raised."""
+        """Run a call if it is known; tell whether it was. Raise FailedInline with what its body raised."""
         params = kernel.array_params
         first = args[params[0][1]] if params and len(args) == len(kernel.passed) else None
         if type(first) is not Array or first._storage.known is None:
             return False
         key = kernel if first._box is first._storage.box else (kernel, first._box)
         known = first._storage.known.get(key)
-        if type(known) is not Known:
+        if type(known) is not KnownCall:
             return False
         values = known.values
         for position, state, box, cut, _, _, valid, writes in known.slots:
@@ -125,14 +125,14 @@ class AtOnce:
             self._forget(known, first._storage.known)
         return True
 
-    def _still_there(self, known: Known) -> bool:
+    def _still_there(self, known: KnownCall) -> bool:
         """Tell whether the memory of a known call's arrays is what it was: some memory has been freed since."""
         if any(slot.state.complete.get(slot.memory) is not slot.backing for slot in known.slots):
             return False
         known.freed = self._coherence.freed
         return True
 
-    def _call(self, kernel: Kernel, known: Known, values: list[Any]) -> float:
+    def _call(self, kernel: Kernel, known: KnownCall, values: list[Any]) -> float:
         """Run a body; return the seconds it took."""
         self._limit_threads()
         in_kernel.name = kernel.name
@@ -142,20 +142,22 @@ class AtOnce:
             if returned is not None:
                 check_nothing_returned(kernel, returned)
         except BaseException as error:
-            raise Failed(error, start, known.instruction) from error
+            raise FailedInline(error, start, known.instruction) from error
         finally:
             in_kernel.name = ""
         stop = time.perf_counter()
         known.calls += 1
         if not known.calls % EVERY or stop - start > LONG:
             self._executor.records.append(
-                _new(Ran, (known.instruction, known.instruction.device, 0, start, stop, 0.0, None))
+                _new(Ran, (known.instruction, known.instruction.step.device, 0, start, stop, 0.0, None))
             )
         return stop - start
 
-    def note(self, kernel: Kernel, arrays: Sequence[Array], instruction: KernelInstruction) -> None:
+    def note(self, kernel: Kernel, arrays: Sequence[Array], instruction: Instruction) -> None:
         """Get to know a call that was run in the caller; the second one in a row on the same arrays makes it known."""
-        if not kernel.plain or not arrays or len(instruction.bindings) != len(kernel.array_params):
+        step = instruction.step
+        assert isinstance(step, Launch)
+        if not kernel.plain or not arrays or len(step.bindings) != len(kernel.array_params):
             return
         storage, box = arrays[0]._storage, arrays[0]._box
         if storage.known is None:
@@ -166,26 +168,26 @@ class AtOnce:
         states = tuple([array._storage.state for array in arrays])
         before = storage.known.get(key)
         if before != states:
-            if type(before) is Known:
+            if type(before) is KnownCall:
                 self._forget(before, storage.known)
             storage.known[key] = states
             return
         slots, values = [], [None] * len(kernel.passed)
-        for param, array, binding in zip(kernel.array_params, arrays, instruction.bindings, strict=True):
+        for param, array, binding in zip(kernel.array_params, arrays, step.bindings, strict=True):
             slot = _slot(param.position, array, binding)
-            if slot is None or instruction.chunk.pieces:
+            if slot is None or step.chunk.pieces:
                 return
             slots.append(slot)
             values[param.position] = value = resolve(binding)
-            if instruction.chunk.alike and compact(value) is not value:
+            if step.chunk.alike and compact(value) is not value:
                 return
-        variant = instruction.body
+        variant = step.body
         function = variant.function
         if variant.kind == "python":
             function = kernel.function if kernel.captures_nothing else None
         scalars = tuple([position for position, _ in kernel.scalar_params])
         ids = tuple([array._storage.id for array in arrays])
-        known = Known(instruction, tuple(slots), values, scalars, function, self._coherence.freed, key, ids)
+        known = KnownCall(instruction, tuple(slots), values, scalars, function, self._coherence.freed, key, ids)
         storage.known[key] = known
         for id in ids:
             self._uses.setdefault(id, {})[known] = storage.known
@@ -197,11 +199,11 @@ class AtOnce:
 
     def _forget_all(self, kept: dict[Any, Any]) -> None:
         for known in list(kept.values()):
-            if type(known) is Known:
+            if type(known) is KnownCall:
                 self._forget(known, kept)
         kept.clear()
 
-    def _forget(self, known: Known, kept: dict[Any, Any]) -> None:
+    def _forget(self, known: KnownCall, kept: dict[Any, Any]) -> None:
         if kept.get(known.key) is known:
             del kept[known.key]
         for id in known.arrays:

@@ -1,6 +1,6 @@
 """Divide a command further, so that what runs at once fits into the memories: rounds, lowered one after the other.
 
-Before: graph/command.py, plan/.  After: lower/fitting.py, lower/lowering.py.  Knows boxes; is told how full chunks make
+Before: graph/command.py, plan/.  After: lower/capacity.py, lower/lowering.py.  Knows boxes; is told how full chunks make
 the memories.
 
 Rows may need unlike amounts of memory, so it is not a number of equal parts that is looked for. Round by round, bisection
@@ -31,7 +31,7 @@ Listen = Callable[[], None]
 """Called again and again while something takes long; raises if the program is interrupted."""
 
 
-class Part(NamedTuple):
+class RoundPart(NamedTuple):
     """A chunk, or a part of one."""
 
     chunk: Chunk
@@ -65,7 +65,7 @@ class Together(Refused):
 
 def in_rounds(
     task: Task, chunks: Sequence[Chunk], shares: Sequence[Share], memories: Sequence[int], fill: Fill, listen: Listen
-) -> list[list[Part]]:
+) -> list[list[RoundPart]]:
     """Return rounds whose parts fit together, or raise Refused. `memories` says where each chunk computes.
 
     Two rounds fit at once, if that is possible: then the inputs of the next are copied while this one runs.
@@ -87,7 +87,7 @@ def split_axes(task: Task) -> Sequence[int]:
     """Return the axes along which a task may be cut."""
     if task.kernel is None or (task.options is not None and not task.options.split):
         return ()
-    return [axis for axis in task.axes if axis < task.box.ndim]
+    return [axis for axis in task.axes if axis < task.domain.ndim]
 
 
 def granule_of(task: Task) -> int:
@@ -265,19 +265,21 @@ class Cutting:
         return max(1, middle)
 
 
-def _numbered(task: Task, chunks: Sequence[Chunk], shares: Sequence[Share], found: Sequence[Round]) -> list[list[Part]]:
+def _numbered(
+    task: Task, chunks: Sequence[Chunk], shares: Sequence[Share], found: Sequence[Round]
+) -> list[list[RoundPart]]:
     """Give parts their slots, in the order of the index space, and their part of what is known of the chunk."""
     parts: dict[int, list[tuple[int, Chunk]]] = {}
     for number, entry in enumerate(found):
         for which, part in entry:
             parts.setdefault(which, []).append((number, part))
-    rounds: list[list[Part]] = [[] for _ in found]
+    rounds: list[list[RoundPart]] = [[] for _ in found]
     slot = 0
     for which in sorted(parts, key=lambda which: chunks[which].slot):
         mine = parts[which]
         for place, (number, part) in enumerate(mine):
             share = shares[which] if len(mine) == 1 else _portion(task, chunks[which], part, shares[which])
-            rounds[number].append(Part(part._replace(slot=slot), share, place + 1 < len(mine)))
+            rounds[number].append(RoundPart(part._replace(slot=slot), share, place + 1 < len(mine)))
             slot += len(part.pieces) or 1
     every = [part.chunk.box for entry in rounds for part in entry]
     if len(every) > len(chunks) and not _independent(task, every):

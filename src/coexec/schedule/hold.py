@@ -1,6 +1,6 @@
-"""Lookahead: hold commands back until their allocations have their final size, and lower everything in program order.
+"""The layer that holds commands back until their allocations have their final size. Everything stays in program order.
 
-Before: lower/lowering.py.  After: execute/on_demand.py, execute/upkeep.py, runtime.py.  Pure: no thread and no clock.
+Before: schedule/plan.py.  After: schedule/lower.py.  Pure: no thread and no clock.
 
 Growing an allocation means a second one, a copy, and both at once in a memory that may not have the room. So a command
 that would allocate part of an array waits in a queue until later commands have shown what else of it they need: until
@@ -11,17 +11,18 @@ afterwards waits behind it. A box that is the whole array cannot grow, so its co
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from ..geometry import Box
 from ..graph.command import Command
 from ..graph.task import Task
+from ..lower.state import ArrayState, Foreseen
+from ..lower.touch import Draft
 from ..machine.platform import HOST, USER
-from ..program.array import Array
-from .lowering import Lowering
-from .state import ArrayState, Foreseen
-from .touch import Draft
+from ..plan.planned import Planned
+from .events import Dropped, Mark, Read, Settle
+from .lower import LowerLayer
 
 LEVELS = 2 * 4  # levels of the critical path without growth, after which no more is expected
 TASKS = 2 * 64  # or tasks
@@ -29,41 +30,29 @@ MOST_HELD = 256  # commands: a program whose arrays always grow does not wait fo
 REMEMBERED = 1024  # arrays whose final sizes are remembered, by how they were first used
 LEVELS_KEPT = 2048
 
-Act = Callable[[], object]
-Lower = Callable[[Draft | None], None]
-Fail = Callable[[Task, Exception], None]
+Lowered = Planned | Read | Mark | Dropped
+"""What is lowered."""
 
 
 class Held(NamedTuple):
     """Something that is lowered later."""
 
-    act: Act
+    item: Lowered
     task: Task | None = None
     waits: Sequence[Foreseen] = ()  # the allocations that may still grow
 
 
-def _raise(task: Task, error: Exception) -> None:
-    del task
-    raise error
+class HoldLayer:
+    """The queue between planning and lowering."""
 
-
-def _nothing() -> None:
-    """Tell nobody."""
-
-
-class Lookahead:
-    """The queue between planning and lowering. Everything here happens under the program's lock."""
-
-    def __init__(self, lowering: Lowering, mode: str = "auto", *, most: int = MOST_HELD) -> None:
-        self._lowering = lowering
+    def __init__(self, successor: LowerLayer, mode: str = "auto", *, most: int = MOST_HELD) -> None:
+        self._successor = successor
+        self._lowering = lowering = successor.lowering
         self._mode = mode
         self._most = most
-        self.fail: Fail = _raise  # takes what goes wrong when a held command is lowered
-        self.on_hold: Act = _nothing  # told of every command that stays held
-        self.blocked = False  # a task is being handed out: nothing else may be lowered
-        self._held: deque[Held] = deque()
+        self.held: deque[Held] = deque()
         self._due = 0  # how many of the held must go, whatever they wait for
-        self._busy = False
+        self._busy = False  # what is being lowered now was held back
         self._foreseen: dict[ArrayState, None] = {}  # the arrays of held commands
         self._levels: dict[int, int] = {}  # of the tasks since something is held
         self._floor = self._level = self._tasks = 0
@@ -77,134 +66,149 @@ class Lookahead:
     @property
     def holding(self) -> bool:
         """Whether something is held back."""
-        return bool(self._held)
-
-    @property
-    def late(self) -> bool:
-        """Whether what is being lowered now was held back."""
-        return self._busy
+        return bool(self.held)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self.held)
 
     # In ---------------------------------------------------------------------------------------------------------------
 
-    def passes(self, command: Command) -> bool:
-        """Tell at a glance whether a command need not be looked at: nothing is held, and its arrays are there whole."""
-        if self._held:
-            return self._busy  # it comes from the queue
-        if self.off:
-            return True
-        complete = [array._storage.state.complete for array in command.task.arrays]
-        memory = -1
-        for chunk in command.chunks:
-            if memory != (memory := self._memories[chunk.device]):
-                for memories in complete:
-                    if memory not in memories:
-                        return False
-        return True
+    def on(self, item: Read | Mark | Dropped) -> None:
+        """Have something lowered: now, or when everything before it is."""
+        if isinstance(item, Dropped):
+            self._dropped(item)
+        elif isinstance(item, Read):
+            if self.held and not item.array._box.empty:
+                self._need(item.array._storage.state, HOST, item.array._box, None)
+            self._then(item)
+            self._settle_all()
+        else:
+            if self.held:
+                levels = [self._levels.get(id, self._floor) for id in item.task.after]
+                self._levels[item.task.id] = max(levels, default=0)
+            self._then(item)
+            if not item.horizon:
+                self._settle_all()
 
-    def command(self, command: Command, lower: Lower) -> None:
-        """Have a command lowered: at once if it allocates nothing that could grow, else when that is known."""
+    def command(self, planned: Planned) -> None:
+        """Lower a command at once if it allocates nothing that could grow, else when that is known."""
+        command = planned.command
+        if not self.held and (self._successor.recall(planned) or self._lower_known(planned, command)):
+            return
         draft = self._lowering.draft(command)
-        if not self._held and draft.is_backed():
-            lower(draft._replace(backed=True))
+        if not self.held and draft.is_backed():
+            self._successor.lower(planned, draft._replace(backed=True))
             return
         self._count(command.task)
         waits = self._anticipate(command, draft)
-        if not self._held and all(map(self._settled, waits)):
-            lower(draft)
+        if not self.held and all(map(self._settled, waits)):
+            self._successor.lower(planned, draft)
             self._forget()
             return
         self._expect(command, draft)
-        self._held.append(Held(lambda: lower(None), command.task, waits))
-        if self._mode == "auto" and len(self._held) > self._most:
-            self.flush()
+        self.held.append(Held(planned, command.task, waits))
+        if self._mode == "auto" and len(self.held) > self._most:
+            self._settle_all()
         else:
-            self.go_on()
-        if self._held:
-            self.on_hold()
+            self._go_on()
 
-    def then(self, act: Act, task: Task | None = None) -> None:
-        """Do `act`, which lowers something other than a command: now, or when everything before it is lowered."""
-        if not self._held and not self.blocked:
-            act()
+    def _lower_known(self, planned: Planned, command: Command) -> bool:
+        """Lower a command that need not be looked at, because its arrays are there whole; tell whether it was."""
+        if not self.off:
+            complete = [array._storage.state.complete for array in command.task.arrays]
+            last = -1
+            for chunk in command.chunks:
+                memory = self._memories[chunk.device]
+                if memory != last:
+                    last = memory
+                    for memories in complete:
+                        if memory not in memories:
+                            return False
+        self._successor.lower(planned, None)
+        return True
+
+    def _then(self, item: Read | Mark | Dropped) -> None:
+        """Lower something other than a command: now, or when everything before it is."""
+        if not self.held:
+            self._successor.on(item)
             return
-        if task is not None and task.marks:
-            self._levels[task.id] = max([self._levels.get(id, self._floor) for id in task.after], default=0)
-        self._held.append(Held(act, task))
-        self.go_on()
+        self.held.append(Held(item, None if isinstance(item, Dropped) else item.task))
+        self._go_on()
 
-    def fence(self, array: Array, act: Act, task: Task) -> None:
-        """Do `act`, a host read of `array`, and everything before it."""
-        if self._held and not array._box.empty:
-            self._need(array._storage.state, HOST, array._box, None)
-        self.then(act, task)
-        self.flush()
-
-    def drop(self, storage_id: int, act: Act) -> None:
-        """Do `act`, which frees an array, in its turn. From now on nothing of the array can grow."""
-        state = self._lowering.states().get(storage_id)
+    def _dropped(self, item: Dropped) -> None:
+        """Free an array in its turn. From now on nothing of it can grow."""
+        state = self._lowering.states().get(item.array)
         if state is not None and state.foreseen is not None:
             for foreseen in state.foreseen.values():
                 foreseen.closed = True
+        self._then(item)
 
-        def freed() -> None:
-            if state is not None:
-                self._foreseen.pop(state, None)
-            act()
+    def part(self, planned: Planned, *, more: bool) -> None:
+        """Lower a part that is handed out. Nothing is held: everything before it was let go."""
+        self._successor.part(planned, more=more)
 
-        self.then(freed)
+    def refuse(self, task: Task, error: Exception, *, told: bool = False) -> None:
+        """Let a task fail that cannot be lowered."""
+        self._successor.refuse(task, error, told=told)
+
+    def has_begun(self, task: Task) -> bool:
+        """Tell whether some of a task was lowered that could not be lowered as a whole."""
+        return self._lowering.has_begun(task)
 
     # Out --------------------------------------------------------------------------------------------------------------
 
-    def flush(self) -> None:
-        """Lower everything that is held, or have it lowered as soon as nothing is handed out any more."""
-        self._due = len(self._held)
-        self.go_on()
+    def settle(self, event: Settle) -> None:
+        """Lower everything that is held, or everything up to a task or a round."""
+        if event.task is not None:
+            self._settle_until([held.task is event.task for held in self.held])
+        elif event.round:
+            rounds = [0 if held.task is None else held.task.round for held in self.held]
+            self._settle_until([0 < number <= event.round for number in rounds])
+        else:
+            self._settle_all()
 
-    def release(self, task: Task) -> None:
-        """Lower everything up to `task`, for which somebody waits; nothing if it is not held."""
-        for position, held in enumerate(self._held, 1):
-            if held.task is task:
-                self._due = max(self._due, position)
-                self.go_on()
-                return
+    def _settle_all(self) -> None:
+        self._due = len(self.held)
+        self._go_on()
 
-    def release_until(self, number: int) -> None:
-        """Lower everything that was dealt to ranks up to round `number`: another rank waits for it."""
-        due = 0
-        for position, held in enumerate(self._held, 1):
-            if held.task is not None and 0 < held.task.round <= number:
-                due = position
-        if due:
-            self._due = max(self._due, due)
-            self.go_on()
+    def _settle_until(self, wanted: list[bool]) -> None:
+        """Lower everything up to the last that somebody waits for; nothing if it is not held."""
+        if True in wanted:
+            self._due = max(self._due, len(wanted) - wanted[::-1].index(True))
+            self._go_on()
 
-    def go_on(self) -> None:
-        """Lower what need not wait any longer; not within itself, however many tasks are handed out meanwhile."""
+    def _go_on(self) -> None:
+        """Lower what need not wait any longer."""
         if self._busy:
             return
         self._busy = True
         try:
-            while self._held and not self.blocked and self._may_go(self._held[0]):
+            while self.held and self._may_go(self.held[0]):
                 self._due = max(0, self._due - 1)
-                self._let_go(self._held.popleft())
+                self._let_go(self.held.popleft())
         finally:
             self._busy = False
-        if not self._held:
+        if not self.held:
             self._forget()
 
     def _may_go(self, held: Held) -> bool:
         return bool(self._due) or self.off or all(map(self._settled, held.waits))
 
     def _let_go(self, held: Held) -> None:
+        item = held.item
+        if isinstance(item, Dropped):
+            state = self._lowering.states().get(item.array)
+            if state is not None:
+                self._foreseen.pop(state, None)
         try:
-            held.act()
+            if isinstance(item, Planned):
+                self._successor.lower(item, None, late=True)
+            else:
+                self._successor.on(item, late=True)
         except Exception as error:
             if held.task is None:
                 raise
-            self.fail(held.task, error)
+            self._successor.refuse(held.task, error)
 
     def _forget(self) -> None:
         """Forget what was foreseen: nothing is held any more."""

@@ -1,6 +1,6 @@
 """Whether chunks fit into their memories, what they must have there at once, and how they are divided if they do not fit.
 
-Before: lower/budget.py, lower/evict.py, lower/rounds.py.  After: lower/lowering.py.  Knows boxes and bytes, no edges.
+Before: lower/budget.py, lower/evict.py, lower/oversized.py.  After: lower/lowering.py.  Knows boxes and bytes, no edges.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import NamedTuple
 from ..errors import DoesNotFit
 from ..geometry import Box
 from ..graph.command import Chunk
-from ..graph.instruction import Alloc, Free, Instruction, Kernel
+from ..graph.instruction import Alloc, Free, Instruction, Launch
 from ..graph.task import Task
 from ..graph.task_graph import touched
 from ..machine.platform import HOST, Device
 from ..plan.candidate import Candidate
 from ..predict.features import scratch_of
-from .coherence import Coherence, discard
+from .coherence import Coherence
 from .evict import Claim
-from .rounds import (
+from .oversized import (
     MOST_ROUNDS,
     Listen,
-    Part,
     Refused,
+    RoundPart,
     Together,
     TooMany,
     granule_of,
@@ -33,14 +33,14 @@ from .rounds import (
     smallest_part,
     split_axes,
 )
-from .state import FILL, ArrayState, hulls, merged
+from .state import FILL, ArrayState, discard, hulls, merged
 from .touch import Draft, Touch
 
 DROP = "drop arrays that are not needed any more"
 CUT = "declare split= along a further axis"
 
 
-class Use(NamedTuple):
+class MemoryNeed(NamedTuple):
     """What is needed of a memory at once, and what it has."""
 
     memory: str
@@ -52,7 +52,7 @@ def _nobody() -> None:
     """Hear nothing."""
 
 
-class Fitting:
+class Capacity:
     """Keeps what is lowered within the budget of each memory."""
 
     def __init__(self, coherence: Coherence, devices: Mapping[str, Device]) -> None:
@@ -63,7 +63,7 @@ class Fitting:
 
     def plenty(self, task: Task, touches: Sequence[list[Touch]]) -> bool:
         """Tell whether nothing must be looked at: all is backed, or new and there is room for it. Hot."""
-        if task.kernel is not None and task.kernel.asks.scratches:
+        if task.kernel is not None and task.kernel.cost.scratches:
             return False
         accounts, needs = self._budget.accounts, 0
         for of_chunk in touches:
@@ -93,7 +93,7 @@ class Fitting:
     def scratch(self, task: Task, chunks: Sequence[Chunk]) -> dict[int, int]:
         """Return the bytes of temporaries per memory."""
         total: dict[int, int] = {}
-        if task.kernel is not None and task.kernel.asks.scratches:
+        if task.kernel is not None and task.kernel.cost.scratches:
             for chunk in chunks:
                 memory = self._devices[chunk.device].memory
                 total[memory] = total.get(memory, 0) + self._scratch_of(task, chunk)
@@ -112,7 +112,7 @@ class Fitting:
         after.update(account.borrow(id, nbytes))
         return memory, nbytes
 
-    def uses(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> list[Use]:
+    def uses(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> list[MemoryNeed]:
         """Return what chunks need at once in each limited memory, in all and for the largest allocation."""
         claims = self.claims(touches)
         needs, largest = self.scratch(task, chunks), dict.fromkeys(range(len(self._budget.accounts)), 0)
@@ -120,16 +120,16 @@ class Fitting:
             size = box.volume * state.dtype.itemsize
             needs[memory] = needs.get(memory, 0) + size
             largest[memory] = max(largest[memory], size)
-        found: list[Use] = []
+        found: list[MemoryNeed] = []
         for memory, need in needs.items():
             account = self._budget.accounts[memory]
             if account is None:
                 continue
-            found.append(Use(account.name, largest[memory], account.largest))
+            found.append(MemoryNeed(account.name, largest[memory], account.largest))
             room = account.capacity
             if memory == HOST and account.lacks(need):
                 room -= self._coherence.evictor.stuck(memory, claims)
-            found.append(Use(account.name, need, max(0, room)))
+            found.append(MemoryNeed(account.name, need, max(0, room)))
         return found
 
     def lacks(self, task: Task, chunks: Sequence[Chunk], touches: Sequence[list[Touch]]) -> bool:
@@ -140,9 +140,9 @@ class Fitting:
         """Tell whether any of the instructions depends on how much room there happens to be."""
         host = self._budget.accounts[HOST]
         return self._budget.limited and any(
-            (isinstance(i, Alloc | Free) and i.allocation.memory == HOST and host is not None)
-            or (isinstance(i, Kernel) and (i.more or i.scratch is not None))
-            for i in instructions
+            (isinstance(step, Alloc | Free) and step.allocation.memory == HOST and host is not None)
+            or (isinstance(step, Launch) and (step.more or step.scratch is not None))
+            for step in [instruction.step for instruction in instructions]
         )
 
     def roomy_for(self, draft: Draft) -> bool:
@@ -154,11 +154,11 @@ class Fitting:
     # What to do about it ----------------------------------------------------------------------------------------------
 
     def rounds(
-        self, task: Task, parts: Sequence[Part], uses: Callable[[Sequence[Chunk]], list[Use]]
-    ) -> list[list[Part]]:
+        self, task: Task, parts: Sequence[RoundPart], uses: Callable[[Sequence[Chunk]], list[MemoryNeed]]
+    ) -> list[list[RoundPart]]:
         """Return rounds that fit, or raise DoesNotFit. `uses` says what chunks need at once."""
-        visited, shapes = task.visited, task.shapes
-        task.visited = task.box  # from here on the task is mapped part by part
+        visited, shapes = task.space, task.shapes
+        task.space = task.domain  # from here on the task is mapped part by part
         task.shapes = task.shapes or [array.shape for array in task.arrays]
         chunks = [part.chunk for part in parts]
         memories = [self._devices[chunk.device].memory for chunk in chunks]
@@ -168,7 +168,7 @@ class Fitting:
             found = in_rounds(task, chunks, shares, memories, lambda some: fill_of(uses(some)), self.listen)
         except BaseException as error:
             refused = _refusal(task, error, uses) if isinstance(error, Refused) else None
-            task.visited, task.shapes = visited, shapes
+            task.space, task.shapes = visited, shapes
             if refused is None:
                 raise
             raise refused from None
@@ -205,11 +205,11 @@ class Fitting:
         if account is None:
             return None
         kernel = task.kernel
-        if (kernel is None or not kernel.asks.scratches) and sum(
+        if (kernel is None or not kernel.cost.scratches) and sum(
             [array._storage.state.nbytes for array in task.arrays]
         ) <= account.largest:
             return None
-        box = task.part if box is None else box
+        box = task.mine if box is None else box
         need, largest = _needs(task, box)
         if need <= account.capacity and largest <= account.largest:
             return None
@@ -274,12 +274,12 @@ class Fitting:
             self._coherence.evictor.need_room(memory, nbytes, "temporaries", task)
 
 
-def fill_of(uses: Iterable[Use]) -> float:
+def fill_of(uses: Iterable[MemoryNeed]) -> float:
     """Return which share of its room the memory that lacks most is asked for."""
     return max([use.needs / use.has if use.has else inf * bool(use.needs) for use in uses if use.needs], default=0.0)
 
 
-def _refusal(task: Task, error: Refused, uses: Callable[[Sequence[Chunk]], list[Use]]) -> DoesNotFit:
+def _refusal(task: Task, error: Refused, uses: Callable[[Sequence[Chunk]], list[MemoryNeed]]) -> DoesNotFit:
     """Return what to tell the user about a task that cannot be divided so that it fits."""
     axes = split_axes(task)
     use = max(uses(error.parts), key=lambda use: fill_of([use]))
@@ -314,7 +314,7 @@ def _remedy(task: Task) -> str:
         return "declare a smaller granule="
     if not axes:
         return "declare split= on the kernel"
-    return CUT if len(axes) < task.box.ndim else "let its rows touch less"
+    return CUT if len(axes) < task.domain.ndim else "let its rows touch less"
 
 
 def _restore(old: Sequence[tuple[ArrayState, Box, int]]) -> None:
@@ -328,7 +328,7 @@ def _needs(task: Task, box: Box) -> tuple[int, int]:
     """Return the bytes that a part of a task needs in its device's memory at once, and those of the largest array."""
     boxes: dict[int, list[Box]] = {}
     sizes: dict[int, int] = {}
-    total = scratch_of(task, box) if task.kernel is not None and task.kernel.asks.scratches else 0
+    total = scratch_of(task, box) if task.kernel is not None and task.kernel.cost.scratches else 0
     largest = 0
     for param, array in zip(task.accesses, task.arrays, strict=True):
         if param.access.mode == "reduce":

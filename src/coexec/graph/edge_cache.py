@@ -12,30 +12,30 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .forms import FoldedForm, Form, Numbering
-from .positions import Edges, Places
-from .shape import Known
+from .positions import Edges, Positions
+from .shape import FormCache
 from .tracker import Tracker
 
 SYMBOLS = -(1 << 48)  # and below: no task has such an id, and no mark
 MOST = 1 << 11  # forms that are remembered
 
 
-class Link(NamedTuple):
+class KnownEdges(NamedTuple):
     """What a call finds, and what becomes of the trackers of its arrays."""
 
     found: Edges
-    afters: tuple[tuple[FoldedForm, Places], ...]
+    afters: tuple[tuple[FoldedForm, Positions], ...]
 
 
-class Links:
-    """Links calls that were linked before."""
+class EdgeCache:
+    """EdgeCache calls that were linked before."""
 
     def __init__(self) -> None:
         self._forms: dict[Form, FoldedForm] = {}
 
-    def recall(self, known: Known, trackers: Sequence[Tracker], id: int) -> tuple[int, ...] | None:
+    def recall(self, known: FormCache, trackers: Sequence[Tracker], id: int) -> tuple[int, ...] | None:
         """Return what a call finds, and note it; None if it was not linked before on trackers of these forms."""
-        link: Link | None = known.hit(tuple([tracker.folded or self._folded(tracker) for tracker in trackers]))
+        link: KnownEdges | None = known.hit(tuple([tracker.folded or self._folded(tracker) for tracker in trackers]))
         if link is None:
             return None
         slots: list[Any] = []
@@ -44,7 +44,8 @@ class Links:
         slots.append(id)
         found = link.found.fill(slots)
         for tracker, (form, places) in zip(trackers, link.afters):  # noqa: B905 - as long as each other, and this is hot
-            tracker.folded, tracker.ids_folded = form, places.fill(slots)
+            tracker.folded = form
+            tracker.ids_folded = list(places.get(slots)) if places.plain else places.fill(slots)
         return found
 
     def _folded(self, tracker: Tracker) -> FoldedForm:
@@ -62,7 +63,9 @@ class Links:
             folded = self._forms[form] = FoldedForm(form, len(numbers.ids), frozenset(numbers.several_at))
         return folded, numbers.ids
 
-    def learn(self, known: Known, trackers: Sequence[Tracker], id: int, note: Callable[[set[int]], None]) -> set[int]:
+    def learn(
+        self, known: FormCache, trackers: Sequence[Tracker], id: int, note: Callable[[set[int]], None]
+    ) -> set[int]:
         """Let `note` look at the trackers and change them; remember what it found; return that."""
         forms = tuple([self._folded(tracker) for tracker in trackers])
         slots: list[Any] = []
@@ -83,10 +86,10 @@ class Links:
         afters = []
         for tracker in trackers:
             form, ids = self._look(tracker)
-            places = Places([[position(i) for i in ([one] if type(one) is int else one)] for one in ids])
+            places = Positions([[position(i) for i in ([one] if type(one) is int else one)] for one in ids])
             afters.append((form, places))
         edges = Edges.of([position(i) for i in found], readers)
-        known.learn(forms, Link(edges, tuple(afters)))
+        known.learn(forms, KnownEdges(edges, tuple(afters)))
         result = set(edges.fill(slots))
         for tracker, (form, places) in zip(trackers, afters, strict=True):
             tracker.folded, tracker.ids_folded = form, places.fill(slots)

@@ -1,6 +1,6 @@
 """Let go of what is held back, a moment after the program has stopped adding to it.
 
-Before: nothing.  After: execute/fusing.py, runtime.py.  Owned by a runtime. Its thread only ends the waiting.
+Before: nothing.  After: pump.py, which owns one for chains and one for what lookahead holds. Its thread only ends the waiting.
 
 The thread starts with the first thing that is held and sleeps while nothing is. It looks less and less often while the
 program keeps coming, because each look costs the program's thread the interpreter.
@@ -16,7 +16,7 @@ LetGo = Callable[[bool], bool]
 """Lets go, and tells whether it did; its argument tells that this is the last time it is asked. Locked."""
 
 
-class Moment:
+class IdleTimer:
     """A thread that calls `let_go` when nothing has come for a moment."""
 
     def __init__(self, lock: Any, let_go: LetGo, name: str, first: float, longest: float) -> None:
