@@ -17,7 +17,7 @@ import numpy as np
 
 from ..backend.base import Ran
 from ..backend.simulated.costs import Costs
-from ..graph.instruction import Fence, Kernel
+from ..graph.instruction import Fence, Launch
 from ..machine.cores import available_cores
 from ..program.access import read, update
 from ..program.array import zeros
@@ -97,22 +97,22 @@ def _between(devices: Sequence[str], rounds: int, numbers: int) -> Between:
     gaps, reads = [], []
     with Runtime(",".join(devices), store="off", diagnostics="off", inline=False) as runtime:
         ran: list[Ran] = []
-        then = runtime._executor.on_finished
+        then = runtime._driver.executor.on_finished
 
         def finished(record: Ran) -> None:
             ran.append(record)
             then(record)
 
-        runtime._executor.on_finished = finished
+        runtime._driver.executor.on_finished = finished
         x, y = zeros(numbers), zeros(numbers)
         for _ in range(rounds + 1):  # the first one warms up
             ran.clear()
             for call in range(CHAIN):
                 steps[call % len(steps)](x, y)
             y[0].item()
-            kernels = [record for record in ran if type(record.instruction) is Kernel]
+            kernels = [record for record in ran if type(record.instruction.step) is Launch]
             gaps.append(median(after.start - before.stop for before, after in pairwise(kernels)))
-            reads += [record.stop - record.start for record in ran if type(record.instruction) is Fence]
+            reads += [record.stop - record.start for record in ran if type(record.instruction.step) is Fence]
     return Between(median(gaps[1:]), median(reads[1:]))
 
 

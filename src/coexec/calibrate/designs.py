@@ -36,6 +36,7 @@ class Case(NamedTuple):
     call: Callable[..., Any]
     together_only: bool = False  # too large to be worth running on each device by itself
     own: bool = False  # the user's: may write its arrays, so they are copied; its failures are the user's too
+    chain: bool = False  # its operations are one kernel
 
 
 class Design(NamedTuple):
@@ -163,6 +164,29 @@ def _each(sizes: Sequence[int], functions: dict[str, tuple[Callable[..., Any], i
                 )
 
 
+CHAINS: dict[str, Callable[..., Any]] = {
+    "x * y + 1": lambda x, y: x * y + 1.0,
+    "sqrt(x * y + 1) / 2 + x": lambda x, y: np.sqrt(x * y + 1.0) / 2.0 + x,
+    "exp(-x * x) * y": lambda x, y: np.exp(-x * x) * y,
+    "log(x + 1) / (y + sin(x))": lambda x, y: np.log(x + 1.0) / (y + np.sin(x)),
+}
+"""Bodies with unlike shares of bytes and of each class of operations: what chains that never ran are predicted from."""
+CHAINED = (1 << 13, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23)
+"""Elements of each operand: the smallest results are not held back, and the largest are in no cache."""
+
+
+def chains(sizes: Sequence[int] = CHAINED) -> list[Case]:
+    """Return chains of operators and NumPy functions on long vectors of both float types, each as one kernel."""
+    found = [
+        Case(f"chain {dtype}", f"{name} of {size}", float(size), (operand((size,), dtype),) * 2, function, chain=True)
+        for dtype in ("float32", "float64")
+        for name, function in CHAINS.items()
+        for size in sizes
+        if size * np.dtype(dtype).itemsize <= LARGEST
+    ]
+    return sorted(found, key=_cost)
+
+
 def _cost(case: Case) -> float:
     return case.cost
 
@@ -172,7 +196,8 @@ DESIGNS = {
     for design in (
         Design("matmul", 0.4, lambda: products("float32"), "cx.matmul of float32"),
         Design("conv2d", 0.2, convolutions, "cx.conv2d of float32"),
-        Design("elementwise", 0.17, elementwise, "add, multiply, exp and sqrt of both float types"),
+        Design("elementwise", 0.12, elementwise, "add, multiply, exp and sqrt of both float types"),
+        Design("chains", 0.05, chains, "chains of operators and functions of both float types"),
         Design("reduce", 0.08, reductions, "sum and max of both float types"),
         Design("matmul64", 0.15, lambda: products("float64", SQUARES[:-1], FAR[:2]), "cx.matmul of float64"),
     )

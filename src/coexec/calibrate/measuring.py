@@ -16,7 +16,7 @@ from ..machine.platform import HOST, Device
 from ..program import array as arrays
 from ..runtime import Runtime
 from .designs import Case, Design, begin, numbers
-from .steering import steered
+from .steering import steered, steered_chains
 
 QUICK, LONG = 2e-3, 0.1  # seconds: quick calls are repeated more often, long ones less
 REPEATS = {"quick": 6, "usual": 4, "long": 3}  # the first run of a shape is cold and does not count
@@ -99,7 +99,11 @@ class Measuring:
     def _case(self, case: Case, place: Place, deadline: float) -> None:
         """Run a case a few times; a device that cannot run any of it is left out from then on."""
         took: list[float] = []
-        with steered(self._runtime, devices=place.devices, split=not place.alone, policy=place.policy) as steering:
+        if case.chain:
+            block = steered_chains(self._runtime, place.devices, place.policy)
+        else:
+            block = steered(self._runtime, devices=place.devices, split=not place.alone, policy=place.policy)
+        with block as steering:
             values = begin(case)
             repeats = REPEATS["long"]
             while len(took) < repeats and (not took or self.spent + min(took) <= deadline):

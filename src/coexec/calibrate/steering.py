@@ -1,6 +1,6 @@
 """Give every kernel call of some code the same options, or ask what it would do: a session in front of a runtime.
 
-Before: program/session.py, runtime.py.  After: calibrate/measuring.py, cli/plan.py.  Knows no operation.
+Before: program/session.py, in_front.py.  After: calibrate/measuring.py, cli/plan.py.  Knows no operation.
 """
 
 from __future__ import annotations
@@ -11,31 +11,34 @@ from typing import Any
 
 from ..errors import PlanError
 from ..graph.call import make_returned
+from ..in_front import InFront
 from ..plan.plan import Plan
 from ..program import session
-from ..program.array import Array, Storage
-from ..program.call import Options
+from ..program.call import Options, placed
+from ..program.fuse import Operation
 from ..program.kernel import Kernel
+from ..program.placement import Placement
 from ..runtime import Runtime
 
 
-class Steered:
+class Steered(InFront):
     """A runtime whose kernel calls all get `options`, also those that operations and NumPy functions make.
 
     A kernel that no named device can run goes wherever the runtime puts it: an operation may end with such a one.
     """
 
     def __init__(self, runtime: Runtime, options: Options) -> None:
-        self.runtime = runtime
+        super().__init__(runtime)
         self.options = options
-        self.closed = False
+        self.chains = False  # whether operations are held back and become one kernel; else each is looked at by itself
         self.obeyed = 0  # calls that ran as the options say
         self.refused: dict[Kernel, str] = {}  # kernels that none of the named devices can run, and why
 
-    def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
-        """Register a new array with the runtime."""
-        storage.session = self.runtime
-        self.runtime.adopt(storage, data, borrowed=borrowed)
+    def fuse(self, operation: Operation) -> bool:
+        """Hold an operation back if chains are looked at."""
+        held = self.chains and self.runtime.fuse(operation)
+        self.obeyed += held
+        return held
 
     def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Record one call with the options of this session."""
@@ -49,39 +52,10 @@ class Steered:
                 return result
         return self.runtime.submit(kernel, args, kwargs, options)
 
-    def fuse(self, operation: object) -> bool:
-        """Hold nothing back: each operation is looked at by itself."""
-        del operation
-        return False
-
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return the Plan of a call with the options of this session."""
         del options
         return self.runtime.plan(kernel, args, kwargs, self.options)
-
-    def begin_step(self) -> Any:
-        """Begin a step that the program names."""
-        return self.runtime.begin_step()
-
-    def end_step(self, begun: Any, *, left: bool) -> tuple[bool, str]:
-        """End a step that the program names."""
-        return self.runtime.end_step(begun, left=left)
-
-    def read(self, array: Array) -> Any:
-        """Wait for `array` alone and return its elements as a read-only ndarray."""
-        return self.runtime.read(array)
-
-    def wait(self) -> None:
-        """Wait for everything."""
-        self.runtime.wait()
-
-    def flush(self) -> None:
-        """Begin with everything so far."""
-        self.runtime.flush()
-
-    def dropped(self, storage_id: int) -> None:
-        """Note that an array is gone."""
-        self.runtime.dropped(storage_id)
 
 
 class Asking(Steered):
@@ -99,6 +73,15 @@ class Asking(Steered):
         arrays, scalars = kernel.bind(args, kwargs)
         returned = make_returned(kernel, arrays, scalars, self.runtime)
         return returned[0] if kernel.returns.single else returned
+
+
+@contextmanager
+def steered_chains(runtime: Runtime, devices: str, policy: str = "") -> Iterator[Steered]:
+    """Let operations inside the block become one kernel each chain, on these devices, divided evenly or as predicted."""
+    with steered(runtime, devices=devices, policy=policy) as steering:
+        steering.chains = True
+        with placed(Placement(devices, 0 if policy == "even" else None)):
+            yield steering
 
 
 @contextmanager

@@ -49,6 +49,9 @@ def _device(values: Mapping[str, Any]) -> Iterator[str]:
     if "watts" in values:
         yield f"{values['watts']:g} W" + (f" ({values['idle_watts']:g} idle)" if "idle_watts" in values else "")
     yield f"memory {values['memory']}"
+    if "achieved" in values:
+        parts = [f"{op} {entry['of_peak']:.1%} of peak" for op, entry in values["achieved"].items()]
+        yield ", ".join(parts)
     if "designs" in values:
         yield "designs " + " ".join(values["designs"])
 

@@ -5,12 +5,12 @@ Before: machine/reading.py, machine/topology.py.  After: machine/files.py.  What
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..errors import unknown_name
-from .parts import HOST, USER, Device, Link, Memory
+from .parts import HOST, USER, AchievedRate, Device, Link, Memory
 from .reading import Entry, Source, Tables
 from .schema import MOST_DEVICES
 from .topology import Bus, Network, Parts, Switch, Topology, Wire
@@ -155,7 +155,8 @@ def _told_apart(devices: Sequence[Device], places: Places) -> tuple[Device, ...]
         if "speed" not in places.devices[device.name][0].values:
             memory = places.memories[device.memory].bandwidth
             known = classes.setdefault(device.speed, {})
-            figures = (device.kind, device.flops, device.rates, device.bandwidth, memory, len(device.cores))
+            rates = (device.flops, device.rates, device.achieved)
+            figures = (device.kind, rates, device.bandwidth, memory, len(device.cores))
             speed = known.setdefault(figures, f"{device.speed} #{len(known) + 1}" if known else device.speed)
             found[number] = replace(device, speed=speed)
     return tuple(found)
@@ -191,6 +192,7 @@ def _device(entry: Entry, name: str, memory: int, cores: tuple[int, ...], places
     if watts is not None and idle is not None and idle > watts:
         raise entry.error("idle_watts", f"{idle:g} W while it waits is more than {watts:g} W while it computes")
     rates = dict(entry.get("flops", ()))
+    achieved = tuple([_achieved(entry, known, rates.get("float32"), idle) for known in entry.get("achieved", ())])
     readable = _readable(entry, memory, places)
     model = entry.get("model", "")
     plain: dict[str, Any] = {
@@ -213,8 +215,27 @@ def _device(entry: Entry, name: str, memory: int, cores: tuple[int, ...], places
         rates=tuple(rates.items()),
         watts=watts,
         idle_watts=idle,
+        achieved=achieved,
         **plain,
     )
+
+
+def _achieved(entry: Entry, known: Mapping[str, Any], peak: float | None, idle: float | None) -> AchievedRate:
+    """Return what a device reaches in an operation: a part of its peak, or a rate, which is made one."""
+    op = known["op"]
+    if known.get("watts") is not None and known["watts"] < (idle or 0.0):
+        raise entry.error("achieved", f"{op} draws {known['watts']:g} W, less than {idle:g} W while it waits")
+    if "of_peak" in known:
+        return AchievedRate(op, known["of_peak"], known.get("watts"), known.get("basis", ""))
+    if peak is None:
+        raise entry.error(
+            "achieved", f"{op} has a rate, but the device states no `flops` for float32 to compare it with"
+        )
+    if known["flops"] > peak:
+        raise entry.error(
+            "achieved", f"{op} reaches {known['flops']:g} operations per second, more than the peak {peak:g}"
+        )
+    return AchievedRate(op, known["flops"] / peak, known.get("watts"), known.get("basis", ""))
 
 
 def default_speed(model: str, name: str) -> str:

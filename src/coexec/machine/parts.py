@@ -6,6 +6,7 @@ Before: nothing.  After: machine/topology.py, machine/platform.py.  Knows nothin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 USER = 0
 """Memory id of what the user owns: borrowed arrays. coexec reads it and never writes it."""
@@ -21,6 +22,15 @@ REAL = {"complex128": "float64", "complex64": "float32"}
 """Operations on complex numbers are counted as operations on their real parts."""
 SINGLE_WILL_DO = frozenset(DTYPES) - {"float64"}
 """Types whose operations are taken to run at the rate of single precision where no rate of their own is stated."""
+
+
+class AchievedRate(NamedTuple):
+    """What a device reaches in one operation: its peaks do not tell."""
+
+    op: str  # as kernels call it: matmul, spmm
+    of_peak: float  # part of the peak operations per second of the type that is computed with
+    watts: float | None = None  # while it does that; None = as whatever else it does
+    basis: str = ""  # where the figures come from
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,7 @@ class Device:
     clock: float | None = None  # hertz; designs count cycles
     ops: tuple[str, ...] = ()  # operations it can do; empty = all
     designs: tuple[str, ...] = ()  # designs that it can be configured with
+    achieved: tuple[AchievedRate, ...] = ()  # operations whose speed or watts are known better than by its peaks
 
     def reads(self, memory: int) -> bool:
         """Tell whether kernels on this device read `memory` in place."""
@@ -83,6 +94,15 @@ class Device:
         if dtype in stated:
             return stated[dtype]
         return self.flops if not stated or self.kind == "cpu" or dtype in SINGLE_WILL_DO else None
+
+    def reaches(self, op: str) -> AchievedRate | None:
+        """Return what it reaches in an operation, if that is known."""
+        return next((known for known in self.achieved if known.op == op), None)
+
+    def watts_for(self, op: str) -> float | None:
+        """Return the watts that it draws while it does an operation; None if it states none."""
+        known = self.reaches(op)
+        return self.watts if known is None or known.watts is None or self.watts is None else known.watts
 
     def computes(self, dtype: str) -> bool:
         """Tell whether the device can compute with `dtype`: all can that state no rates by type."""

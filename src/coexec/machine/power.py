@@ -1,6 +1,6 @@
 """What devices draw: watts while they compute and while they wait, as the user says them.
 
-Before: machine/platform.py.  After: runtime.py, cli/plan.py.  Measures nothing.
+Before: machine/platform.py.  After: assembly.py, cli/plan.py.  Measures nothing.
 """
 
 from __future__ import annotations

@@ -145,6 +145,35 @@ def rates(value: Any) -> tuple[tuple[str, float], ...]:
         raise Wrong(f"each rate {error}") from None
 
 
+def part(value: Any) -> float:
+    """Read a part of a whole."""
+    if (found := positive(value)) > 1.0:
+        raise Wrong("must be a part of the peak, at most 1")
+    return found
+
+
+ACHIEVED: dict[str, Read] = {"flops": positive, "of_peak": part, "watts": not_negative, "basis": text}
+"""Fields of one operation's table."""
+
+
+def achieved(value: Any) -> tuple[dict[str, Any], ...]:
+    """Read what is reached in operations: a table for each, [device.achieved.matmul]."""
+    if not isinstance(value, dict) or not all(isinstance(entry, dict) for entry in value.values()):
+        raise Wrong("must be a table for each operation, [device.achieved.matmul]")
+    found = []
+    for op, entry in value.items():
+        for field in entry:
+            if field not in ACHIEVED:
+                raise Wrong(f"{op}: {unknown_name('field', field, list(ACHIEVED))}")
+        if ("flops" in entry) == ("of_peak" in entry):
+            raise Wrong(f"{op}: needs either `flops` or `of_peak`")
+        try:
+            found.append({"op": op, **{field: ACHIEVED[field](given) for field, given in entry.items()}})
+        except Wrong as error:
+            raise Wrong(f"{op}: a figure {error}") from None
+    return tuple(found)
+
+
 def cores(value: Any) -> int | tuple[int, ...]:
     """Read how many cores, or which."""
     if not isinstance(value, list):
@@ -187,6 +216,7 @@ TABLES: dict[str, dict[str, Read]] = {
         "clock": positive,
         "ops": texts,
         "designs": texts,
+        "achieved": achieved,
         "cores": cores,
         "wide": flag,
         "lanes": whole,

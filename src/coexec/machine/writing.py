@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from .expanding import default_memory, default_readable, default_speed, user_links
-from .parts import DTYPES, HOST, USER, Device, Memory
+from .parts import DTYPES, HOST, USER, AchievedRate, Device, Memory
 from .sizes import bytes_as_written
 from .topology import Parts, Topology, Wire, local
 
@@ -222,8 +222,15 @@ def _device(device: Device, memory: str, cores: dict[str, Any], memories: Sequen
         found["flops"] = {dtype: rates[dtype] for dtype in DTYPES if dtype in rates}
     elif rates:
         found["flops"] = device.flops
+    if device.achieved:
+        found["achieved"] = {known.op: _achieved(known) for known in device.achieved}
     said = {field: getattr(device, field) for field in PLAIN}
     return found | {field: given for field, given in said.items() if given != UNSAID[field]} | cores
+
+
+def _achieved(known: AchievedRate) -> dict[str, Any]:
+    said = {"of_peak": known.of_peak, "watts": known.watts, "basis": known.basis or None}
+    return {field: given for field, given in said.items() if given is not None}
 
 
 # Links --------------------------------------------------------------------------------------------------------------------

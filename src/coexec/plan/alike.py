@@ -28,8 +28,8 @@ Exclusions = dict[str, str]
 class AlikeCandidates(Candidates):
     """Finds who computes a kernel with the bits of its Python body."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._left_out: dict[Kernel, Exclusions] = {}
 
     def _find(self, kernel: Kernel, devices: str | None) -> Choice:
@@ -54,7 +54,7 @@ class AlikeCandidates(Candidates):
 
     def forget(self) -> None:
         super().forget()
-        self._left_out.clear()
+        self._left_out = {}  # not cleared: any thread may ask for this
 
 
 def exact_only(found: Sequence[Candidate]) -> tuple[list[Candidate], Exclusions]:
@@ -99,7 +99,7 @@ class AlikePlanner(Planner):
         if not task.shapes:  # pieces are mapped by whoever runs them
             task.shapes = [array.shape for array in task.arrays]
         if any(chunk.pieces for chunk in chunks):
-            task.visited = task.box
+            task.map_parts()
         left_out = self._candidates.left_out(task.kernel)
         why = (
             f"{command.why or 'earliest predicted finish'}; left out: {', '.join(left_out)} (other bits)"

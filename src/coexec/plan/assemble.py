@@ -1,6 +1,6 @@
 """Put a planner together as the options say.
 
-Before: every module of plan/.  After: runtime.py.  Takes the whole Config, since most options are about planning.
+Before: every module of plan/.  After: assembly.py.  Takes the whole Config, since most options are about planning.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .divider import Divider
 from .place import Loads, load_placement
 from .plan import load_plans
 from .planner import Planner
+from .residency import Residency
 
 
 class Runs(Protocol):
@@ -41,15 +42,22 @@ class Told(Protocol):
 
 
 def make_candidates(
-    platform: Platform, learned: Learned, drivers: Mapping[str, Runs], *, reproducible: bool = False
+    platform: Platform,
+    learned: Learned,
+    drivers: Mapping[str, Runs],
+    residency: Residency | None = None,
+    *,
+    reproducible: bool = False,
+    compiled: bool = True,
 ) -> Candidates:
-    """Return who could run what, as far as the devices' drivers say."""
+    """Return who could run what, as far as the devices' drivers and the room in their memories say."""
     kinds = {device.name: device.kind for device in platform.devices}
     names, invented = list(kinds), {name for name in kinds if drivers[name].kind in INVENTED}
     runs_python = {name: drivers[name].runs_python for name in names}
     runs_python |= {name: OWN[kinds[name]] for name in invented if kinds[name] in OWN}
     kind = AlikeCandidates if reproducible else Candidates
-    return kind(platform, learned, runs_python, {name: drivers[name].supports for name in names}, invented)
+    supports = {name: drivers[name].supports for name in names}
+    return kind(platform, learned, runs_python, supports, invented, residency, compiled=compiled)
 
 
 def make_planner(
@@ -60,11 +68,12 @@ def make_planner(
     cache: int,
     note: Callable[[str], None] | None,
     told: Told,
+    residency: Residency,
 ) -> Planner:
     """Return a planner. `cache` is how many bytes a piece may touch; remarks go to `note`, oddities to `told`."""
     divider = Divider(
         platform,
-        lambda array: array._storage.state.places(array._box),
+        residency,
         cache,
         objective=config.objective,
         cap=config.energy_cap or None,
@@ -78,7 +87,7 @@ def make_planner(
         candidates,
         placement,
         loads,
-        lambda array: array._storage.state.held_by(array._box),
+        residency,
         divider,
         policy=config.policy,
         objective=config.objective,

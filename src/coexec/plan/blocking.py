@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..geometry import Box
+from ..graph.command import Chunk
+from ..graph.task import Task
 from ..predict.work import Work
-from .candidate import Candidate
+from .candidate import Candidate, Share
+from .offering import Site
 
 WORTH_A_LOOK = 1e-3  # seconds: below, blocking can save too little to be tried
 LOOKS = 2  # runs of each way before one is preferred: the first of each is cold
@@ -48,3 +52,13 @@ class Blocking:
             twin.tries += 1
             return twin
         return twin if in_pieces < GAIN * seconds else plain
+
+
+def in_pieces(task: Task, box: Box, chosen: Candidate, share: Share, cache: int) -> Chunk | None:
+    """Return a task on one device, which computes one cache-sized piece after the other; None if it cannot be cut."""
+    assert task.kernel is not None
+    axis = next((a for a in task.kernel.split if box.hi[a] - box.lo[a] > 1), None)
+    if axis is None:
+        return None
+    site = Site.of(task, box, axis)
+    return site.chunk(chosen.name, 0, site.rows.rows, 0, share, cache)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..compile.serving import compilable
 from ..errors import CannotCompute, PlanError, unknown_name
 from ..geometry import Box
 from ..graph.command import Chunk
@@ -22,14 +23,15 @@ from ..predict.work import Work
 from ..program.fuse import Fused
 from ..program.mapper import Same
 from ..program.ufunc import Elementwise
-from ..program.variant import Numerics, Variant
+from ..program.variant import COMPILED, GENERATED, Numerics, Variant
+from .residency import Residency
 
 if TYPE_CHECKING:
     from ..graph.task import Task
+    from ..program.array import Array
     from ..program.kernel import Kernel
 
 Supports = Callable[[np.dtype[Any]], bool]
-Roomy = Callable[["Task", list["Candidate"]], list["Candidate"]]
 NUMPY = "cpu"
 """The backend on which a Python body sees NumPy arrays."""
 INVENTED = ("null", "simulated")
@@ -92,17 +94,17 @@ class Candidate:
         return shares
 
 
+def generated() -> Variant:
+    """Return the variant of a kernel whose OpenCL C is made of its body."""
+    return Variant(GENERATED, "opencl", numerics=Numerics(4))
+
+
 class Choice(NamedTuple):
     """The candidates of one kernel on the devices a call allows."""
 
     all: list[Candidate]
     blocked: list[Candidate]  # the same pairs once more, in cache-sized pieces, where that is possible
     only_cpu: bool  # NumPy holds every type and pads every border, so nobody is to be left out
-
-
-def _all(task: Task, candidates: list[Candidate]) -> list[Candidate]:
-    del task
-    return candidates
 
 
 class Candidates:
@@ -115,13 +117,17 @@ class Candidates:
         runs_python: Mapping[str, bool],
         supports: Mapping[str, Supports],
         invented: Collection[str] = (),
+        residency: Residency | None = None,
+        *,
+        compiled: bool = True,
     ) -> None:
         self._platform = platform
+        self._compiled = compiled  # machine code made of bodies may be used
         self._learned = learned
         self.lost: dict[str, str] = {}  # devices that failed, and how: nothing is given to them any more
         self.everything = any(d.kind == "cpu" and not d.ops for d in platform.devices)  # any Python body, any type
         self.mark = object()  # of the answers that still hold
-        self.roomy: Roomy = _all  # leaves out devices that cannot hold a task, however it is cut
+        self._residency = residency  # None: there is room for everything
         self._runs_python = runs_python  # by device
         self._supports = supports  # by device
         kinds = {device.name for device in platform.devices if device.kind in INVENTED}
@@ -145,13 +151,13 @@ class Candidates:
         return choice
 
     def _find(self, kernel: Kernel, devices: str | None) -> Choice:
-        named = self._doing(kernel, self._named(devices))
+        named = self._doing(kernel, self.named(devices))
         for device in named:
             self._offer_body(kernel, device)
         found = [
             Candidate(device, variant, self._learned.model(kernel, variant, device))
             for device in named
-            for variant in kernel.variants
+            for variant in self._variants(kernel)
             if not variant.off and device.name not in self.lost and self._fits(device, variant)
         ]
         if not found:
@@ -164,6 +170,16 @@ class Candidates:
                 f"{'; ' if off else ''}{'; '.join(off)}"
             )
         return Choice(found, self._blocked(kernel, found), all(c.device.kind == "cpu" for c in found))
+
+    def _variants(self, kernel: Kernel) -> list[Variant]:
+        """Return a kernel's variants. A simulation has those made of the body that were measured, whether or not they are here."""
+        declared = [variant for variant in kernel.variants if not variant.made]
+        if not self._compiled:
+            return declared
+        if self._learned.keep:
+            return list(kernel.variants)
+        made = (Variant(COMPILED, COMPILED), generated())
+        return [*declared, *(variant for variant in made if self._learned.in_store(kernel, variant))]
 
     def unfit(self, task: Task) -> dict[str, str]:
         """Return the devices that can do nothing of `task`, and why."""
@@ -192,10 +208,11 @@ class Candidates:
         return [
             Candidate(c.device, c.variant, self._learned.model(kernel, c.variant, c.device, "in cache"), blocked=True)
             for c in found
-            if c.device.kind == "cpu" and not c.wide
+            if c.device.kind == "cpu" and not c.wide and c.variant.kind != COMPILED  # which makes one pass anyway
         ]
 
-    def _named(self, devices: str | None) -> list[Device]:
+    def named(self, devices: str | None) -> list[Device]:
+        """Return the devices that a call names, in its order: one by one, or by kind; all if it names none."""
         if devices is None:
             return list(self._platform.devices)
         found = []
@@ -221,6 +238,10 @@ class Candidates:
 
     def _offer_body(self, kernel: Kernel, device: Device) -> None:
         """Let the Python body serve a backend whose arrays are not NumPy's: a variant that its first use checks."""
+        if device.kind == "opencl" and self._compiled and self._learned.keep and device.name not in self._invented:
+            if compilable(kernel) and not any(variant.kind == "opencl" for variant in kernel.variants):
+                kernel.variants.append(generated())
+            return
         foreign = self._runs_python[device.name] and device.kind != NUMPY
         if (
             foreign
@@ -228,6 +249,16 @@ class Candidates:
             and not any(variant.kind == device.kind for variant in kernel.variants)
         ):
             kernel.variants.append(Variant(f"python on {device.kind}", device.kind, numerics=Numerics(4)))
+
+    def runs(self, kernel: Kernel, arrays: Sequence[Array]) -> bool:
+        """Tell whether some device can run `kernel`, which has a Python body, on arrays of these types."""
+        if self.everything:
+            return True
+        try:
+            candidates, _, only_cpu = self.of(kernel, None)
+        except PlanError:
+            return False
+        return only_cpu or bool(self.holding(candidates, [array.dtype for array in arrays]))
 
     def lose(self, device: str, why: str) -> None:
         """Give nothing to a device any more."""
@@ -241,17 +272,23 @@ class Candidates:
     def _fits(self, device: Device, variant: Variant) -> bool:
         if variant.kind == "python":
             return self._runs_python[device.name] and (device.kind == NUMPY or device.name in self._invented)
+        if variant.kind == COMPILED:
+            return device.kind == NUMPY and not device.wide
         return variant.kind == device.kind or device.name in self._invented
 
     def holding(self, candidates: list[Candidate], dtypes: list[np.dtype[Any]]) -> list[Candidate]:
         """Return the candidates whose devices can hold all of `dtypes`."""
         return [c for c in candidates if all(self._supports[c.name](dtype) for dtype in dtypes)]
 
+    def _roomy(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
+        """Leave out devices that cannot hold a task, however it is cut."""
+        return candidates if self._residency is None else self._residency.roomy(task, candidates)
+
     def able(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
         """Leave out devices that cannot hold an argument's type, or compute with it."""
         known = remembered(task)
         if known is not None and (answer := known.get("able")) is not None and answer[0] is candidates:
-            return self.roomy(task, answer[1])
+            return self._roomy(task, answer[1])
         holding = self.holding(candidates, [array.dtype for array in task.arrays])
         able = _computing(holding, task)
         if holding and not able:
@@ -270,7 +307,7 @@ class Candidates:
                 f"{', '.join(sorted({str(array.dtype) for array in task.arrays}))}"
                 "; allow a CPU device"
             )
-        return self.roomy(task, able)
+        return self._roomy(task, able)
 
 
 def _computed(task: Task) -> str:
@@ -286,6 +323,12 @@ def _computing(candidates: list[Candidate], task: Task) -> list[Candidate]:
     return [c for c in candidates if c.device.computes(dtype)]
 
 
+def never_within(seconds: float, candidates: Sequence[Candidate], work: Work) -> bool:
+    """Tell whether no narrow device is predicted to do all of some work within these seconds, wherever its data is."""
+    known = [predicted for c in candidates if not c.wide and (predicted := c.model.seconds(work)) is not None]
+    return not known or min(known) >= seconds
+
+
 def one_per_device(candidates: Sequence[Candidate], work: Work | None = None) -> list[Candidate]:
     """Return the faster known variant of each device."""
     best: dict[str, Candidate] = {}
@@ -294,6 +337,11 @@ def one_per_device(candidates: Sequence[Candidate], work: Work | None = None) ->
         if known is None or (work is not None and _faster(candidate, known, work)):
             best[candidate.name] = candidate
     return list(best.values())
+
+
+def narrow_ones(candidates: Sequence[Candidate], work: Work) -> list[Candidate]:
+    """Return one candidate per device to divide over; all cores as one device stand aside."""
+    return one_per_device([c for c in candidates if not c.device.wide] or list(candidates), work)
 
 
 def _faster(a: Candidate, b: Candidate, work: Work) -> bool:

@@ -165,7 +165,7 @@ def _neighbours(uses: list[Use]) -> Iterator[tuple[Use, Use]]:
 def _key(task: Task, chunks: Sequence[Chunk]) -> Hashable:
     numbers: dict[int, int] = {}
     arrays = [(numbers.setdefault(id(a._storage), len(numbers)), a._box, a._cut) for a in task.arrays]
-    return task.kernel, tuple([(chunk.box, chunk.device) for chunk in chunks]), tuple(arrays), task.space
+    return task.kernel, tuple([(chunk.box, chunk.device) for chunk in chunks]), tuple(arrays), task.extents
 
 
 def _verb(use: Use) -> str:

@@ -1,29 +1,61 @@
 """Decisions that were made before: a call that repeats what the program did is planned as it was then.
 
-Before: plan/planned.py, plan/repeats.py.  After: runtime.py.  Knows no memory: lowering looks where arrays are.
+Before: plan/planned.py, plan/repeats.py.  After: schedule/plan.py.  Knows no memory: lowering looks where arrays are.
 
 A whole task is given to some device because of what the others were doing then. So it is not the call alone that must come
-again, but the calls before it, too: in a loop each call then stays where it was, and the work stays spread.
+again, but the calls before it, too: in a loop each call then stays where it was, and the work stays spread. A plan that depends
+on the call alone is steady: the next calls of its shape are planned in the same way, whatever comes before them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from ..graph.command import Command
-from ..graph.shape import answers
+from ..graph.shape import CallShape, answers
 from ..graph.task import Task
 from .place import Loads, Regret
 from .planned import Planned
 from .repeats import LONGEST, Event, Repeats
 
-LOOK_AGAIN = 8, 128  # turns of a loop until one is planned again: at first, and in the end
+LOOK_AGAIN = 8, 128  # turns of a loop, or calls of a steady plan, until one is planned again: at first, and in the end
+
+_new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
+
+
+class Version(Protocol):
+    """Says whether plans that were made still hold."""
+
+    mark: object  # another one when they do not
+
+
+class Births:
+    """Numbers arrays."""
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last = 0  # the number of the last array that was made
 
 
 class Decided:
     """How a call was planned: who computes what, and why. Knows no task: those come and go."""
 
-    __slots__ = ("asked", "chunks", "loads", "shape", "shapes", "shares", "stayed", "version", "visited", "why")
+    __slots__ = (
+        "asked",
+        "chunks",
+        "left",
+        "loads",
+        "shape",
+        "shapes",
+        "shares",
+        "stayed",
+        "turns",
+        "version",
+        "visited",
+        "why",
+    )
 
     def __init__(self, planned: Planned, task: Task, version: object, stayed: Regret | None) -> None:
         self.shape = task.shape
@@ -31,9 +63,10 @@ class Decided:
         self.shares = planned.shares
         self.version = version
         self.stayed = stayed
-        self.visited = task.visited is not None
+        self.visited = task.space is not None
         self.shapes = task.shapes
         self.asked = answers(task, self.chunks)
+        self.left = self.turns = 0  # calls that are planned so, whatever else is going on: from now on, and in all
         self.loads = tuple([(c.device, s.seconds) for c, s in zip(self.chunks, self.shares, strict=True)])
 
     def alike(self, task: Task, planned: Planned) -> bool:
@@ -46,17 +79,29 @@ class Decided:
 class Decisions:
     """Remembers how calls were planned. `version` changes when plans that were made do not hold any more."""
 
-    def __init__(
-        self, loads: Loads, version: Callable[[], object], births: Callable[[], int], *, on: bool = True
-    ) -> None:
+    def __init__(self, loads: Loads, version: Version, births: Births, *, on: bool = True) -> None:
         self._loads = loads
         self._version = version
-        self._births = births  # how many arrays there have been
+        self._births = births
         self.on = on
         self._repeats = Repeats()
         self._log: list[Decided | None] = []  # of the last calls
         self._left = 0  # calls that are not planned before a turn is
         self._turns = LOOK_AGAIN[0]
+
+    def called(self, task: Task) -> None:
+        """Note when a call was made: it may be planned later, when there are more arrays."""
+        task.births = self._births.last
+
+    @property
+    def repeats(self) -> Repeats:
+        """What was found of repetition."""
+        return self._repeats
+
+    @property
+    def period(self) -> int:
+        """After how many calls the program repeats itself; 0 if it does not."""
+        return self._repeats.period
 
     def recall(self, task: Task, *, divided: bool = False) -> Planned | None:
         """Return how a task is planned if the program repeats itself; with `divided`, only if it is divided.
@@ -67,7 +112,12 @@ class Decisions:
             return None
         self._loads.stayed = None
         known = self._before(task)
-        if known is None or known.version is not self._version():
+        if known is None:
+            known = task.shape.steady
+            if known is None or not known.left:
+                return None
+            known.left -= 1
+        if known.version is not self._version.mark:
             return None
         chunks = known.chunks
         if divided and len(chunks) < 2:
@@ -77,16 +127,18 @@ class Decisions:
         if known.stayed is not None and not self._loads.stays(known.stayed):
             self._left = 0  # its data moves: a whole turn is planned with the data there
             return None
-        if known.visited:
-            task.visited, task.shapes = task.box, known.shapes
+        if known.visited and task.space is None:
+            task.space, task.shapes = task.domain, known.shapes
         self._loads.again(known.loads, task.id)
         self._keep(known)
-        return Planned(Command(task.id, task, chunks, task.after, known.why), known.shares, again=True)
+        command = _new(Command, (task.id, task, chunks, task.after, known.why))
+        planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False))
+        return planned
 
     def _before(self, task: Task) -> Decided | None:
         """Note a call; return how it was planned in the turn before, if this one need not be planned anew."""
         repeats = self._repeats
-        repeats.add(Event(task.shape, tuple([a._storage.id for a in task.arrays]), self._births()))
+        repeats.add(_new(Event, (task.shape, tuple([a._storage.id for a in task.arrays]), task.births)))
         period, run = repeats.period, repeats.run
         if not period or run < period:
             self._left, self._turns = 0, LOOK_AGAIN[0]
@@ -109,8 +161,20 @@ class Decisions:
         period, log = self._repeats.period, self._log
         before = log[-period] if 0 < period <= len(log) else None
         passing = planned.here or planned.handout or task.guess or task.trial
-        self._keep(None if passing else Decided(planned, task, self._version(), self._loads.stayed))
+        decided = None if passing else Decided(planned, task, self._version.mark, self._loads.stayed)
+        self._keep(decided)
+        if planned.steady:
+            self._go_on_so(task.shape, decided)
         return planned._replace(again=True) if before is not None and before.alike(task, planned) else planned
+
+    def _go_on_so(self, shape: CallShape, decided: Decided | None) -> None:
+        """Plan the next calls of a shape in the same way, and twice as many as the last time if nothing has changed."""
+        before: Decided | None = shape.steady
+        if decided is not None:
+            same = before is not None and before.chunks == decided.chunks and before.version is decided.version
+            decided.turns = min(2 * before.turns, LOOK_AGAIN[1]) if same and before is not None else LOOK_AGAIN[0]
+            decided.left = decided.turns
+        shape.steady = decided
 
     def _keep(self, decided: Decided | None) -> None:
         self._log.append(decided)

@@ -22,8 +22,9 @@ from .divided import Cuts, Divided, Known, holds
 from .energy import least_energy, under_cap
 from .growing import alike, fitted
 from .offer import Division, Offer, joules
-from .offering import Held, Offering, Site
+from .offering import Offering, Site
 from .pieces import in_pieces, pieces
+from .residency import Residency
 
 KEEP = 0.03  # cuts are kept while new ones promise less than this
 UNSETTLED = 2  # measurements of its parts that a division gets before it is judged: first runs are cold
@@ -32,6 +33,8 @@ EVERY_AXIS = 8  # looks at a known division, one of which tries all axes
 WORTH_OVERLAPPING = 0.05  # of a share's time that overlapping its copies must save
 BUSY = 0.1  # waits for busy devices count from this part of the task's own time
 BANDS_FROM = 4  # devices; below, cutting two axes moves no less than cutting one
+SKEW_LOOKS = 3  # times that parts of unlike rows are predicted where they came to lie
+LEAST_PART = 16  # of the rows that are looked at where a part begins at the very end
 
 
 class Divider:
@@ -40,13 +43,14 @@ class Divider:
     def __init__(
         self,
         platform: Platform,
-        held: Held,
+        residency: Residency,
         cache: int = 1 << 62,
         *,
         objective: str = "time",
         cap: float | None = None,
     ) -> None:
         self._platform = platform
+        self._residency = residency
         powered = any(device.watts for device in platform.devices)
         if (objective == "energy" or cap) and not powered:
             raise ConfigError("planning for energy needs what devices draw: give watts=, e.g. watts='cpu:0=15/3'")
@@ -54,7 +58,7 @@ class Divider:
         self._cap = cap if powered else None  # joules that one task may need
         self.for_energy = self._least or self._cap is not None  # then a division that leaves all to one device stays
         self._cache = cache  # bytes of arrays that one piece of a blocked part may touch
-        self.offering = Offering(platform, held)
+        self.offering = Offering(platform, residency)
         self._memo: dict[tuple[object, ...], Known] = {}
         self._last: dict[tuple[object, ...], Cuts] = {}  # of calls with arrays that have no cuts yet
         self._looking = False  # the divisions of this moment will not be made
@@ -142,9 +146,8 @@ class Divider:
         return None if common is None else self._depends(task, common, box, group)
 
     def _depends(self, task: Task, shapes: object, box: Box, group: Sequence[Candidate]) -> tuple[object, ...]:
-        held = tuple([(a._storage.state.valid.uniform, a._storage.cuts) for a in task.arrays])
-        if any(mask is None and len(self._platform.memories) > 2 for mask, _ in held):
-            held = (*held, *[tuple(a._storage.state.valid.entries()) for a in task.arrays])
+        pattern = self._residency.pattern
+        held = tuple([(pattern(array), array._storage.cuts) for array in task.arrays])
         return (
             task.kernel,
             shapes,
@@ -165,6 +168,9 @@ class Divider:
         kept = self._kept(task, site, group)
         division = good_enough(offers, rows, kept, keep=KEEP)
         division = division or adapt(offers, rows, divide(offers, rows), sticky=kept, keep=KEEP)
+        for _ in range(SKEW_LOOKS if rows > 1 and site.skewed else 0):
+            offers = ordered(self.offering.offers(site, group, waits, _likely(site, group, division)), rows)
+            division = adapt(offers, rows, divide(offers, rows), sticky=kept, keep=KEEP)
         parts = zip(group, division.shares, strict=True)  # who is given nothing is not measured by this, ever
         measured = all(self.offering.known(site, candidate) for candidate, rows in parts if rows)
         unsettled = kept is not None and self._unsettled(site, group, kept)
@@ -313,6 +319,13 @@ def _overlapping(offer: Offer, low: int, high: int) -> list[int]:
             count = 1
     inner = [low + rows * i // count // offer.granule * offer.granule for i in range(1, count)]
     return [low, *inner, high] if rows > 0 else []
+
+
+def _likely(site: Site, group: Sequence[Candidate], division: Division) -> list[tuple[int, int]]:
+    """Return the rows of the parts of a division; the last ones leave some rows to look at."""
+    rows = site.rows.rows
+    last = rows - max(1, rows // LEAST_PART)
+    return [(min(last, low), high) for low, high in pairwise(site.cut_at(division.cuts, [c.device for c in group]))]
 
 
 def _joined(site: Site, parts: Sequence[Divided]) -> Divided:

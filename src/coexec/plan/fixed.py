@@ -40,7 +40,7 @@ Independent = Callable[[Task, Sequence[Chunk]], bool]
 def set_grain(task: Task, independent: Independent) -> None:
     """Note of which blocks the parts of a task are made: one block if blocks would touch what others write."""
     kernel = task.kernel
-    if kernel is None or kernel.host or task.box.empty or task.grain is not None:
+    if kernel is None or kernel.host or task.domain.empty or task.grain is not None:
         return
     known = remembered(task) if not kernel.looked_at else None
     grain: tuple[int, int] | None = known.get("grain") if known is not None else None
@@ -51,18 +51,18 @@ def set_grain(task: Task, independent: Independent) -> None:
     if grain is None:
         return
     axis, rows = grain
-    extent = task.box.hi[axis] - task.box.lo[axis]
-    visited = task.visited
+    extent = task.domain.hi[axis] - task.domain.lo[axis]
+    visited = task.space
     if rows < extent and not kernel.reduces:
-        task.visited = task.box  # blocks are mapped one by one
-        if not independent(task, [Chunk("", box) for box in boxes_of(task.box, task.box, (axis, rows))]):
+        task.space = task.domain  # blocks are mapped one by one
+        if not independent(task, [Chunk("", box) for box in boxes_of(task.domain, task.domain, (axis, rows))]):
             rows = extent
-        task.visited = visited
+        task.space = visited
     task.grain = (axis, rows)
 
 
 def _grain(task: Task, kernel: Kernel) -> tuple[int, int] | None:
-    box = task.box
+    box = task.domain
     axes = [axis for axis in kernel.split if box.hi[axis] - box.lo[axis] > 1]
     if not axes:
         return None
@@ -81,7 +81,7 @@ def _grain(task: Task, kernel: Kernel) -> tuple[int, int] | None:
 
 def _count(task: Task, kernel: Kernel, axis: int) -> int:
     """Return of how many blocks a task is made, as far as what was declared tells how much work it is."""
-    points = task.box.volume
+    points = task.domain.volume
     worth, at = points // POINTS, flops_at(kernel)
     if at is not None:
         worth = max(worth, int(work_of(task).features[at]) // FLOPS)
@@ -91,9 +91,9 @@ def _count(task: Task, kernel: Kernel, axis: int) -> int:
 
 def _shares(task: Task, axis: int) -> bool:
     """Tell whether half of a task reads most of some array that has more than a row."""
-    extent = task.box.shape[axis]
-    half = mapped(task, part_of(task.box, axis, 0, extent // 2))
-    every = mapped(task, task.box)
+    extent = task.domain.shape[axis]
+    half = mapped(task, part_of(task.domain, axis, 0, extent // 2))
+    every = mapped(task, task.domain)
     return any(
         some is not None
         and entire is not None
@@ -120,5 +120,5 @@ def in_blocks(task: Task, chunk: Chunk) -> Chunk:
     grain, kernel = task.grain, task.kernel
     if grain is None or chunk.box.empty or kernel is None or kernel.reduces:  # a reduction has blocks already
         return chunk if chunk.alike else chunk._replace(alike=True)
-    pieces = boxes_of(chunk.box, task.box, grain)
+    pieces = boxes_of(chunk.box, task.domain, grain)
     return chunk._replace(pieces=pieces if len(pieces) > 1 else (), alike=True)

@@ -5,17 +5,19 @@ Before: plan/plan.py, plan/candidate.py, plan/split.py.  After: plan/planner.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..errors import PlanError
 from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.task import Task
+from ..program.variant import COMPILED
 from .candidate import Candidate
 from .plan import Plan
-from .split import blocks, deal, in_runs, tiles
+from .split import LOOPING, blocks, deal, in_runs, tiles
 
-LOOPING = ("cpu", "torch")  # kinds of devices that compute one piece after the other by themselves
+PYTHON = "python"  # the name of every kernel's first variant
+Call = tuple[str, str]  # a kernel's name, and the shapes and types of its arrays as text
 
 
 def looping(group: Sequence[Candidate]) -> set[str]:
@@ -26,6 +28,9 @@ def looping(group: Sequence[Candidate]) -> set[str]:
 def following(task: Task, plan: Plan, candidates: Sequence[Candidate]) -> tuple[tuple[Chunk, ...], list[Candidate]]:
     """Return the chunks of `task` that a plan names, and who runs each; raise if this runtime or this call has no such."""
     pairs = {(c.name, c.variant.name): c for c in candidates}
+    for name in {c.name for c in candidates}:  # what is not compiled yet, or not here, has the body's bits anyway
+        if (name, PYTHON) in pairs:
+            pairs.setdefault((name, COMPILED), pairs[name, PYTHON])
     missing = [f"{p.device} ({p.variant})" for p in plan.parts if (p.device, p.variant) not in pairs]
     if missing:
         raise PlanError(
@@ -34,17 +39,48 @@ def following(task: Task, plan: Plan, candidates: Sequence[Candidate]) -> tuple[
         )
     group = [pairs[part.device, part.variant] for part in plan.parts]
     chunks = tuple(Chunk(p.device, Box(p.lo, p.hi), slot) for slot, p in enumerate(plan.parts))
-    if not tiles(task.box, [chunk.box for chunk in chunks]):
+    if not tiles(task.domain, [chunk.box for chunk in chunks]):
         spans = ", ".join(f"{part.lo} to {part.hi}" for part in plan.parts)
         raise PlanError(
-            f"the plan for {task.name!r} has parts {spans}, which do not make up {task.box}; make the plan anew"
+            f"the plan for {task.name!r} has parts {spans}, which do not make up {task.domain}; make the plan anew"
         )
     if task.kernel is not None and task.kernel.reduces:  # its blocks are fixed: the plan says whose they are
-        axis = next((a for a in task.kernel.split if task.box.hi[a] - task.box.lo[a] > 1), 0)
+        axis = next((a for a in task.kernel.split if task.domain.hi[a] - task.domain.lo[a] > 1), 0)
         cuts = [chunk.box.lo[axis] if chunk.box.lo else 0 for chunk in chunks]
-        dealt = deal(blocks(task.box, axis, task.kernel.granule), axis, [c.device for c in chunks], cuts)
+        dealt = deal(blocks(task.domain, axis, task.kernel.granule), axis, [c.device for c in chunks], cuts)
         chunks = in_runs(dealt, looping(group))
     return chunks, group
+
+
+class Followed:
+    """Plans to be followed, by call. Of several for one call, as a step may have them, each is followed in its turn."""
+
+    def __init__(self, plans: Iterable[Plan] = ()) -> None:
+        self._plans: dict[Call, list[Plan]] = {}
+        self._next: dict[Call, int] = {}
+        for plan in plans:
+            self.add(plan)
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def add(self, plan: Plan) -> None:
+        """Follow a plan, of a call or of all calls of a step, in place of those for the same calls."""
+        calls = [call for call in plan.children if call.parts] if plan.kind == "step" else [plan]
+        for call in calls:
+            self._plans.pop((call.name, call.shapes), None)
+        for call in calls:
+            self._plans.setdefault((call.name, call.shapes), []).append(call)
+
+    def of(self, task: Task) -> Plan | None:
+        """Return the plan for a call, or None."""
+        call = (task.name, repr(task.key))
+        found = self._plans.get(call)
+        if found is None:
+            return None
+        number = self._next.get(call, 0)
+        self._next[call] = number + 1
+        return found[number % len(found)]
 
 
 def in_one_piece_each(chunks: Sequence[Chunk]) -> list[Chunk]:

@@ -1,6 +1,6 @@
 """Hand out the rows of a running task, piece by piece, to whoever asks: for when predictions are poor.
 
-Before: plan/divider.py.  After: execute/on_demand.py.  Knows rows and devices only: no clock, thread or instruction.
+Before: plan/divider.py.  After: schedule/dynamic_shares.py.  Knows rows and devices only: no clock, thread or instruction.
 
 `dynamic`: one common stock, pieces shrink with what is left, in proportion to speed. `auto`: each device begins with the
 rows that the plan gave it; one that runs dry takes from the device that is farthest behind. Both commit little before a

@@ -7,7 +7,8 @@ A user's kernel that no device can run is refused, with the remedy: nobody else 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ..errors import CannotCompute, PlanError
 from ..geometry import Box
@@ -24,6 +25,8 @@ WHY = "no device here can run it: on the host"
 KEPT_OUT = "its arguments overlap, and what comes out then is what its body gives with NumPy"
 OVERLAPPING = "its arguments overlap, and none of the devices computes with NumPy: on the host"
 
+_new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
+
 
 class Who(NamedTuple):
     """Those who can run a task."""
@@ -35,17 +38,19 @@ class Who(NamedTuple):
     kept_out: tuple[str, ...] = ()  # devices that could, if its arguments did not overlap
 
 
-def who(candidates: Candidates, task: Task) -> Who:
-    """Return those who can run a task; raise if there is nobody, not even the host."""
+def who(candidates: Candidates, task: Task, *, outside: bool = False) -> Who:
+    """Return those who can run a task, also `outside` of its placement; raise if there is nobody, not even the host."""
     kernel, options = task.kernel, task.options
     assert kernel is not None and options is not None
     try:
-        able, blocked, only_cpu = candidates.of(kernel, options.devices)
+        able, blocked, only_cpu = candidates.of(kernel, None if outside else options.devices)
         if not only_cpu:
             able = candidates.able(task, able)
     except PlanError as error:
         # Of a type that the devices lack the program is told: another would do. Values that are only put somewhere need no rate.
         ours = kernel.internal if isinstance(error, CannotCompute) else is_own(kernel)
+        if ours and options.loosely and not outside:  # a block's devices cannot, so those outside may
+            return who(candidates, task, outside=True)
         if candidates.everything or not ours:
             raise
         return Who([], [], only_cpu=True, host=WHY)
@@ -58,7 +63,8 @@ def who(candidates: Candidates, task: Task) -> Who:
             _check_body(kernel)
             return Who([], [], only_cpu=True, host=OVERLAPPING, kept_out=kept_out)
         return Who(able, blocked, only_cpu, kept_out=kept_out)
-    return Who(able, blocked, only_cpu)
+    found: Who = _new(Who, (able, blocked, only_cpu, "", ()))  # made for every task
+    return found
 
 
 def is_own(kernel: Kernel) -> bool:

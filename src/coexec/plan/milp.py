@@ -91,7 +91,7 @@ def divide_under_cap(offers: Sequence[Offer], rows: int, cap: float = inf, *, ev
     unit = enough_time(offers, rows)
     program = Program()
     end = program.variable()
-    parts = [Part(program, offer, rows, unit, everyone=everyone) for offer in offers]
+    parts = [PartVariables(program, offer, rows, unit, everyone=everyone) for offer in offers]
     program.equal({part.share: 1.0 for part in parts}, 1.0)
     already_there(program, parts, rows)
     for part, queue in zip(parts, queues(offers, parts), strict=True):
@@ -106,7 +106,7 @@ def divide_under_cap(offers: Sequence[Offer], rows: int, cap: float = inf, *, ev
     return as_division(offers, rows, [values[part.share] for part in parts])
 
 
-class Part:
+class PartVariables:
     """One device's variables and its times as linear expressions of them, in units of time."""
 
     def __init__(self, program: Program, offer: Offer, rows: int, unit: float, *, everyone: bool) -> None:
@@ -148,7 +148,7 @@ class Part:
         return {seconds: 1.0}
 
 
-def already_there(program: Program, parts: Sequence[Part], rows: int) -> None:
+def already_there(program: Program, parts: Sequence[PartVariables], rows: int) -> None:
     """Take the rows whose inputs a device has already off its copies: how far its piece and they overlap."""
     before: Terms = {}
     for part in parts:
@@ -164,10 +164,10 @@ def already_there(program: Program, parts: Sequence[Part], rows: int) -> None:
         before = after
 
 
-def queues(offers: Sequence[Offer], parts: Sequence[Part]) -> list[list[Part]]:
+def queues(offers: Sequence[Offer], parts: Sequence[PartVariables]) -> list[list[PartVariables]]:
     """Return for each device whose inputs must have been copied before it can compute: its own and those ahead."""
-    waiting: list[list[Part]] = [[part] for part in parts]
-    ahead: dict[str, list[Part]] = {}
+    waiting: list[list[PartVariables]] = [[part] for part in parts]
+    ahead: dict[str, list[PartVariables]] = {}
     for i in link_order(offers):
         if offers[i].link and (offers[i].fixed_in or offers[i].in_per_row):
             ahead.setdefault(offers[i].link, []).append(parts[i])
@@ -175,7 +175,7 @@ def queues(offers: Sequence[Offer], parts: Sequence[Part]) -> list[list[Part]]:
     return waiting
 
 
-def power(parts: Sequence[Part], end: int) -> Terms:
+def power(parts: Sequence[PartVariables], end: int) -> Terms:
     """Return the energy over the unit of time."""
     busy = [
         scaled(total(part.input, part.computing, part.output), part.offer.watts - part.offer.idle_watts)

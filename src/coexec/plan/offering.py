@@ -24,14 +24,17 @@ from .fixed import in_blocks
 from .lags import Lags
 from .offer import Offer
 from .place import Loads, Where
-from .places import Pieces, Places, memories
+from .places import Places, memories
+from .residency import Residency
 from .split import in_cache
 
 HANDING_OVER = 50e-6  # seconds that a part costs after its kernel: it is reported, and somebody woken
 SAMPLES = 8  # sizes at which a model is asked
+ABOUT = (0.6, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5)  # of the rows that a device is likely to get: its share is among them
+ANYWHERE = (0, 0)  # no rows are likelier than others
+SKEWED = 0.05  # relative difference between halves from which rows are unlike: borders of stencils make less
 
 COMMON = 1 << 20  # bytes for which ways are compared
-Held = Callable[[Array], Pieces]
 """The parts of a view's box, in the array's coordinates, and which memories hold them."""
 
 
@@ -101,21 +104,38 @@ class Site(NamedTuple):
         """Return what rows [lo, hi) ask of a device."""
         return work_of_part(self.task, self.part(lo, hi))
 
+    @property
+    def skewed(self) -> bool:
+        """Whether the first half of the rows asks for something else than the second: where a part lies matters.
+
+        Not where a weight is declared: then rows are counted by their work already, and shares are fractions of it.
+        """
+        half = self.rows.rows // 2
+        if half < 1 or not self.rows.even:
+            return False
+        first, last = self.work(0, half), self.work(self.rows.rows - half, self.rows.rows)
+        return any(abs(a - b) > SKEWED * max(a, b) for a, b in zip(first.features, last.features, strict=True))
+
 
 class Offering:
     """Makes offers, and keeps the curves that repeated tasks need."""
 
-    def __init__(self, platform: Platform, held: Held) -> None:
+    def __init__(self, platform: Platform, residency: Residency) -> None:
         self._platform = platform
-        self._held = held
+        self.residency = residency
         self.lags = Lags()
         self.idle: Callable[[], bool] = _always  # whether nothing is under way: then lags show, else they are hidden
         self._curves: dict[tuple[object, ...], tuple[int, Curve | None]] = {}
 
-    def offers(self, site: Site, group: Sequence[Candidate], waits: Sequence[float]) -> list[Offer]:
-        """Return one offer per candidate, in their order; those nobody has measured are taken to be average."""
+    def offers(
+        self, site: Site, group: Sequence[Candidate], waits: Sequence[float], likely: Sequence[tuple[int, int]] = ()
+    ) -> list[Offer]:
+        """Return one offer per candidate, in their order; those nobody has measured are taken to be average.
+
+        `likely` are the rows that they are likely to get, where it matters which rows they are.
+        """
         rows = site.rows.rows
-        curves = [self._curve(site, candidate) for candidate in group]
+        curves = [self._curve(site, c, span) for c, span in zip(group, likely or (ANYWHERE,) * len(group), strict=True)]
         known = [curve for curve in curves if curve is not None]
         guess = max(known, key=lambda curve: curve.seconds(rows)) if known else Curve.line(1e-6, HANDING_OVER)
         task = site.task
@@ -148,30 +168,35 @@ class Offering:
         axis, start, rows = 0, 0, 0  # where the view's axes are not those of the array, rows are not told apart
         if array._cut is None and site.axis < array.ndim:
             axis, start, rows = site.axis, array._box.lo[site.axis] + site.box.lo[site.axis], site.rows.rows
-        return Argument(array, access, size, Places(self._held(array), axis, start, rows))
+        return Argument(array, access, size, Places(self.residency.places(array), axis, start, rows))
 
     def known(self, site: Site, candidate: Candidate) -> bool:
         """Tell whether anything is known of this candidate."""
         return self._curve(site, candidate) is not None
 
-    def _curve(self, site: Site, candidate: Candidate) -> Curve | None:
+    def _curve(self, site: Site, candidate: Candidate, span: tuple[int, int] = ANYWHERE) -> Curve | None:
         model, task = candidate.model, site.task
-        key = (id(model), task.key, site.axis, site.box, () if task.key is not None else task.id)
+        key = (id(model), task.key, site.axis, site.box, span, () if task.key is not None else task.id)
         known = self._curves.get(key)
         if known is None or known[0] != model.version:
             if len(self._curves) > 256:
                 self._curves.clear()
-            known = self._curves[key] = (model.version, self._sampled(site, candidate))
+            known = self._curves[key] = (model.version, self._sampled(site, candidate, *span))
         return known[1]
 
-    def _sampled(self, site: Site, candidate: Candidate) -> Curve | None:
-        """Return the predicted seconds by rows, or None if nothing is known."""
+    def _sampled(self, site: Site, candidate: Candidate, start: int, end: int) -> Curve | None:
+        """Return the predicted seconds by rows from `start` on, more closely about `end`; None if nothing is known."""
         rows, points = site.rows.rows, []
-        for size in sizes(rows, SAMPLES):
-            estimate = candidate.model.estimate(site.work(0, size), together=True)
+        closely = {round((end - start) * factor) for factor in ABOUT} if end > start else set()
+        for size in sorted({*sizes(rows - start, SAMPLES), *[n for n in closely if 0 < n <= rows - start]}):
+            estimate = candidate.model.estimate(site.work(start, start + size), together=True)
             if estimate is None:
                 return None
-            points.append((site.rows.work(size), estimate.seconds + HANDING_OVER))
+            work = site.rows.work(start + size) - site.rows.work(start)
+            points.append((work, estimate.seconds + HANDING_OVER))
+        whole = candidate.model.estimate(site.work(0, rows), together=True) if start or end else None
+        if whole is not None and rows > points[-1][0]:  # of all rows, wherever a part begins
+            points.append((float(rows), whole.seconds + HANDING_OVER))
         if points[-1][0] < 2:
             points.append((points[-1][0] + 1, points[-1][1]))
         return Curve.through(points)
@@ -257,19 +282,20 @@ class Offering:
         return Bytes(fixed, per_row)
 
 
-def spread(task: Task) -> int:
+def spread(task: Task, residency: Residency) -> int:
     """Return the bytes of a task's inputs that lie in several memories, none of which holds all of them."""
-    total = 0
-    for param, array in zip(task.accesses, task.arrays, strict=True):
-        state = array._storage.state
-        valid = state.valid if state.expected is None else state.expected
-        if param.access.mode != "write" and valid.uniform is None and not state.held_by(array._box):
-            total += array.nbytes
-    return total
+    inputs = [a for p, a in zip(task.accesses, task.arrays, strict=True) if p.access.mode != "write"]
+    return sum([array.nbytes for array in inputs if residency.spread(array)])
 
 
 def quick(
-    loads: Loads, task: Task, candidates: Sequence[Candidate], work: Work, where: Where, limit: float
+    loads: Loads,
+    task: Task,
+    candidates: Sequence[Candidate],
+    work: Work,
+    where: Where,
+    limit: float,
+    residency: Residency,
 ) -> Candidate | None:
     """Return who is predicted to do all of a task first, if that takes at most `limit` seconds, copies included."""
     short = [(s, i) for i, c in enumerate(candidates) if (s := c.model.seconds(work)) is not None and s <= limit]
@@ -277,7 +303,7 @@ def quick(
         return None
     if all(c.memory == candidates[0].memory for c in candidates):
         return candidates[min(short)[1]]
-    held, gathered = where(), spread(task)
+    held, gathered = where(), spread(task, residency)
     found = [
         (s + loads.transfer(memory := candidates[i].memory, held) + _gather(loads.platform, memory, gathered), i)
         for s, i in short
@@ -313,7 +339,7 @@ def _room(site: Site, arguments: Sequence[Argument], capacity: int) -> int:
 
 def _bytes(site: Site, mapper: Mapper, array: Array) -> Bytes:
     """Return the bytes of `array` that a part needs: so many whatever its size, so many per row."""
-    rows, space = site.rows.rows, site.task.space
+    rows, space = site.rows.rows, site.task.extents
     most = _volume(mapper, site.part(0, rows), space, array.shape) * array.dtype.itemsize
     if rows < 2:
         return Bytes(0.0, float(most))

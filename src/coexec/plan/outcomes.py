@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 from ..predict.window import centre
+
+if TYPE_CHECKING:
+    from ..graph.task import Task
 
 WINDOW = 5
 ENOUGH = 3  # outcomes of a way before it is judged; the first is cold
 TRY_AT = 6  # divisions after which the other way is tried
 PAUSE = 8  # undivided runs after which a division is tried again; twice as many each time that it was slower again
 LONGEST = 256
+NOT_FAR = 1.6  # times the predicted seconds of a division: beyond, undivided cannot win
 WORTH = 0.97  # undivided must be faster by this to be preferred
 
 
@@ -81,7 +86,17 @@ class Outcomes:
         ways = self._ways.get(key)
         return ways is not None and ways.undivided(close=close, seen=seen)
 
+    def better(self, task: Task, alone: float, divided: float, *, seen: bool) -> bool:
+        """Tell whether a task was measured to be faster undivided, or should be seen so because it is predicted not far off."""
+        return self.undivided(outcome_key(task), close=alone < NOT_FAR * divided, seen=seen)
+
     def judged(self, key: Hashable) -> bool:
         """Tell whether both ways were seen often enough: until then one of them may be but a try."""
         ways = self._ways.get(key)
         return ways is None or (ways.runs[0] >= ENOUGH and len(ways.divided) >= ENOUGH) or ways.runs[1] < TRY_AT
+
+
+def outcome_key(task: Task) -> Hashable:
+    """Return under which key a task's times are remembered: a variant that appears or goes changes all of them."""
+    kernel = task.kernel
+    return kernel, task.key, sum(not variant.off for variant in kernel.variants) if kernel is not None else 0

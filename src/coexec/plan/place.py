@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..errors import unknown_name
-from ..graph.instruction import Kernel
+from ..graph.instruction import Launch
+from ..graph.task import Task
 from ..machine.platform import HOST, USER, Platform
 from ..predict.work import Work
 from .candidate import Candidate
@@ -39,7 +40,7 @@ class Where(Protocol):
     def __call__(self) -> Sequence[tuple[int, int]]: ...
 
 
-class Placement(Protocol):
+class PlacementPolicy(Protocol):
     """Chooses among candidates; says why."""
 
     pairs: bool
@@ -68,8 +69,8 @@ class Loads:
         self.seconds: dict[str, float] = {d.name: 0.0 for d in platform.devices}
         self.tasks: dict[str, int] = {d.name: 0 for d in platform.devices}
         self._passed: dict[str, float] = {d.name: 0.0 for d in platform.devices}  # predicted seconds finished so far
-        self._ends: dict[int, tuple[str, float]] = {}  # open tasks: device, and its predicted end in those seconds
-        self._latest: dict[str, int] = {}  # the task that each device was given last
+        self.ends: dict[int, tuple[str, float]] = {}  # open tasks: device, and its predicted end in those seconds
+        self.latest: dict[str, int] = {}  # the task that each device was given last
         self._sharing = {
             d.name: [o.name for o in platform.devices if o is not d and set(o.cores) & set(d.cores)]
             for d in platform.devices
@@ -78,6 +79,7 @@ class Loads:
         self.lags = Lags()
         self.outcomes = Outcomes()
         self._regrets: Regrets | None = None
+        self.planned_as_steps = False  # then it is those plans that move data, and no call by itself
         self.stayed: Regret | None = None  # of the call planned last, if its data would be better off elsewhere
 
     @property
@@ -88,20 +90,20 @@ class Loads:
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Let plans be made that nobody will carry out: what they note is forgotten."""
-        before = (dict(self.seconds), dict(self.tasks), dict(self._ends), dict(self._latest))
+        before = (dict(self.seconds), dict(self.tasks), dict(self.ends), dict(self.latest))
         regrets, stayed = self._regrets.copy() if self._regrets is not None else None, self.stayed
         try:
             yield
         finally:
-            self.seconds, self.tasks, self._ends, self._latest = before
+            self.seconds, self.tasks, self.ends, self.latest = before
             self._regrets, self.stayed = regrets, stayed
 
     def ready(self, parents: Sequence[int]) -> float:
         """Return the predicted seconds until all of these tasks are over."""
         latest = 0.0
-        if self._ends:
+        if self.ends:
             for id in parents:
-                end = self._ends.get(id)
+                end = self.ends.get(id)
                 if end is not None:
                     latest = max(latest, end[1] - self._passed[end[0]])
         return latest
@@ -113,13 +115,13 @@ class Loads:
         moment one of them may have been reported and another not.
         """
         ready = self.ready(parents)
-        begins = [ready if self._latest.get(d) in parents else max(ready, self.seconds[d]) for d in devices]
+        begins = [ready if self.latest.get(d) in parents else max(ready, self.seconds[d]) for d in devices]
         first = min(begins)
         return [begin - first for begin in begins]
 
     def over(self, task: int) -> None:
         """Note that a task is over."""
-        self._ends.pop(task, None)
+        self.ends.pop(task, None)
 
     def add(self, device: str, seconds: float | None, ready: float = 0.0, task: int = 0) -> None:
         """Note work given to a device, and to those whose cores it occupies. It cannot begin before `ready`."""
@@ -127,11 +129,11 @@ class Loads:
             return
         seconds = UNKNOWN_SECONDS if seconds is None else seconds
         self.tasks[device] += 1
-        self._latest[device] = task
+        self.latest[device] = task
         free = self.seconds[device]
         self.seconds[device] = end = (max(ready, free)) + seconds
-        if task and (task not in self._ends or end >= self.ready((task,))):  # the last of its parts counts
-            self._ends[task] = (device, self._passed[device] + end)
+        if task and (task not in self.ends or end >= self.ready((task,))):  # the last of its parts counts
+            self.ends[task] = (device, self._passed[device] + end)
         if self._overlapping:
             for other in self._sharing[device]:
                 self.seconds[other] += seconds
@@ -142,7 +144,7 @@ class Loads:
             for device, seconds in loads:
                 self.add(device, seconds, 0.0, task)
             return
-        tasks, free, latest = self.tasks, self.seconds, self._latest
+        tasks, free, latest = self.tasks, self.seconds, self.latest
         last, longest = "", -1.0
         for device, predicted in loads:
             if device not in tasks:
@@ -153,7 +155,7 @@ class Loads:
             if end > longest:
                 last, longest = device, end
         if last:
-            self._ends[task] = (last, self._passed[last] + longest)
+            self.ends[task] = (last, self._passed[last] + longest)
 
     def in_pieces(self, before: Sequence[str], now: Sequence[str]) -> None:
         """Note that work given to the devices `before`, part by part, was cut anew for those of `now`."""
@@ -173,15 +175,18 @@ class Loads:
             for other in self._sharing[device]:
                 self.seconds[other] = max(0.0, self.seconds[other] - seconds)
 
-    def finished(self, instruction: Kernel, start: float, stop: float) -> None:
-        """Note a finished kernel; if nothing else was going on, how late it began and how long its task took."""
-        task, device = instruction.task, instruction.device
-        if instruction.more and device in self.tasks:
+    def finished(self, task: Task, step: Launch, start: float, stop: float, *, odd: bool = False) -> None:
+        """Note a finished kernel; if nothing else was going on, how late it began and how long its task took.
+
+        `odd` tells that this kernel took longer than its variant does, so that its task's time teaches nothing.
+        """
+        device = step.device
+        if step.more and device in self.tasks:
             self.tasks[device] += 1  # the last part of its chunk counts
-        self.remove(device, instruction.predicted)
+        self.remove(device, step.predicted)
         if task.finished:
             self.over(task.id)
-            if task.outcome is not None and task.failure is None:
+            if task.outcome is not None and task.failure is None and not odd:
                 key, divided, after = task.outcome
                 self.outcomes.learn(key, seconds=stop - task.submitted + after, divided=divided)
         if task.inputs is not None and device in task.inputs:
@@ -203,6 +208,8 @@ class Loads:
 
     def moves(self, call: Hashable, gain: float, copies: float) -> bool:
         """Tell whether data is to be brought by now to where a call would take `gain` seconds less with it."""
+        if self.planned_as_steps:
+            return False
         if self._regrets is None:
             from .regret import Regrets  # where nothing is ever far away, nobody needs it
 
@@ -350,26 +357,26 @@ def _present(memory: int, where: Sequence[tuple[int, int]]) -> int:
     return sum(nbytes for nbytes, mask in where if mask >> memory & 1)
 
 
-def _min_size(loads: Loads, threshold: float) -> Placement:
+def _min_size(loads: Loads, threshold: float) -> PlacementPolicy:
     """The device that needs the fewest bytes moved."""
     return DataAware(
         loads, threshold, "minimal transfer size", lambda _, memory, where: -float(_present(memory, where))
     )
 
 
-def _min_min(loads: Loads, threshold: float) -> Placement:
+def _min_min(loads: Loads, threshold: float) -> PlacementPolicy:
     """The device whose inputs arrive soonest, each over its best link."""
     name = "minimal transfer time over the best links"
     return DataAware(loads, threshold, name, lambda loads, memory, where: loads.transfer(memory, where, best=True))
 
 
-def _min_max(loads: Loads, threshold: float) -> Placement:
+def _min_max(loads: Loads, threshold: float) -> PlacementPolicy:
     """The device whose inputs arrive soonest, each over its worst link."""
     name = "minimal transfer time over the worst links"
     return DataAware(loads, threshold, name, lambda loads, memory, where: loads.transfer(memory, where, best=False))
 
 
-PLACEMENTS: dict[str, Callable[[Loads, float], Placement]] = {
+PLACEMENTS: dict[str, Callable[[Loads, float], PlacementPolicy]] = {
     "earliest-finish": EarliestFinish,
     "round-robin": RoundRobin,
     "least-busy": LeastBusy,
@@ -379,7 +386,7 @@ PLACEMENTS: dict[str, Callable[[Loads, float], Placement]] = {
 }
 
 
-def load_placement(name: str, loads: Loads, threshold: float) -> Placement:
+def load_placement(name: str, loads: Loads, threshold: float) -> PlacementPolicy:
     """Return the placement policy called `name`, from the table or from an installed package."""
     if name in PLACEMENTS:
         return PLACEMENTS[name](loads, threshold)
@@ -387,6 +394,6 @@ def load_placement(name: str, loads: Loads, threshold: float) -> Placement:
 
     found = {entry.name: entry for entry in entry_points(group="coexec.placements")}
     if name in found:
-        placement: Placement = found[name].load()(loads, threshold)
+        placement: PlacementPolicy = found[name].load()(loads, threshold)
         return placement
     raise unknown_name("placement", name, [*PLACEMENTS, *found])

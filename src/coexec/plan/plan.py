@@ -1,13 +1,13 @@
 """A plan as plain data: who does which part, how long that is predicted to take, and why. One type for every planner.
 
-Before: nothing.  After: plan/preview.py, runtime.py, cli/.  Knows no kernel object, array or device object.
+Before: nothing.  After: plan/preview.py, driver.py, cli/.  Knows no kernel object, array or device object.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from ..predict.work import Estimate
 from .plan_fields import wrong
 
 VERSION = 1
+NAMED = ("model", "set", "layer")
+"""Kinds of plans whose `why` says all about them and their parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Part:
 class Plan:
     """Who does what, and what is predicted of it."""
 
-    kind: str  # kernel, pipeline, model
+    kind: str  # kernel, step, pipeline, stage, model, set, layer
     name: str
     shapes: str  # the arrays' shapes and types, as text: a plan holds for these
     space: tuple[int, ...]
@@ -55,6 +57,14 @@ class Plan:
     left_out: Mapping[str, str] = field(default_factory=dict)  # device -> why it does nothing
     why: str = ""
     limit_s: float | None = None  # see limit_seconds
+    children: tuple[
+        Plan, ...
+    ] = ()  # what it consists of: calls of a step, stages of a pipeline, sets of a model, layers of a set
+    latency_s: float | None = None  # of one item of a stream, from the host and back; `seconds` are between two of them
+    considered: Mapping[str, float] = field(default_factory=dict)  # what it was compared with -> seconds of that
+    cuts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of a layer: dimension -> sizes of its parts
+    rotates: str = ""  # of a layer: what goes around a ring, and the dimension along which it is cut
+    measured_s: float | None = None  # of a step: seconds of a turn, since it is in force
 
     @property
     def predicted(self) -> Estimate | None:
@@ -64,6 +74,26 @@ class Plan:
         sources = {part.source for part in self.parts}
         source = next((s for s in ("unknown", "roofline", "regression") if s in sources), "history")
         return Estimate(self.seconds, self.spread, source, self.joules)
+
+    @property
+    def period(self) -> float | None:
+        """Seconds from one repetition to the next: from one item of a stream to the next."""
+        return self.seconds
+
+    @property
+    def energy(self) -> float | None:
+        """Joules of one repetition, or of one item of a stream."""
+        return self.joules
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds from an item's arrival to its result, if nobody waits."""
+        return self.seconds if self.latency_s is None else self.latency_s
+
+    @property
+    def stages(self) -> tuple[Plan, ...]:
+        """The stages of a pipeline."""
+        return tuple([child for child in self.children if child.kind == "stage"])
 
     @property
     def shares(self) -> dict[str, float]:
@@ -83,7 +113,16 @@ class Plan:
 
     def explain(self) -> str:
         """Return the plan in sentences: shares, times, the limit, and why each device does what it does."""
+        if self.kind == "step":
+            return self._explain_step()
+        if self.kind in NAMED:
+            inner = [f"  {line}" for child in self.children for line in child.explain().splitlines()]
+            if self.kind == "model" and not self.children:
+                inner = [f"  on {device}" for device in self.shares]
+                inner += [f"  {device} does nothing: {why}" for device, why in self.left_out.items()]
+            return "\n".join([f"{self.name}: {self.why}", *inner])
         lines = [f"{self.name} over {self.space}: {self.why}"]
+        lines += [f"  {line}" for child in self.children for line in child.explain().splitlines()]
         for part in self.parts:
             took = "unknown" if part.compute_s is None else f"{part.compute_s * 1e3:.3g} ms (+-{part.spread:.0%})"
             copies = f", copies {part.input_s * 1e3:.3g} ms in and {part.output_s * 1e3:.3g} ms out"
@@ -100,12 +139,29 @@ class Plan:
             lines.append(f"  predicted: {self.seconds * 1e3:.3g} ms (+-{self.spread:.0%}){bound}")
         return "\n".join(lines)
 
+    def _explain_step(self) -> str:
+        """Return the plan of a step in sentences: its calls, what it was compared with, and what was measured since."""
+        lines = [f"a step of {self.why}"]
+        for call in self.children:
+            parts = ", ".join(f"{device} {share:.1%}" for device, share in call.shares.items())
+            lines.append(f"  {call.name}: {parts or 'the host'}")
+        for devices, seconds in sorted(self.considered.items(), key=lambda entry: entry[1]):
+            lines.append(f"  a turn on {devices}: {seconds * 1e3:.3g} ms")
+        lines += [f"  not on {devices}: {why}" for devices, why in self.left_out.items()]
+        if self.seconds is not None:
+            measured = "" if self.measured_s is None else f", measured: {self.measured_s * 1e3:.3g} ms"
+            limit = "" if self.limit_s is None else f"; the limit is {self.limit_s * 1e3:.3g} ms"
+            lines.append(f"  predicted: {self.seconds * 1e3:.3g} ms{measured}{limit}")
+        return "\n".join(lines)
+
     # Files --------------------------------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as JSON-ready data."""
         single = {name: seconds if seconds < float("inf") else None for name, seconds in self.single.items()}
-        return {"coexec_plan": VERSION, **asdict(self), "single": single, "left_out": dict(self.left_out)}
+        own: dict[str, Any] = {"single": single, "left_out": dict(self.left_out), "considered": dict(self.considered)}
+        own |= {"children": [child.as_dict() for child in self.children], "cuts": dict(self.cuts)}
+        return {"coexec_plan": VERSION, **asdict(replace(self, children=())), **own}
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a JSON file; `Runtime(plan=path)` follows it."""
@@ -131,13 +187,44 @@ class Plan:
             values = {name: value for name, value in data.items() if name != "coexec_plan"}
             parts = tuple(Part(**{**p, "lo": tuple(p["lo"]), "hi": tuple(p["hi"])}) for p in values.pop("parts"))
             single = {name: float("inf") if s is None else s for name, s in values.pop("single").items()}
-            return cls(**{**values, "parts": parts, "single": single, "space": tuple(values["space"])})
+            children = tuple([cls.from_dict(child) for child in values.pop("children", ())])
+            cuts = {name: tuple(sizes) for name, sizes in values.pop("cuts", {}).items()}
+            inner = {
+                "parts": parts,
+                "single": single,
+                "space": tuple(values["space"]),
+                "children": children,
+                "cuts": cuts,
+            }
+            return cls(**{**values, **inner})
         except KeyError as error:
             raise PlanError(f"this is no plan of version {VERSION}: it has no {error}") from error
         except TypeError as error:  # a field too many, or one missing
             raise PlanError(
                 f"this is no plan of version {VERSION}: {str(error).rpartition('__init__() ')[2]}"
             ) from error
+
+
+def plan_of_ranks(plans: Sequence[Plan], ranks: int) -> Plan:
+    """Return one plan out of those of the ranks that have a part of a call."""
+    seconds, joules = [p.seconds for p in plans], [p.joules for p in plans]
+    return replace(
+        plans[0],
+        parts=tuple([part for plan in plans for part in plan.parts]),
+        seconds=None if None in seconds else max(filter(None, seconds), default=0.0),
+        joules=None if None in joules else sum(filter(None, joules)),
+        spread=max(plan.spread for plan in plans),
+        single={},
+        limit_s=None,
+        left_out={device: why for plan in plans for device, why in plan.left_out.items()},
+        why=f"{len(plans)} of {ranks} ranks; in each: {plans[0].why}",
+    )
+
+
+def named_for(plan: Plan, rank: int) -> Plan:
+    """Return a plan of one rank whose devices are called as all ranks call them: n1/cpu:0."""
+    parts = tuple([replace(part, device=f"n{rank}/{part.device}") for part in plan.parts])
+    return replace(plan, parts=parts, left_out={f"n{rank}/{name}": why for name, why in plan.left_out.items()})
 
 
 def save_plans(plans: Iterable[Plan], path: str | Path) -> None:

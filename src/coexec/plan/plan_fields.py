@@ -78,6 +78,15 @@ PLAN = {
     "left_out": _by_name(_TEXT, "a reason by device"),
     "why": _TEXT,
     "limit_s": _or_null(_NUMBER),
+    "children": Kind(
+        lambda value: isinstance(value, list | tuple) and all(isinstance(plan, Mapping) for plan in value),
+        "a list of plans",
+    ),
+    "latency_s": _or_null(_NUMBER),
+    "considered": _by_name(_NUMBER, "seconds by name"),
+    "cuts": _by_name(_POINT, "sizes of parts by dimension"),
+    "rotates": _TEXT,
+    "measured_s": _or_null(_NUMBER),
 }
 
 

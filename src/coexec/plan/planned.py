@@ -1,6 +1,6 @@
 """What the planner hands to the lowering: a command, and what each of its chunks runs.
 
-Before: plan/candidate.py, plan/offering.py.  After: plan/planner.py, plan/preview.py, execute/on_demand.py, runtime.py.
+Before: plan/candidate.py, plan/offering.py.  After: plan/planner.py, plan/preview.py, schedule/.
 """
 
 from __future__ import annotations
@@ -21,3 +21,4 @@ class Planned(NamedTuple):
     handout: str = ""  # dynamic or auto: the parts are a beginning, and handed out in smaller ones as devices ask
     site: Site | None = None  # what is cut, and where, if it was
     again: bool = False  # as in the turn before
+    steady: bool = False  # it depends on the call and on what is measured, and not on what else is going on

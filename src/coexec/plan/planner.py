@@ -6,6 +6,7 @@ Before: graph/, predict/, machine/.  After: lower/.  Knows no memory's contents 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -19,22 +20,27 @@ from ..predict.work import Work
 from ..program.array import Array
 from ..program.kernel import Kernel
 from ..program.variant import Variant
-from .blocking import Blocking
-from .candidate import Candidate, Candidates, Share, one_per_device
+from .blocking import Blocking, in_pieces
+from .candidate import Candidate, Candidates, Share, narrow_ones, never_within, one_per_device
 from .conflicts import Conflicts, Tell, however_cut, nobody
 from .divided import Divided
 from .divider import Divider
-from .following import following, in_one_piece_each, looping
+from .following import Followed, following, in_one_piece_each, looping
 from .host_only import KEPT_OUT, Who, on_host, who
-from .offering import Site, quick
+from .inputs import inputs_of, near_ones, wide_is_faster
+from .offering import quick
+from .outcomes import outcome_key
 from .oversubscribe import cut_again, granules, with_shares
-from .place import WIDE_GAIN, Asked, Loads, Placement
+from .place import Asked, Loads, PlacementPolicy
+from .placing import Members, Said, is_cut
 from .plan import Plan
 from .planned import Planned
 from .preview import LookedAt, alone_seconds, preview, who_is_first
+from .residency import Residency
 from .split import SEVERAL_BLOCKS, blocks, deal as deal_by, deal_evenly, evenly, in_runs
+from .steps.guide import Guided
+from .steps.profile import CallProfile, profile_of
 
-NOT_FAR = 1.6  # times the predicted seconds of a division: beyond, undivided cannot win
 CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 300e-6  # seconds on one device; below, a second device costs more than it brings
 LAUNCHES = 20  # the same bar for devices that say how long a launch takes
@@ -42,25 +48,15 @@ UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
 UNKNOWN_FLOPS = 1e7  # and for one that says how many operations it needs
 ONLY = "the only device that can run it"
 NAMED = "of the devices that the call names, the only one that can run it"
-Valid = Callable[[Array], int]
-Note = Callable[[str], None]
-
-
 _new: Callable[..., Any] = tuple.__new__
 
 
 def _planned(fields: tuple[Command, tuple[Share, ...], bool]) -> Planned:
-    planned: Planned = _new(Planned, (*fields, "", None, False))
+    planned: Planned = _new(Planned, (*fields, "", None, False, False))
     return planned
 
 
-def _granule(task: Task) -> int:
-    return task.kernel.granule if task.kernel is not None else 1
-
-
 HOST = Share(Variant("host", "cpu"), None, None, None)
-
-
 Remark = Callable[[Task, Sequence[str]], None]
 """Takes a task and the devices that would help if its arguments did not overlap."""
 
@@ -71,16 +67,16 @@ class Planner:
     def __init__(
         self,
         candidates: Candidates,
-        placement: Placement,
+        placement: PlacementPolicy,
         loads: Loads,
-        valid: Valid,
+        residency: Residency,
         divider: Divider,
         *,
         policy: str = "static",
         objective: str = "time",
         plans: Sequence[Plan] = (),
         cache: int = 1 << 62,
-        note: Note | None = None,
+        note: Callable[[str], None] | None = None,
         tell: Tell = nobody,
         remark: Remark | None = None,
     ) -> None:
@@ -89,13 +85,16 @@ class Planner:
         self._policy = policy
         self._objective = objective
         self._placement = placement
-        self._valid = valid
+        self._residency = residency
         self.loads = loads
         self._note = note  # where remarks are recorded; reasons are worked out only if there is such a place
         self._blocking = Blocking(cache)
         divider.offering.lags, divider.offering.idle = loads.lags, lambda: loads.idle
-        self._plans = {(plan.name, plan.shapes): plan for plan in plans}  # to be followed to the letter
+        self._followed_plans = Followed(plans)  # to the letter
+        self._step_plan = Followed()  # as far as it can be followed
+        self._guide: Callable[[Task], Guided | None] | None = None  # for calls of which it says nothing
         self._conflicts = Conflicts(tell)
+        self._members = Members(candidates)
         self._remark = remark
         self.last: Divided | None = None  # the last division that was looked at, whether or not it was made
         self.whole = ""  # why that division was not made
@@ -110,47 +109,66 @@ class Planner:
         found = Who([], [], only_cpu=True) if kernel.host else who(self._candidates, task)
         candidates = [] if planned.command.chunks[0].device == "host" else found.able
         unfit = self._candidates.unfit(task) | dict.fromkeys(found.kept_out, KEPT_OUT)
-        alone = alone_seconds(candidates, work_of(task), self.loads, lambda: self._where(task))
+        alone = alone_seconds(candidates, work_of(task), self.loads, lambda: inputs_of(task, self._residency))
         looked_at = LookedAt(self.last, self.whole, candidates, unfit, alone, work_of(task))
         return preview(task, planned, looked_at, objective=self._objective, policy=options.policy or self._policy)
+
+    def follow(self, plans: Sequence[Plan]) -> None:
+        """Plan as these plans say, to the letter, from now on: nothing that was decided before holds."""
+        for plan in plans:
+            self._followed_plans.add(plan)
+        self._candidates.forget()
+
+    def adopt(self, plan: Plan | None, guide: Callable[[Task], Guided | None]) -> None:
+        """Plan the calls of a step as its plan says from now on, and others as a guide says, in place of those before."""
+        self._step_plan, self._guide = Followed(() if plan is None else [plan]), guide
+        self._candidates.forget()
+
+    def profile(self, task: Task) -> CallProfile | None:
+        """Return what plans of steps need to know of a call; None if such a call is planned by itself alone."""
+        if self.divider.for_energy or not self._placement.pairs:
+            return None
+        return profile_of(task, self._policy, lambda: who(self._candidates, task))
 
     def check(self, task: Task) -> None:
         """Raise what planning `task` would raise: no device that can run it, or features that are none."""
         kernel, options = task.kernel, task.options
         assert kernel is not None and options is not None
-        if not kernel.host and who(self._candidates, task).able:
+        found = None if kernel.host else who(self._candidates, task)
+        if found is not None and is_cut(options):
+            self._members.said(task, task.mine, found)
+        elif found is not None and found.able:
             work_of(task)
 
     def runs(self, kernel: Kernel, arrays: Sequence[Array]) -> bool:
         """Tell whether some device can run `kernel`, which has a Python body, on arrays of these types."""
-        if self._candidates.everything:
-            return True
-        try:
-            candidates, _, only_cpu = self._candidates.of(kernel, None)
-        except PlanError:
-            return False
-        return only_cpu or bool(self._candidates.holding(candidates, [array.dtype for array in arrays]))
+        return self._candidates.runs(kernel, arrays)
 
     def plan(self, task: Task, *, idle: bool = False) -> Planned:
         """Return the command, and what each of its chunks runs and is predicted to take.
 
         `idle` tells that nothing is pending, and that the caller is ready to run a short kernel itself.
         """
-        kernel, box = task.kernel, task.part
+        kernel, box = task.kernel, task.mine
         assert kernel is not None
-        if task.deal is not None and box != task.box:  # from here on it is mapped part by part
-            task.visited = task.box
-            task.shapes = task.shapes or [array.shape for array in task.arrays]
+        if task.deal is not None and box != task.domain:  # from here on it is mapped part by part
+            task.map_parts()
         if kernel.host:
             return Planned(Command(task.id, task, (Chunk("host", box),), task.after, "host task"), (HOST,))
         found = who(self._candidates, task)
-        if not found.kept_out:
-            return self._among(task, box, found, idle=idle)
-        if self._remark is not None:
+        if found.kept_out and self._remark is not None:
             self._remark(task, found.kept_out)
+        said = self._members.said(task, box, found) if is_cut(task.options) else None
+        if isinstance(said, Said):
+            planned = self._shared(task, *said)
+            again = task.options is not None and task.options.oversubscribe > 1
+            return self._cut_again(planned) if again else planned
         planned = self._among(task, box, found, idle=idle)
+        if not found.kept_out and said is None:
+            return planned
         why = planned.command.why or "earliest predicted finish"
-        why = f"{why}; left out: {', '.join(found.kept_out)} (arguments overlap)"
+        why += f"; left out: {', '.join(found.kept_out)} (arguments overlap)" if found.kept_out else ""
+        why += f"; not cut as placed: {said}" if said is not None else ""
         return planned._replace(command=planned.command._replace(why=why))
 
     def _among(self, task: Task, box: Box, found: Who, *, idle: bool) -> Planned:
@@ -161,16 +179,20 @@ class Planner:
             chunks = on_host(task, box)
             shares = [HOST._replace(work=work_of_part(task, chunk.box)) for chunk in chunks]
             return self._command(task, chunks, tuple(shares), nobody_else)
+        work = work_of(task)
+        followed = self._as_planned(task, candidates, work) if self._followed_plans or self._step_plan else None
+        if followed is not None:
+            return followed
         only = ONLY if options.devices is None else NAMED
-        near = self._near(task, candidates) if kernel.internal and not only_cpu else candidates
+        near = near_ones(task, candidates, self._residency) if kernel.internal and not only_cpu else candidates
         if len(near) < len(candidates):
             candidates, only = near, "it holds the array already"
-        work = work_of(task)
-        plan = self._plans.get((task.name, repr(task.key))) if self._plans and task.deal is None else None
-        if plan is not None and not sees_itself(task):  # a plan says nothing of arguments that overlap
-            followed = self._followed(task, plan, candidates)
-            if followed is not None:
-                return followed
+        elif self._guide is not None and (guided := self._guide(task)) is not None and task.deal is None:
+            candidates, only = (
+                guided.left(candidates),
+                "of the devices of the plan in force, the only one that can run it",
+            )
+            blocked = [c for c in blocked if c.name in guided.devices]
         again = options.oversubscribe > 1
         if idle and candidates[0].runs_here and not again and not (kernel.reduces and box.volume >= SEVERAL_BLOCKS):
             first = candidates[0]
@@ -192,7 +214,7 @@ class Planner:
         """Return the plan with each device's part in several pieces, as the call asks; not if they would conflict."""
         (_, task, chunks, _, why), shares = planned.command, planned.shares
         count = task.options.oversubscribe if task.options is not None else 1
-        if planned.handout or task.part.empty:
+        if planned.handout or task.mine.empty:
             return planned  # pieces on demand are small already
         pieces = cut_again(task, chunks, count, granules(task, self.loads.platform))
         made, given = with_shares(task, shares, pieces, self._blocking.cache)
@@ -210,16 +232,37 @@ class Planner:
             if not self._placement.pairs:
                 candidates = one_per_device(candidates, work)
             asked = _new(Asked, (work, self.loads.ready(task.after)))
-            chosen, why = self._placement.choose(candidates, asked, lambda: self._where(task))
+            chosen, why = self._placement.choose(candidates, asked, lambda: inputs_of(task, self._residency))
             if self._note is not None and not why:
                 why = who_is_first(candidates, work, self.loads)
         seconds = chosen.model.seconds(work)
         self.loads.add(chosen.name, seconds, self.loads.ready(task.after), task.id)
         if chosen.blocked:
-            return self._in_pieces(task, box, chosen, work, seconds, why)
+            shares = chosen.shares(work, seconds)
+            if (chunk := in_pieces(task, box, chosen, shares[0], self._blocking.cache)) is not None:
+                why = f"{why or 'earliest predicted finish'}; in cache-sized pieces"
+                return self._command(task, (chunk,), shares, why)
         # Made for every task: the tuples behind the two named tuples, without their constructors.
         command = _new(Command, (task.id, task, chosen.chunks(box), task.after, why))
         return _planned((command, chosen.shares(work, seconds), False))
+
+    def _as_planned(self, task: Task, candidates: Sequence[Candidate], work: Work) -> Planned | None:
+        """Return what a plan says of a call, if there is one; a plan says nothing of arguments that overlap."""
+        if task.deal is not None or sees_itself(task):
+            return None
+        plan = self._followed_plans.of(task)
+        if plan is not None:
+            return self._followed(task, plan, candidates)
+        plan = self._step_plan.of(task)
+        if plan is None and self._guide is not None and (guided := self._guide(task)) is not None:
+            plan = guided.plan
+        if plan is not None and len(plan.parts) == 1 and not (task.kernel is not None and task.kernel.reduces):
+            part = plan.parts[0]
+            chosen = [c for c in candidates if (c.name, c.variant.name) == (part.device, part.variant)]
+            return self._placed(task, task.mine, chosen[:1], work, plan.why) if chosen else None
+        with suppress(PlanError):  # a device or a variant may be gone since
+            return None if plan is None else self._followed(task, plan, candidates)
+        return None
 
     def _followed(self, task: Task, plan: Plan, candidates: Sequence[Candidate]) -> Planned | None:
         """Return the command that a saved plan says: the same shares, places and variants again.
@@ -231,25 +274,12 @@ class Planner:
             return None
         return self._shared(task, chunks, group, "as the plan says")
 
-    def _in_pieces(
-        self, task: Task, box: Box, chosen: Candidate, work: Work, seconds: float | None, why: str
-    ) -> Planned:
-        """Return the task on one device, which computes one cache-sized piece after the other."""
-        assert task.kernel is not None
-        axis = next((a for a in task.kernel.split if box.hi[a] - box.lo[a] > 1), None)
-        shares = chosen.shares(work, seconds)
-        if axis is None:
-            return Planned(Command(task.id, task, chosen.chunks(box), task.after, why), shares)
-        site = Site.of(task, box, axis)
-        chunk = site.chunk(chosen.name, 0, site.rows.rows, 0, shares[0], self._blocking.cache)
-        return self._command(task, (chunk,), shares, f"{why or 'earliest predicted finish'}; in cache-sized pieces")
-
     def _divide(self, task: Task, box: Box, candidates: list[Candidate], work: Work, *, named: bool) -> Planned | None:
         """Return the divided task, or None if it stays whole."""
         kernel, options = task.kernel, task.options
         assert kernel is not None and options is not None
         axes = [axis for axis in task.axes if box.hi[axis] - box.lo[axis] > 1]
-        group = self._group(candidates, work)
+        group = narrow_ones(candidates, work)
         if kernel.reduces:
             return self._reduce(task, box, axes, group, work)
         policy = options.policy or self._policy
@@ -261,7 +291,10 @@ class Planner:
             chunks = evenly(task, axes, group)
             if len(chunks) < 2 or not self._conflicts.independent(task, chunks):
                 return None
-            return self._shared(task, chunks, group, f"divided evenly over {len(chunks)} devices")
+            shared = self._shared(task, chunks, group, f"divided evenly over {len(chunks)} devices")
+            return shared._replace(
+                steady=not kernel.internal and (named or never_within(WORTH_DIVIDING, candidates, work))
+            )
         waits = self.loads.waits(task.after, [c.name for c in group])
         divided = self.divider.recall(task, box, group, waits)
         if divided is None and not self._worth(task, candidates, work, named=named):
@@ -272,15 +305,20 @@ class Planner:
         if not self._conflicts.independent(task, divided.chunks):
             self.whole = "one part would touch what another writes"
             return None
-        if policy == "static" and self._better_undivided(task, group, work, divided.seconds):
+        alone = 0.0 if self.divider.for_energy else min([c.model.seconds(work) or inf for c in group])
+        if (
+            policy == "static"
+            and alone
+            and self.loads.outcomes.better(task, alone, divided.seconds, seen=self.loads.idle)
+        ):
             self._watched(task, {}, divided=False)
-            trial = not self.loads.outcomes.judged((task.kernel, task.key))
+            trial = not self.loads.outcomes.judged(outcome_key(task))
             task.trial |= trial
             self.whole = "undivided is being tried" if trial else "undivided was measured to be faster"
             single = divided.division.single
             best = min(group, key=lambda c: single.get(c.name, inf))
             return self._placed(task, box, [best], work, f"{self.whole}, and {best.name} is the fastest alone")
-        if not self.divider.for_energy and self._wide_is_faster(candidates, work, divided.seconds):
+        if not self.divider.for_energy and wide_is_faster(candidates, work, divided.seconds):
             self.whole = "all cores as one device were measured to be faster than the division"
             return None
         if policy in ("dynamic", "auto") and divided.division.cuts and however_cut(task):  # anywhere along one axis
@@ -294,23 +332,16 @@ class Planner:
             self._watched(task, inputs, divided=True, after=max(t.finish - t.compute_end for _, t in times))
         return self._given(task, divided.chunks, divided.shares, divided.why)
 
-    def _better_undivided(self, task: Task, group: Sequence[Candidate], work: Work, seconds: float) -> bool:
-        """Tell whether the task was measured to be faster undivided, or should be seen so because it is not far off."""
-        if self.divider.for_energy:
-            return False
-        alone = min([c.model.seconds(work) or inf for c in group])
-        close = alone < NOT_FAR * seconds
-        return self.loads.outcomes.undivided((task.kernel, task.key), close=close, seen=self.loads.idle)
-
     def _watched(self, task: Task, inputs: dict[str, float], *, divided: bool, after: float = 0.0) -> None:
         """Have the task's time learnt, if nothing else is going on; results need `after` seconds to come back."""
         if self.loads.idle and task.key is not None:
-            task.inputs, task.outcome = inputs, ((task.kernel, task.key), divided, after)
+            task.inputs, task.outcome = inputs, (outcome_key(task), divided, after)
 
     def _reduce(self, task: Task, box: Box, axes: list[int], group: list[Candidate], work: Work) -> Planned:
         """Deal the fixed blocks of a reduction to the devices, as many to each as let all finish together."""
-        deal = task.deal
-        parts = list(deal.blocks) if deal is not None else blocks(box, axes[0] if axes else 0, _granule(task))
+        deal, kernel = task.deal, task.kernel
+        assert kernel is not None
+        parts = list(deal.blocks) if deal is not None else blocks(box, axes[0] if axes else 0, kernel.granule)
         if not self._conflicts.independent(task, [Chunk("", part) for part in parts]):
             parts = [box]
         best = self._quick(task, group, work)
@@ -330,16 +361,6 @@ class Planner:
             chunks = tuple([chunk._replace(slot=chunk.slot + deal.first) for chunk in chunks])
         return self._shared(task, in_runs(chunks, looping(group)), group, "fixed blocks")
 
-    def _wide_is_faster(self, candidates: Sequence[Candidate], work: Work, seconds: float) -> bool:
-        """Tell whether all cores as one device (library threads) were measured to be faster than the division."""
-        wide = [s for c in candidates if c.wide and c.model.measured(work) and (s := c.model.seconds(work)) is not None]
-        return bool(wide) and min(wide) < seconds * WIDE_GAIN
-
-    def _near(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
-        """Leave an assignment to a device whose memory holds the array already: it is not worth a copy there and back."""
-        held = self._valid(task.arrays[-1])
-        return [c for c in candidates if held >> c.memory & 1] or candidates
-
     def _worth(self, task: Task, candidates: Sequence[Candidate], work: Work, *, named: bool) -> bool:
         if named:
             return len({c.name for c in candidates}) > 1
@@ -352,12 +373,9 @@ class Planner:
     def _quick(self, task: Task, candidates: Sequence[Candidate], work: Work) -> Candidate | None:
         """Return who does all of the task so soon, copies included, that dividing it is not worth it; None if nobody."""
         limit = min(WORTH_DIVIDING, LAUNCHES * max(c.device.launch or inf for c in candidates))
-        return quick(self.loads, task, candidates, work, lambda: self._where(task), limit)
-
-    def _group(self, candidates: Sequence[Candidate], work: Work) -> list[Candidate]:
-        """Return one candidate per device to divide over; all cores as one device stand aside."""
-        narrow = [c for c in candidates if not c.device.wide] or list(candidates)
-        return one_per_device(narrow, work)
+        return quick(
+            self.loads, task, candidates, work, lambda: inputs_of(task, self._residency), limit, self._residency
+        )
 
     def _shared(self, task: Task, chunks: tuple[Chunk, ...], group: Sequence[Candidate], why: str) -> Planned:
         by_name = {c.name: c for c in group}
@@ -373,22 +391,10 @@ class Planner:
         return self._command(task, chunks, tuple(shares), why)
 
     def _given(self, task: Task, chunks: tuple[Chunk, ...], shares: tuple[Share, ...], why: str) -> Planned:
-        ready = self.loads.ready(task.after)
         for chunk, share in zip(chunks, shares, strict=True):
-            self.loads.add(chunk.device, share.seconds, ready, task.id)
+            self.loads.add(chunk.device, share.seconds, self.loads.ready(task.after), task.id)
         return self._command(task, chunks, shares, why)
 
     def _command(self, task: Task, chunks: tuple[Chunk, ...], shares: tuple[Share, ...], why: str) -> Planned:
-        # From here on the task is mapped chunk by chunk, even where each array arrives whole.
-        task.visited = task.box
-        if not task.shapes:  # backends that loop over pieces map them themselves
-            task.shapes = [array.shape for array in task.arrays]
+        task.map_parts()  # from here on chunk by chunk, even where each array arrives whole
         return Planned(Command(task.id, task, chunks, task.after, why), shares)
-
-    def _where(self, task: Task) -> list[tuple[int, int]]:
-        """Return the bytes that the task reads, and the memories that hold them."""
-        return [
-            (array.nbytes, self._valid(array))
-            for param, array in zip(task.accesses, task.arrays, strict=True)
-            if param.access.mode != "write"
-        ]

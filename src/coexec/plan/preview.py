@@ -1,6 +1,6 @@
 """A Plan for one call, without making the call: what the planner would do, and what is predicted of it.
 
-Before: plan/planner.py, plan/divided.py.  After: runtime.py.  Changes nothing.
+Before: plan/planner.py, plan/divided.py.  After: schedule/scheduler.py.  Changes nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def preview(task: Task, planned: Planned, looked_at: LookedAt, *, objective: str
         "kernel",
         task.name,
         repr(task.key),
-        task.space,
+        task.extents,
         parts,
         seconds,
         spread=max((part.spread for part in parts), default=0.0),
@@ -68,9 +68,15 @@ def preview(task: Task, planned: Planned, looked_at: LookedAt, *, objective: str
         axis=planned.site.axis if planned.site is not None else (kept.site.axis if kept is not None else None),
         single=alone,
         left_out={device: why for device, why in left_out.items() if device not in used},
-        why=planned.command.why or "the device that is predicted to finish first",
+        why=(planned.command.why or "the device that is predicted to finish first") + _off(task),
         limit_s=_limit(parts, candidates, looked_at.work),
     )
+
+
+def _off(task: Task) -> str:
+    """Return which variants of a task's kernel are off, and why."""
+    variants = task.kernel.variants if task.kernel is not None else ()
+    return "".join([f"; variant {v.name!r} is off: {v.off}" for v in variants if v.off])
 
 
 def _in_turn(parts: Sequence[Part], times: Mapping[str, Times]) -> tuple[Part, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 LONGEST = 256  # events of the longest repetition that is recognised
-LOOKS = 8  # earlier occurrences of an event that a repetition may begin with
+LOOKS = 64  # earlier occurrences of an event that a repetition may begin with
 
 
 class Event(NamedTuple):

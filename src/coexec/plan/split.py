@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Container, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import isqrt, lcm
 from typing import TYPE_CHECKING
 
 from ..geometry import Box, bounding, covers, cut, overlaps
 from ..graph.command import Chunk
 from ..graph.mapped import remembered
+from ..predict.features import part_of
 
 if TYPE_CHECKING:
     from ..graph.task import Task
@@ -23,6 +24,8 @@ BLOCKS = 32
 BLOCK_ELEMENTS = 1 << 15
 SEVERAL_BLOCKS = 2 * BLOCK_ELEMENTS
 """Points from which a reduction has more than one block."""
+LOOPING = ("cpu", "torch")
+"""Kinds of devices that compute one piece after the other by themselves."""
 SQUARE = 0.95  # extents whose ratio is closer to one than this are nearly square
 
 
@@ -42,10 +45,10 @@ def evenly(task: Task, axes: Sequence[int], group: Sequence[Candidate]) -> tuple
     """Cut the index space of a task into equal parts for the devices of a group; granules as task and devices ask."""
     names = tuple([candidate.name for candidate in group])
     granule = lcm(task.granule, *{max(1, c.device.granule) for c in group})
-    known, key = remembered(task), ("even", granule, names, task.part)
+    known, key = remembered(task), ("even", granule, names, task.mine)
     chunks: tuple[Chunk, ...] | None = known.get(key) if known is not None else None
     if chunks is None:
-        chunks = even(task.part, axes, names, granule)
+        chunks = even(task.mine, axes, names, granule)
         if known is not None:
             known[key] = chunks
     return chunks
@@ -85,7 +88,22 @@ def blocks(box: Box, axis: int, granule: int = 1) -> list[Box]:
 
     A reduction combines the blocks in their order, so its bits do not depend on who computed which.
     """
-    return cut(box, axis, max(1, min(BLOCKS, box.volume // BLOCK_ELEMENTS)), granule)
+    return spread(box, axis, max(1, min(BLOCKS, box.volume // BLOCK_ELEMENTS)), granule)
+
+
+def spread(box: Box, axis: int, parts: int, granule: int = 1) -> list[Box]:
+    """Cut a box into at most so many parts, the larger ones spread among the others, in multiples of a granule.
+
+    Half of the parts are half of the box, and so on: cuts into fewer parts are among those into more of them. So a call that
+    is divided by rows and a reduction whose blocks are dealt in runs have the same cuts, and nothing is sent between them.
+    """
+    if box.empty:
+        return []
+    rows = box.hi[axis] - box.lo[axis]
+    granules = -(-rows // granule)
+    parts = min(parts, granules)
+    at = [min(rows, -(-number * granules // parts) * granule) for number in range(parts + 1)]
+    return [part_of(box, axis, lo, hi) for lo, hi in pairwise(at)]
 
 
 def deal_evenly(parts: Sequence[Box], devices: Sequence[str]) -> tuple[Chunk, ...]:
@@ -116,12 +134,19 @@ def in_runs(chunks: Sequence[Chunk], loops: Container[str]) -> tuple[Chunk, ...]
     joined: list[Chunk] = []
     for chunk in chunks:
         last = joined[-1] if joined else None
-        if last is not None and last.device == chunk.device and chunk.device in loops:
+        if last is not None and last.device == chunk.device and chunk.device in loops and _neighbours(last, chunk):
             pieces = (*(last.pieces or (last.box,)), chunk.box)
-            joined[-1] = Chunk(last.device, bounding([last.box, chunk.box]), last.slot, pieces)
+            joined[-1] = last._replace(box=bounding([last.box, chunk.box]), pieces=pieces)
         else:
             joined.append(chunk)
     return tuple(joined)
+
+
+def _neighbours(one: Chunk, other: Chunk) -> bool:
+    """Tell whether two chunks make up a box and follow each other in one phase."""
+    hull = bounding([one.box, other.box])
+    follows = other.slot == one.slot + (len(one.pieces) or 1) and one.phase == other.phase
+    return follows and hull.volume == one.box.volume + other.box.volume
 
 
 def in_cache(chunk: Chunk, axis: int, nbytes: float, cache: int, granule: int = 1) -> Chunk:

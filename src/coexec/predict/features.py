@@ -54,11 +54,11 @@ class Sized:
 
 def feature_names(kernel: Kernel) -> tuple[str, ...]:
     """Return the names of the features of `kernel`, in the order of `Work.features`."""
-    asks = kernel.asks
+    cost = kernel.cost
     names = ["bytes", "points", *(f"bytes of {param.name}" for param in kernel.array_params)]
-    if asks.flops is not None or asks.per_point:
+    if cost.flops is not None or cost.per_point:
         names.append("flops")
-    return (*names, *(told.name for told in asks.features))
+    return (*names, *(function.name for function in cost.features))
 
 
 def flops_at(kernel: Kernel) -> int | None:
@@ -71,13 +71,13 @@ def work_of(task: Task) -> Work:
     """Return the features of a whole task, as far as it is this rank's. Programs repeat themselves: they are kept with its shapes."""
     kernel, key = task.kernel, task.key
     assert kernel is not None
-    if task.deal is not None and task.part != task.box:
-        return work_of_part(task, task.part)
+    if task.deal is not None and task.mine != task.domain:
+        return work_of_part(task, task.mine)
     if kernel.looked_at or key is None:
-        return _work(task, [array.shape for array in task.arrays], task.box.volume, task_key(task), 1.0)
+        return _work(task, [array.shape for array in task.arrays], task.domain.volume, task_key(task), 1.0)
     work: Work | None = key.work
     if work is None:
-        work = key.work = _work(task, [array.shape for array in task.arrays], task.box.volume, key, 1.0)
+        work = key.work = _work(task, [array.shape for array in task.arrays], task.domain.volume, key, 1.0)
     return work
 
 
@@ -111,9 +111,9 @@ def _work_of_part(task: Task, box: Box) -> Work:
 def weight_of(task: Task, box: Box) -> float:
     """Return the work of a part over that of as many average points of its task: 1 if no weight is declared."""
     kernel = task.kernel
-    if kernel is None or kernel.asks.weight is None or box.empty:
+    if kernel is None or kernel.cost.weight is None or box.empty:
         return 1.0
-    whole, known, weight = task.box, remembered(task), 1.0
+    whole, known, weight = task.domain, remembered(task), 1.0
     for axis in kernel.split:
         lo, hi, first = box.lo[axis], box.hi[axis], whole.lo[axis]
         if hi - lo == whole.hi[axis] - first:
@@ -129,7 +129,7 @@ def weight_of(task: Task, box: Box) -> float:
 
 def share_of_work(task: Task, box: Box) -> float:
     """Return which part of a task's work a box of its index space is."""
-    return weight_of(task, box) * box.volume / (task.box.volume or 1)
+    return weight_of(task, box) * box.volume / (task.domain.volume or 1)
 
 
 def _work(task: Task, shapes: Sequence[tuple[int, ...]], points: int, key: Hashable, weight: float) -> Work:
@@ -139,15 +139,15 @@ def _work(task: Task, shapes: Sequence[tuple[int, ...]], points: int, key: Hasha
     sized = [Sized(shape, array.dtype) for shape, array in zip(shapes, task.arrays, strict=True)]
     nbytes = [float(entry.nbytes) for entry in sized[:declared]]
     values = [sum(nbytes), points * weight, *nbytes]
-    asks = kernel.asks
-    if asks.flops is not None or asks.per_point or asks.features:
+    cost = kernel.cost
+    if cost.flops is not None or cost.per_point or cost.features:
         named: dict[str, Any] = {p.name: entry for p, entry in zip(kernel.array_params, sized, strict=False)}
         named |= task.scalars
-        if asks.flops is not None:
-            values.append(asks.flops.value(named) * weight)
-        elif asks.per_point:
-            values.append(asks.per_point * points * weight)
-        values += [told.value(named) for told in asks.features]
+        if cost.flops is not None:
+            values.append(cost.flops.value(named) * weight)
+        elif cost.per_point:
+            values.append(cost.per_point * points * weight)
+        values += [function.value(named) for function in cost.features]
         check_features(kernel.name, feature_names(kernel), values)
     kind = " ".join([entry.dtype.str for entry in sized])
     return Work(tuple(values), kind, key)
@@ -157,15 +157,15 @@ def scratch_of(task: Task, box: Box) -> int:
     """Return the bytes of temporaries that one chunk declares."""
     kernel = task.kernel
     assert kernel is not None
-    told, per_point = kernel.asks.scratch, kernel.asks.scratch_per_point
-    if told is None:
+    function, per_point = kernel.cost.scratch, kernel.cost.scratch_per_point
+    if function is None:
         return math.ceil(per_point * box.volume)
     named: dict[str, Any] = {}
     for param, array in zip(task.accesses, task.arrays, strict=True):
-        cut = param.access.mode != "reduce" and task.visited is not None
-        shape = param.access.mapper.box(box, task.space, array.shape).shape if cut else array.shape
+        cut = param.access.mode != "reduce" and task.space is not None
+        shape = param.access.mapper.box(box, task.extents, array.shape).shape if cut else array.shape
         named[param.name] = Sized(shape, array.dtype)
-    nbytes = told.value(named | dict(task.scalars))
+    nbytes = function.value(named | dict(task.scalars))
     check_features(kernel.name, ("scratch",), (nbytes,))
     return math.ceil(nbytes)
 
@@ -189,7 +189,7 @@ class Rows:
         kernel = task.kernel
         assert kernel is not None
         self.lo, self.rows = box.lo[axis], box.hi[axis] - box.lo[axis]
-        weight = kernel.asks.weight
+        weight = kernel.cost.weight
         self.even = weight is None
         if weight is None:
             return

@@ -1,6 +1,6 @@
 """How fast data moves between memories: latency and bandwidth per direction, learnt from every copy.
 
-Before: machine/platform.py.  After: observe/recorder.py, runtime.py.  Owned by a runtime; told of copies, never of devices.
+Before: machine/platform.py.  After: observe/learning.py, assembly.py.  Owned by a runtime; told of copies, never of devices.
 """
 
 from __future__ import annotations
@@ -23,22 +23,36 @@ class Links:
         self._platform = platform
         self._small: dict[tuple[int, int], deque[float]] = {}
         self._large: dict[tuple[int, int], deque[tuple[int, float]]] = {}
+        self._last: dict[tuple[int, int], tuple[float, float, int]] = {}  # begin, end and bytes of copies side by side
         self._changed: set[tuple[int, int]] = set()
         for pair in list(platform.links):
             found = known.get(self._names(pair))
             if found is not None:
                 self._set(pair, *found)
 
-    def learn(self, source: int, target: int, nbytes: int, seconds: float) -> None:
-        """Take the measurement of one copy."""
+    def learn(self, source: int, target: int, nbytes: int, start: float, stop: float) -> None:
+        """Take the measurement of one copy. Copies side by side share a link: together they tell how fast it is."""
         pair = (source, target)
-        if pair not in self._platform.links or seconds <= 0.0 or nbytes <= 0:
+        if pair not in self._platform.links or stop <= start or nbytes <= 0:
             return
-        if nbytes >= LARGE:
-            self._large.setdefault(pair, deque(maxlen=WINDOW)).append((nbytes, seconds))
+        last = self._last.get(pair)
+        if last is not None and start < last[1] and stop > last[0]:
+            self._take_back(pair, *last)
+            start, stop, nbytes = min(start, last[0]), max(stop, last[1]), nbytes + last[2]
         elif nbytes <= LARGE // 64:
-            self._small.setdefault(pair, deque(maxlen=WINDOW)).append(seconds)
+            self._small.setdefault(pair, deque(maxlen=WINDOW)).append(stop - start)
+        self._last[pair] = (start, stop, nbytes)
+        if nbytes >= LARGE:
+            self._large.setdefault(pair, deque(maxlen=WINDOW)).append((nbytes, stop - start))
         self._changed.add(pair)
+
+    def _take_back(self, pair: tuple[int, int], start: float, stop: float, nbytes: int) -> None:
+        """Forget the last measurement: another copy went on at the same time."""
+        large, small = self._large.get(pair), self._small.get(pair)
+        if large and large[-1] == (nbytes, stop - start):
+            large.pop()
+        elif small and small[-1] == stop - start:
+            small.pop()
 
     def update(self) -> None:
         """Correct the platform by what was learnt since the last time."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from math import inf, sqrt
 from threading import Lock
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .conditions import Conditions
 from .regression import at_hand
@@ -18,6 +18,9 @@ from .table import SHAPES, size_class
 from .waits import Waits
 from .window import SETTLED, centre
 from .work import Estimate, Work
+
+if TYPE_CHECKING:
+    from .family import Family
 
 ANSWERS = 512  # predictions remembered until something changes
 
@@ -46,6 +49,7 @@ class Model:
         self.roofline = roofline
         self._trusting = trusting  # peak rates count as measured: in simulations they are what kernels take
         self.how = ""  # how the variant is run, where there are several ways: "in cache"
+        self.family: Family | None = None  # of an elementwise body: what the others on the device took
         self.flops_at = flops_at  # which feature counts the operations; None: none does
         self._kinds: dict[str, Conditions] = {}
         self._sizes: dict[tuple[str, int], int] = {}  # measurements by size class
@@ -66,6 +70,8 @@ class Model:
                 return  # one more of the same
         if not 0.0 <= seconds < inf:
             return
+        if self.family is not None:
+            self.family.learn(work, seconds, together=together)
         with self._lock:
             known = self._kinds.get(work.kind)
             if known is None:
@@ -106,15 +112,14 @@ class Model:
             return last[2]
         answer: float | None = None
         known = self._kinds.get(work.kind)
-        if known is not None:
-            entry = None
-            if work.key is not None:
-                entry = (known.together if together else known.alone).entries.get(work.key)
-            if entry is not None:
-                answer = entry.middle
-            else:
-                estimate = self._measured_estimate(work, together)
-                answer = estimate.seconds if estimate is not None else None
+        entry = None
+        if known is not None and work.key is not None:
+            entry = (known.together if together else known.alone).entries.get(work.key)
+        if entry is not None:
+            answer = entry.middle
+        else:
+            estimate = self._measured_estimate(work, together)
+            answer = estimate.seconds if estimate is not None else None
         if answer is None and self._trusting:
             answer = self._least(work)
         self._last = (work, together, answer)
@@ -136,13 +141,19 @@ class Model:
     def _measured_estimate(self, work: Work, together: bool) -> Estimate | None:
         known = self._kinds.get(work.kind)
         if known is None:
-            return None
+            return None if self.family is None else self.family.estimate(work, [], together=together)
         with self._lock:
             own = known.together if together else known.alone
             entry = own.entry(work)
             if entry is not None:  # not remembered: it changes with every measurement
                 return Estimate(entry.middle, entry.doubt, "history")
-            fits = max(known.alone.shapes, known.together.shapes) >= SHAPES and at_hand()
+            shapes = max(known.alone.shapes, known.together.shapes)
+            if self.family is not None and shapes < SHAPES:
+                measured = [(e.features, e.middle) for e in own.all() or known.alone.all()]
+                found = self.family.estimate(work, measured, together=together)
+                if found is not None:
+                    return found
+            fits = shapes >= SHAPES and at_hand()
             question = (work.kind, work.key, work.features, together, fits)
             if question not in self._answers:
                 if len(self._answers) >= ANSWERS:
@@ -150,6 +161,16 @@ class Model:
                 scales_with = self.flops_at if self.flops_at is not None else 0
                 self._answers[question] = known.estimate(work, together=together, scales_with=scales_with)
             return self._answers[question]
+
+    def fitted(self, work: Work, *, together: bool) -> Estimate | None:
+        """Return the prediction if enough unlike calls of its kind were measured for a fit, else None.
+
+        None, too, as long as there is nobody to make a fit: what one call took says little about another.
+        """
+        known = self._kinds.get(work.kind)
+        if known is None or max(known.alone.shapes, known.together.shapes) < SHAPES or not at_hand():
+            return None
+        return self._measured_estimate(work, together)
 
     def measured(self, work: Work) -> int:
         """Return how many measurements there are of exactly such work, else of its size class."""

@@ -56,9 +56,11 @@ class Peaks(Protocol):
 
 
 class DevicePeaks:
-    """The peaks of a device: rates go by type. `memory` is its memory's bandwidth, if it states none of its own."""
+    """The peaks of a device in one operation: rates go by type. `memory` is its memory's bandwidth, if it states none of its own."""
 
-    def __init__(self, device: Device, memory: float | None = None, measured: Roofline = UNKNOWN) -> None:
+    def __init__(self, device: Device, memory: float | None = None, measured: Roofline = UNKNOWN, op: str = "") -> None:
+        achieved = device.reaches(op) if device.achieved else None
+        self._part = 1.0 if achieved is None else achieved.of_peak
         self._device = device
         self._flops = measured.flops
         self._bandwidth = device.bandwidth or memory or measured.bandwidth
@@ -69,7 +71,7 @@ class DevicePeaks:
         known = self._known.get(kind)
         if known is None:
             rate = self._device.rate(computing_type(kind))
-            known = self._known[kind] = Roofline(rate or self._flops, self._bandwidth)
+            known = self._known[kind] = Roofline(rate * self._part if rate else self._flops, self._bandwidth)
         return known
 
 

@@ -1,6 +1,6 @@
 """What was measured, kept between runs: one SQLite file per machine, safe under several processes, never fatal.
 
-Before: predict/store_file.py, predict/store_tables.py.  After: runtime.py, cli/.  Knows keys; no kernel, no device.
+Before: predict/store_file.py, predict/store_tables.py.  After: assembly.py, cli/.  Knows keys; no kernel, no device.
 """
 
 from __future__ import annotations

@@ -1,0 +1,113 @@
+"""A platform as a pipeline sees it: devices that are alike form a class, with the ways between classes.
+
+Before: machine/platform.py, plan/pipeline/system.py.  After: what plans streams.  Asks the platform, measures nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from ...errors import ConfigError
+from ...machine.parts import HOST as HOST_MEMORY, Device, usable
+from ...machine.platform import Platform
+from .system import HOST, DeviceClass, Hop, StreamSystem
+
+CORES = "cores"
+"""The budget of a processor's cores, each by itself or all at once."""
+
+
+class Classes(NamedTuple):
+    """A system, and the devices of each of its classes by name."""
+
+    system: StreamSystem
+    members: dict[str, tuple[str, ...]]
+
+
+def classes_of(platform: Platform, devices: Sequence[str] | None = None) -> Classes:
+    """Return the platform's devices, or those named, as classes. Devices in the host's memory have nothing to copy."""
+    chosen = [platform.device(name) for name in devices] if devices is not None else list(platform.devices)
+    if not chosen:
+        raise ConfigError("no devices: a pipeline needs at least one")
+    alike: dict[Any, list[Device]] = {}
+    for device in chosen:
+        alike.setdefault(_key(platform, device), []).append(device)
+    named = {_name(chosen, members): members for members in alike.values()}
+    cores = [device for device in chosen if _is_core(device)]
+    classes = tuple(_class(platform, name, members, cores) for name, members in named.items())
+    hops = {}
+    for name, members in named.items():
+        for other, targets in named.items():
+            hop = _hop(platform, [(a, b) for a in members for b in targets if a is not b])
+            if hop is not None:
+                hops[name, other] = hop
+        for pair, ends in (((HOST, name), [(None, d) for d in members]), ((name, HOST), [(d, None) for d in members])):
+            way = _hop(platform, ends)
+            if way is None:
+                raise ConfigError(f"there is no way between the host and {members[0].name!r}, so no items can go there")
+            hops[pair] = way
+    return Classes(StreamSystem(classes, hops), {name: tuple(d.name for d in found) for name, found in named.items()})
+
+
+def _key(platform: Platform, device: Device) -> tuple[Any, ...]:
+    """Return what devices of one class have in common."""
+    into, out = (_link(platform, *ends) for ends in ((None, device), (device, None)))
+    figures = (device.flops, device.rates, device.bandwidth, device.launch, device.watts, device.idle_watts)
+    ways = tuple(None if hop is None else (hop.latency, hop.bandwidth) for hop in (into, out))
+    alike = device.speed or device.description  # where measurements are shared, no name of a core matters
+    what = (device.kind, alike, device.wide, len(device.cores), device.ops, device.designs, device.achieved)
+    return (*what, *figures, platform.memories[device.memory].capacity, ways)
+
+
+def _name(chosen: Sequence[Device], members: Sequence[Device]) -> str:
+    """Return what all are called before the colon, or the first one's name if others are called so too."""
+    stem = members[0].name.partition(":")[0]
+    same = [device for device in chosen if device.name.partition(":")[0] == stem]
+    return stem if len(same) == len(members) else members[0].name
+
+
+def _is_core(device: Device) -> bool:
+    return device.kind == "cpu" and not device.wide and device.memory == HOST_MEMORY
+
+
+def _class(platform: Platform, name: str, members: Sequence[Device], cores: Sequence[Device]) -> DeviceClass:
+    one = members[0]
+    on_host = one.memory == HOST_MEMORY
+    capacity = usable(platform.memories[one.memory].capacity)
+    memory = inf if on_host or capacity is None else float(capacity)
+    idle, units, budget = one.idle_watts or 0.0, 1, ""
+    if cores and on_host and one.kind == "cpu":
+        budget = CORES
+        units = len(cores) if one.wide else 1
+        idle = units * (cores[0].idle_watts or 0.0)  # the same silicon waits, whatever it is called
+    return DeviceClass(name, len(members), max(one.watts or 0.0, idle), idle, memory, budget, units, one.launch or 0.0)
+
+
+def _hop(platform: Platform, pairs: Sequence[tuple[Device | None, Device | None]]) -> Hop | None:
+    """Return the way between any two of some devices; None is the host. None if some have no direct way."""
+    links = [_link(platform, *pair) for pair in pairs]
+    known = [link for link in links if link is not None]
+    if not known or len(known) < len(links):
+        return None
+    common = set.intersection(*(set(link.shared) for link in known)) if len(known) > 1 else set()
+    limits = [limit for name in common if (limit := platform.limit(name)) is not None]
+    slowest = Hop(max(link.latency for link in known), min(link.bandwidth for link in known))
+    return Hop(slowest.latency, slowest.bandwidth, min(limits, default=inf))
+
+
+class _Hop(NamedTuple):
+    """A link as it counts here."""
+
+    latency: float
+    bandwidth: float
+    shared: tuple[str, ...]
+
+
+def _link(platform: Platform, source: Device | None, target: Device | None) -> _Hop | None:
+    out = HOST_MEMORY if source is None else source.memory
+    into = HOST_MEMORY if target is None else target.memory
+    if out == into or (target is not None and target.reads(out)):
+        return _Hop(0.0, inf, ())
+    link = platform.link(out, into)
+    return None if link is None else _Hop(link.latency, link.bandwidth, link.shared)

@@ -1,0 +1,89 @@
+"""The account of the plans of a step: what each was estimated to take, what was measured, and why it was left.
+
+Before: estimate.py.  After: planner.py.  Knows seconds; no device.
+
+What runs decides: a plan that was measured counts as measured. A plan is left for one that promises less, and never goes
+back and forth: one that was measured to be slower is not tried again until what models say of it has changed by more than
+it was off.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from .cuts import StepParts
+from .estimate import PeriodEstimate
+
+MEASURED = 8  # turns whose mean counts
+LONG = 3, 20e-3  # fewer turns do if they took so many seconds
+TOGETHER = 4  # times as many turns as kernels that a device runs at once: those of several turns end together
+SETTLING = 2  # turns after a plan was adopted that pay for the way there
+WORTH = 0.98  # of what the present plan takes: a plan that promises more than this is no reason to change
+
+
+class PlanAccount:
+    """What is known of one plan of a step."""
+
+    __slots__ = ("devices", "estimated", "left", "measured", "off", "plan", "shares", "since", "turns")
+
+    def __init__(
+        self,
+        devices: tuple[str, ...],
+        plan: Sequence[StepParts],
+        estimated: PeriodEstimate | None,
+        shares: Mapping[str, float] | None = None,
+        off: float = 1.0,
+    ) -> None:
+        self.devices = devices
+        self.plan = list(plan)
+        self.estimated = estimated
+        self.shares = dict(shares or {})  # of divisible calls; none if it was planned call by call
+        self.off = off  # times as long as estimated that plans on these devices took
+        self.measured: float | None = None  # seconds, the mean of a few turns
+        self.since: PlanAccount | None = None  # the plan from which the way to this one was estimated
+        self.turns = 0  # that ran under it
+        self.left = ""  # why it was
+
+    @property
+    def period(self) -> float:
+        """The seconds of a turn: as measured, else as estimated."""
+        if self.measured is not None:
+            return self.measured
+        return self.estimated.period * self.off if self.estimated is not None else float("inf")
+
+    def costs(self, repetitions: float, *, present: bool) -> float:
+        """Return the seconds that so many turns will take, with the way there unless it is the `present` plan."""
+        way = 0.0 if present or self.estimated is None else self.estimated.transition
+        return way + repetitions * self.period
+
+
+class TurnClock:
+    """Takes the ends of turns, and tells how long the last of them took."""
+
+    __slots__ = ("_at_once", "_ends", "_skip")
+
+    def __init__(self) -> None:
+        self._ends: deque[float] = deque()
+        self._skip, self._at_once = SETTLING, 1
+
+    def begin(self, at_once: int = 1) -> None:
+        """Begin anew: another plan is in force, on devices that run so many kernels at once."""
+        self._ends = deque(maxlen=max(MEASURED, TOGETHER * at_once) + 1)
+        self._skip, self._at_once = SETTLING, at_once
+
+    def ended(self, at: float) -> None:
+        """Take the end of a turn."""
+        if self._skip > 0:
+            self._skip -= 1
+        else:
+            self._ends.append(at)
+
+    @property
+    def seconds(self) -> float | None:
+        """The mean of the last turns, or None before there are enough."""
+        turns = len(self._ends) - 1
+        if turns < LONG[0] or (self._at_once > 1 and turns < TOGETHER * self._at_once):
+            return None
+        took = max(self._ends) - min(self._ends)
+        return took / turns if turns >= MEASURED or took >= LONG[1] else None

@@ -1,0 +1,122 @@
+"""One set of cuts for all arrays of a step, balanced for all of its calls together.
+
+Before: profile.py.  After: planner.py, estimate.py.  Knows shares and rows; no copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import lcm
+from typing import NamedTuple
+
+from ...geometry import Box
+from ...machine.platform import Platform
+from ...predict.features import part_of
+from .profile import CallProfile, StepCall, StepProfile
+
+ROUNDS = 2  # times that shares are corrected by what models say of the parts: they are not quite linear
+LEAST = 1e-3  # of a step: a device that would get less gets nothing
+
+
+class StepPart(NamedTuple):
+    """What one device does of a call."""
+
+    device: str
+    box: Box
+
+
+StepParts = tuple[StepPart, ...]
+
+
+def shares(step: StepProfile, devices: Sequence[str], platform: Platform) -> dict[str, float] | None:
+    """Return which part of each divisible call each device gets, so that all are busy for as long.
+
+    None if nothing is known of the speed of one of them.
+    """
+    calls = [call.profile for call in step.calls if call.profile.axis is not None and not call.profile.host]
+    rates: dict[str, float] = {}
+    for device in devices:
+        total = 0.0
+        for call in calls:
+            if device in call.devices:
+                assert call.whole is not None
+                seconds = call.seconds(device, call.whole, together=len(devices) > 1)
+                if seconds is None:
+                    return None
+                total += seconds
+        rates[device] = 1.0 / total if total > 0.0 else 0.0
+    found = _normal(rates)
+    for _ in range(ROUNDS if len(devices) > 1 and calls else 0):
+        busy = dict.fromkeys(devices, 0.0)
+        for call in calls:
+            for device, seconds in part_seconds(call, divided(call, found), platform):
+                busy[device] += seconds
+        if not any(busy.values()):
+            break
+        found = _normal({d: share / busy[d] if busy[d] else 0.0 for d, share in found.items()})
+    return found
+
+
+def _normal(rates: Mapping[str, float]) -> dict[str, float]:
+    total = sum(rates.values())
+    if not total:
+        return {device: 1.0 / len(rates) for device in rates}
+    least = min(LEAST * total, max(rates.values()) / 2)  # of many devices each has little
+    kept = {device: rate / total if rate > least else 0.0 for device, rate in rates.items()}
+    left = sum(kept.values())
+    return {device: rate / left for device, rate in kept.items()}
+
+
+def divided(call: CallProfile, parts: Mapping[str, float]) -> StepParts:
+    """Return a divisible call cut by shares, among those who can run it; one part if nothing is left to divide."""
+    able = [(device, share) for device, share in parts.items() if device in call.devices and share > 0.0]
+    assert call.axis is not None
+    if not able:
+        able = [(next(iter(call.devices)), 1.0)]
+    total = sum(share for _, share in able)
+    granule = lcm(call.granule, *{max(1, call.devices[device].device.granule) for device, _ in able})
+    if granule * 2 > call.rows:
+        granule = call.granule
+    found: list[StepPart] = []
+    sum_, low = 0.0, 0
+    for number, (device, share) in enumerate(able):
+        sum_ += share / total
+        last = number == len(able) - 1
+        high = call.rows if last else min(call.rows, round(sum_ * call.rows / granule) * granule)
+        if high > low:
+            found.append(StepPart(device, part_of(call.box, call.axis, low, high)))
+            low = high
+    return tuple(found)
+
+
+def part_seconds(call: CallProfile, parts: StepParts, platform: Platform) -> list[tuple[str, float]]:
+    """Return the predicted seconds of each part beside the others: parts that share a memory share its bandwidth."""
+    together = len(parts) > 1
+    found: list[tuple[str, float]] = []
+    moved: dict[int, float] = {}
+    for device, box in parts:
+        touched = call.whole if box == call.box and call.whole is not None else call.part(box)
+        seconds = call.seconds(device, touched, together=together)
+        found.append((device, seconds or 0.0))
+        memory = call.devices[device].memory
+        moved[memory] = moved.get(memory, 0.0) + touched.work.size
+    if not together:
+        return found
+    made = []
+    for device, seconds in found:
+        memory = call.devices[device].memory
+        bandwidth = platform.memories[memory].bandwidth
+        made.append((device, max(seconds, moved[memory] / bandwidth) if bandwidth else seconds))
+    return made
+
+
+def best_alone(call: CallProfile, devices: Sequence[str]) -> tuple[float, str]:
+    """Return who of these does all of a call soonest, and in how many seconds."""
+    assert call.whole is not None
+    known = [(s, d) for d in devices if d in call.devices and (s := call.seconds(d, call.whole, together=False))]
+    return min(known, default=(0.0, next(iter(call.devices))))
+
+
+def whole(call: StepCall, device: str) -> StepParts:
+    """Return all of a call on one device."""
+    return (StepPart(device, call.profile.box),)

@@ -1,0 +1,400 @@
+"""How long a step takes under a plan, from numbers alone: parts on devices, copies on links, and what coexec itself costs.
+
+Before: profile.py, cuts.py, machine/.  After: planner.py.  Knows no scheduler and no instruction; a part is one number.
+
+The step is gone through three times, from where the data is now. The first time pays for the way there; the difference
+between the later ones is the period. Devices and links are each free from some moment on, and what a part reads is there
+when whoever made it is done and the copy is over. The program's own thread submits call after call, and waits where it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from ...geometry import Box, RegionMap, bounding, covers, overlaps
+from ...machine.platform import HOST, USER, Device, Link, Platform
+from .cuts import StepPart, StepParts, best_alone, part_seconds
+from .profile import CallProfile, StepCall, StepProfile, Touched
+
+SMALL = 1 << 10  # bytes of partial results
+TURNS = 3  # the way there, and two whose difference is the period
+MANY = 32  # parts of a call from which on the last of them counts for all that wait for one
+EVERYWHERE = -1
+"""All memories."""
+
+Where = Callable[[int], Sequence[tuple[Box, int]] | None]
+"""Tells where the parts of an array are now: boxes and memories as bits; None if nobody knows the array."""
+
+
+class Overheads(NamedTuple):
+    """Seconds that coexec itself takes."""
+
+    submission: float = 20e-6  # per call
+    instruction: float = 3e-6  # per instruction, on the program's thread
+    completion: float = 8e-6  # from the end of an instruction until what waits for it is issued
+    wake: float = 30e-6  # until a thread that sleeps goes on
+    step: float = 15e-6  # of the host, for an instruction that is no kernel
+
+
+class PeriodEstimate(NamedTuple):
+    """What a plan is estimated to take."""
+
+    period: float  # seconds of one turn, when the turn before ran under the same plan
+    transition: float  # seconds that the first turn takes beyond that
+    own: float  # seconds of one turn that coexec itself takes, submissions and completions together
+    busy: dict[str, float]  # seconds of one turn that each device computes
+    instructions: int = 0  # of one turn
+
+
+class TurnTimes(NamedTuple):
+    """When a turn was over, and what it took of those who did it."""
+
+    end: float
+    interpreter: float
+    longest: float  # of the busiest device or link
+    carried: float  # seconds that links were busy, all together
+
+
+class Crew(NamedTuple):
+    """Devices that share a memory, and what they do of a call: neighbouring parts, which count as one."""
+
+    device: str  # one of them
+    memory: int
+    touched: Touched
+    seconds: float  # of the slowest
+    parts: int
+    launches: int
+
+
+class WrittenBox(NamedTuple):
+    """What a crew has written."""
+
+    box: Box
+    end: float
+    device: str
+    parts: int
+
+
+class Emulation:
+    """Goes through a step, crew by crew."""
+
+    def __init__(self, platform: Platform, overheads: Overheads, where: Where | None) -> None:
+        """Begin where the data is; without `where`, all of it is everywhere."""
+        self._platform = platform
+        self._costs = overheads
+        self._where = where
+        self._devices: dict[str, Device] = {d.name: d for d in platform.devices}
+        self._free: dict[str, float] = {}
+        self._links: dict[object, float] = {}  # from when on each is free
+        self._ways: dict[tuple[int, int], list[tuple[Link, object]]] = {}
+        self._valid: dict[int, RegionMap[int]] = {}
+        self._made: dict[int, list[WrittenBox]] = {}  # by array: who wrote what, and until when
+        self._crews: dict[tuple[CallProfile, int], tuple[StepParts, list[Crew]]] = {}  # of plans that were looked at
+        self.program = 0.0  # what time it is for the program's thread
+        self.end = 0.0
+        self.interpreter = 0.0  # seconds, of all threads together
+        self.busy: dict[str, float] = {}
+        self._carried: dict[object, float] = {}  # seconds that links were busy
+        self._copies = 0  # of the call that is gone through
+        self.instructions = 0
+
+    # Turns ------------------------------------------------------------------------------------------------------------
+
+    def turn(self, step: StepProfile, plan: Sequence[StepParts], number: int) -> Iterator[None]:
+        """Go through a step once; yields after each crew of each call."""
+        self.interpreter, self.instructions = 0.0, 0
+        self.busy, self._carried = {}, {}
+        reads = list(step.reads)
+        for position, (call, parts) in enumerate(zip(step.calls, plan, strict=True)):
+            while reads and reads[0].after <= position:
+                self._read(reads[0].array + number * reads[0].renewed, reads.pop(0).nbytes)
+            yield from self.call(call, parts, number)
+        for awaited in reads:
+            self._read(awaited.array + number * awaited.renewed, awaited.nbytes)
+
+    def over(self) -> TurnTimes:
+        """Return what the turn took."""
+        return TurnTimes(
+            max(self.end, self.program),
+            self.interpreter,
+            max([*self.busy.values(), *self._carried.values()], default=0.0),
+            sum(self._carried.values()),
+        )
+
+    def call(self, call: StepCall, parts: StepParts, number: int) -> Iterator[None]:
+        """Let a call be submitted and computed; yields after each crew."""
+        costs, profile = self._costs, call.profile
+        arrays = [id + number * new for id, new in zip(call.arrays, call.renewed, strict=True)]
+        crews = self._crew(profile, parts)
+        memories = {crew.memory for crew in crews}
+        instructions = 0
+        begin = self.program + costs.submission
+        ends: list[tuple[Crew, float]] = []
+        self._copies = 0
+        for crew in crews:
+            ready, copies = self._inputs(profile, arrays, crew)
+            instructions += copies + crew.launches
+            ends.append((crew, self._compute(crew.device, max(ready, begin), crew.seconds)))
+            yield
+        self._write(profile, arrays, ends)
+        if profile.reduces:
+            instructions += self._reduce(profile, arrays, ends, memories)
+        self.instructions += instructions
+        # A new array is allocated and, by a submission of its own, freed; nobody waits for the completion of either.
+        made = fresh(call) * (costs.submission + 2 * len(memories) * costs.instruction)
+        self.program += costs.submission + instructions * costs.instruction + made
+        self.interpreter += costs.submission + instructions * (costs.instruction + costs.completion) + made
+
+    def _crew(self, call: CallProfile, parts: StepParts) -> list[Crew]:
+        """Return the parts of a call, those that share a memory as one; looked at once per plan."""
+        key = (call, id(parts))
+        known = self._crews.get(key)
+        if known is not None and known[0] is parts:
+            return known[1]
+        seconds = [(p.device, 0.0) for p in parts] if call.host else part_seconds(call, parts, self._platform)
+        found: dict[int, list[int]] = {}
+        for number, part in enumerate(parts):
+            found.setdefault(self._memory(part.device), []).append(number)
+        crews = []
+        for memory, mine in found.items():
+            box = bounding([parts[number].box for number in mine])
+            touched = call.whole if box == call.box and call.whole is not None else call.part(box)
+            launches = sum([call.launches(parts[number].device, parts[number].box) for number in mine])
+            longest = max([seconds[number][1] for number in mine])
+            crews.append(Crew(parts[mine[0]].device, memory, touched, longest, len(mine), launches))
+        self._crews[key] = (parts, crews)
+        return crews
+
+    def finish(self, call: StepCall, device: str, number: int) -> float:
+        """Return when a device would be done with all of a call; changes nothing."""
+        profile = call.profile
+        arrays = [id + number * new for id, new in zip(call.arrays, call.renewed, strict=True)]
+        memory = self._memory(device)
+        assert profile.whole is not None
+        ready = self.program + self._costs.submission
+        for argument, array, box in zip(profile.arguments, arrays, profile.whole.boxes, strict=True):
+            if argument.reads and not argument.reduces:
+                made = self._ready(array, box)
+                for part, mask in self._valid_of(array, argument.extent).get(box):
+                    if _lacks(mask, memory):
+                        for link, _ in self._way(mask, memory):
+                            made += link.seconds(part.volume * argument.itemsize)
+                ready = max(ready, made)
+        took = profile.seconds(device, profile.whole, together=False) or 0.0
+        return max(ready, self._free.get(device, 0.0)) + took
+
+    def _memory(self, device: str) -> int:
+        return self._devices[device].memory if device in self._devices else HOST
+
+    def _compute(self, name: str, ready: float, seconds: float) -> float:
+        device = self._devices.get(name)
+        free = self._free.get(name, 0.0)
+        if device is not None and device.launch:
+            ready += device.launch
+        elif device is not None and ready >= free:  # a core's thread, which sleeps meanwhile
+            ready += self._costs.wake
+        end = self._free[name] = max(ready, free) + seconds
+        self.busy[name] = self.busy.get(name, 0.0) + seconds
+        self.end = max(self.end, end)
+        return end
+
+    def _inputs(self, call: CallProfile, arrays: Sequence[int], crew: Crew) -> tuple[float, int]:
+        """Bring what a crew reads; return when it is there, and how many copies that takes."""
+        memory, ready, copies = crew.memory, 0.0, 0
+        for argument, array, box in zip(call.arguments, arrays, crew.touched.boxes, strict=True):
+            if not argument.reads or argument.reduces:
+                continue
+            valid = self._valid_of(array, argument.extent)
+            made = self._ready(array, box, crew.device)
+            for piece, mask in valid.get(box):
+                if _lacks(mask, memory):
+                    arrived, hops = self._copy(
+                        mask, memory, piece.volume * argument.itemsize, self._ready(array, piece)
+                    )
+                    made, copies = max(made, arrived), copies + hops
+                    valid.set(piece, mask | 1 << memory)
+            ready = max(ready, made)
+        return ready, copies
+
+    def _copy(self, mask: int, memory: int, nbytes: int, ready: float) -> tuple[float, int]:
+        way = self._way(mask, memory)
+        self._copies += len(way)
+        for link, wire in way:
+            start = max(ready + self._costs.completion, self._links.get(wire, 0.0))
+            took = nbytes / link.bandwidth
+            self._links[wire] = start + took
+            self._carried[wire] = self._carried.get(wire, 0.0) + took
+            ready = start + link.latency + took
+        self.end = max(self.end, ready)
+        return ready + self._copies * self._costs.completion, len(way)  # one completion is looked at after the other
+
+    def _way(self, mask: int, memory: int) -> list[tuple[Link, object]]:
+        """Return the links over which data comes: a direct one, or two by way of the host."""
+        found: list[tuple[Link, object]] | None = None
+        key = (mask, memory)
+        if key in self._ways:
+            return self._ways[key]
+        direct = [
+            link
+            for source in range(len(self._platform.memories))
+            if mask >> source & 1 and (link := self._platform.link(source, memory)) is not None
+        ]
+        if direct:
+            found = [self._wired(max(direct, key=lambda link: (link.bandwidth, -link.latency)))]
+        else:
+            out = [
+                link
+                for source in range(len(self._platform.memories))
+                if mask >> source & 1 and (link := self._platform.link(source, HOST)) is not None
+            ]
+            into = self._platform.link(HOST, memory)
+            found = [self._wired(link) for link in (*out[:1], *([into] if into is not None else []))]
+        self._ways[key] = found
+        return found
+
+    def _wired(self, link: Link) -> tuple[Link, object]:
+        limited = [name for name in link.shared if self._platform.limit(name) is not None]
+        return link, limited[0] if limited else (max(link.source, HOST), link.target)
+
+    def _write(self, call: CallProfile, arrays: Sequence[int], ends: Sequence[tuple[Crew, float]]) -> None:
+        for crew, end in ends:
+            for argument, array, box in zip(call.arguments, arrays, crew.touched.boxes, strict=True):
+                if argument.writes and not argument.reduces:
+                    self._valid_of(array, argument.extent).set(box, 1 << crew.memory)
+                    made = self._made.setdefault(array, [])
+                    made[:] = [entry for entry in made if not covers(box, entry.box)]
+                    made.append(WrittenBox(box, end, crew.device, crew.parts))
+
+    def _reduce(
+        self, call: CallProfile, arrays: Sequence[int], ends: Sequence[tuple[Crew, float]], memories: set[int]
+    ) -> int:
+        """Combine partial results on the host; return how many instructions that takes."""
+        costs, copies, ready = self._costs, 0, 0.0
+        for crew, end in ends:
+            over = end + (crew.launches - crew.parts) * costs.completion  # one is looked at after the other
+            if crew.memory != HOST:
+                for _ in range(crew.parts):
+                    arrived, hops = self._copy(1 << crew.memory, HOST, SMALL, over)
+                    ready, copies = max(ready, arrived), copies + hops
+            else:
+                ready = max(ready, over + costs.completion)
+        done, targets = ready + costs.step + costs.completion, 0
+        for argument, array in zip(call.arguments, arrays, strict=True):
+            if argument.reduces:
+                self._valid_of(array, argument.extent).set(argument.box, 1 << HOST)
+                self._made[array] = [WrittenBox(argument.extent, done, "host", 1)]
+                targets += 1
+        self.end = max(self.end, done)
+        return targets * (copies + 1 + 3 * len(memories | {HOST}))  # partial results are allocated, filled and freed
+
+    def _read(self, array: int, nbytes: int) -> None:
+        """Let the program wait for a value."""
+        valid = self._valid.get(array)
+        costs = self._costs
+        ready = max([made.end for made in self._made.get(array, ())], default=self.program)
+        hops = 1
+        if valid is not None:
+            for _, mask in valid.entries():
+                if _lacks(mask, HOST):
+                    ready, hops = self._copy(mask, HOST, nbytes, ready)
+        seconds = costs.submission + hops * (costs.instruction + costs.completion)
+        self.program = max(self.program + seconds, ready + costs.completion + costs.step + costs.wake)
+        self.interpreter += seconds
+        self.end = max(self.end, self.program)
+
+    # Arrays -----------------------------------------------------------------------------------------------------------
+
+    def _valid_of(self, array: int, extent: Box) -> RegionMap[int]:
+        valid = self._valid.get(array)
+        if valid is None or valid.extent != extent:
+            # The arrays of later turns are guessed by their numbers, and such a number may be that of another array.
+            valid = self._valid[array] = RegionMap(extent, EVERYWHERE if self._where is None else 0)
+            self._made.pop(array, None)
+            for box, mask in (self._where(array) or ()) if self._where is not None else ():
+                if len(box.hi) == len(extent.hi) and all(a <= b for a, b in zip(box.hi, extent.hi, strict=True)):
+                    valid.set(box, mask)
+        return valid
+
+    def _ready(self, array: int, box: Box, reader: str = "") -> float:
+        """Return when the last of those is done who write in a box; whoever asks is not kept waiting by itself."""
+        made = self._made.get(array)
+        if not made:
+            return 0.0
+        if len(made) > MANY:
+            return max(entry.end for entry in made)
+        gap = self._costs.completion * sum([entry.parts for entry in made])
+        return max(
+            [m.end + (gap if m.device != reader or m.parts > 1 else 0.0) for m in made if overlaps(m.box, box)],
+            default=0.0,
+        )
+
+
+def fresh(call: StepCall) -> int:
+    """Return how many arrays a call makes."""
+    return sum([bool(new) and a.writes for new, a in zip(call.renewed, call.profile.arguments, strict=True)])
+
+
+def _lacks(mask: int, memory: int) -> bool:
+    """Tell whether a memory must be brought what these memories hold."""
+    if mask in (0, EVERYWHERE) or mask >> memory & 1:  # 0: a first value, which is made where it is needed
+        return False
+    return not (mask >> USER & 1 and memory == HOST)
+
+
+def estimate(
+    step: StepProfile, plan: Sequence[StepParts], platform: Platform, overheads: Overheads, where: Where
+) -> Iterator[PeriodEstimate | None]:
+    """Estimate a plan; yields None after each crew of each call, so that whoever asks can stop for a moment, and the answer in the end."""
+    emulation = Emulation(platform, overheads, where)
+    turns: list[TurnTimes] = []
+    for number in range(TURNS):
+        for _ in emulation.turn(step, plan, number):
+            yield None
+        turns.append(emulation.over())
+        if number and turns[-1].carried == turns[-2].carried:
+            break  # nothing was brought but what each turn brings
+    last = turns[-1]
+    period = max(last.interpreter, last.longest, last.end - turns[-2].end)
+    transition = max(0.0, last.end - len(turns) * period)
+    yield PeriodEstimate(period, transition, last.interpreter, dict(emulation.busy), emulation.instructions)
+
+
+def placed(
+    step: StepProfile,
+    devices: Sequence[str],
+    platform: Platform,
+    overheads: Overheads,
+    cut: Callable[[CallProfile], StepParts],
+) -> list[StepParts]:
+    """Return a plan on some devices: divisible calls cut by `cut`, the others one by one where they are done first.
+
+    Calls are placed as in a turn that found all data in place, the second of two.
+    """
+    plan: list[StepParts | None] = []
+    for call in step.calls:
+        profile = call.profile
+        if profile.host:
+            plan.append((StepPart("host", profile.box),))
+        elif profile.axis is not None and len(devices) > 1 and best_alone(profile, devices)[0] > overheads.wake:
+            plan.append(cut(profile))
+        elif len(able := [d for d in devices if d in profile.devices]) < 2:
+            plan.append((StepPart(able[0] if able else next(iter(profile.devices)), profile.box),))
+        else:
+            plan.append(None)
+    if None not in plan:
+        return [parts for parts in plan if parts is not None]
+    emulation = Emulation(platform, overheads, None)
+    for number in range(2):
+        chosen: list[StepParts] = []
+        for call, parts in zip(step.calls, plan, strict=True):
+            chosen.append(parts or (_first_done(emulation, call, devices, number),))
+            for _ in emulation.call(call, chosen[-1], number):
+                pass
+    return chosen
+
+
+def _first_done(emulation: Emulation, call: StepCall, devices: Sequence[str], number: int) -> StepPart:
+    """Return all of a call on the device that would be done with it first."""
+    able = [device for device in devices if device in call.profile.devices]
+    return StepPart(min(able, key=lambda device: emulation.finish(call, device, number)), call.profile.box)

@@ -1,0 +1,396 @@
+"""Plan steps: watch what a program does again and again, choose a plan for all of it, and keep what was measured to be best.
+
+Before: watch.py, choose.py, account.py, guide.py.  After: schedule/plan.py.  Pure: times come with what has finished.
+
+1. A step is recognised: the program has done the same twice, or has said so, or it is a window of its last calls.
+2. Sets of devices are looked at, each with one plan, from numbers alone, as long as what they may save is worth the look.
+3. The plan with the least transition + expected repetitions x period is adopted. As many repetitions are expected as there
+   have been, so that a way that costs much is gone once staying has cost as much.
+4. What runs decides: the plan in force is measured, and left if another is known to be better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from ...graph.command import Chunk
+from ...graph.task import Task
+from ..candidate import Candidates
+from ..plan import Plan
+from ..repeats import LONGEST, Repeats
+from .account import WORTH, PlanAccount, TurnClock
+from .choose import DEAR, NOT_YET, VISIT, Considered, Target, considered, is_known, lower_limit
+from .estimate import TURNS, estimate
+from .guide import Guide, Guided
+from .profile import CallProfile, StepProfile
+from .sets import classes
+from .tree import step_plan
+from .watch import ProgramWatch, by_device
+
+FIRST = 4e-3  # seconds of the first look at a step
+MOST_FIRST = 20e-3  # seconds of first looks at steps, before they count as later ones do
+SLICE = 1e-3  # and of later ones
+SHARE = 0.01  # of the program's time that later looks may take
+SURE = 0.9  # of what the present plan takes: where models are not exact, or calls only stand for others, less must be promised
+WIDE = 2e-3  # seconds that a look at them as they are planned may take
+WINDOW = 6  # calls of a program that does not repeat itself, which stand for what it will do
+LASTING = 32  # calls after which a repetition counts, however often one was broken off
+EARLY = 16  # calls of a phase of the program during which they are looked at
+
+
+class Profiles(Protocol):
+    """Makes profiles of calls, and follows plans."""
+
+    def profile(self, task: Task) -> CallProfile | None:
+        """Return what plans of steps need to know of a call; None if such a call is planned by itself alone."""
+
+    def adopt(self, plan: Plan | None, guide: Callable[[Task], Guided | None]) -> None:
+        """Follow a plan of a step from now on, and a guide where it says nothing, in place of those before."""
+
+
+class PlanningSpent(NamedTuple):
+    """What planning steps has taken, and come to."""
+
+    seconds: float
+    candidates: int
+    limit: float | None  # seconds per call of the step that is planned: no plan takes less
+    calls: int  # that were seen
+
+
+class StepPlanner:
+    """Plans the steps of one program."""
+
+    def __init__(
+        self,
+        machine: Target,
+        candidates: Candidates,
+        planner: Profiles,
+        *,
+        exact: bool,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """Plan for a machine; `exact` tells that models are: the machine is simulated. Without a `clock` looks are counted."""
+        self._machine = machine
+        self._candidates = candidates
+        self._planner = planner
+        self._exact = exact
+        self._clock = clock
+        self._watch = ProgramWatch(planner.profile)
+        self._period = 0  # of the step that is planned; 0: of a window
+        self._due = 4  # calls, until a window is looked at
+        self._since = 0  # calls, with which the window began
+        self._phase = 0  # calls, after which the program did something else than for a long time before
+        self._run = 0  # calls for which the program has repeated itself
+        self._broken = 0  # calls for which it did so before it did something else: less is nothing to count on
+        self._step: StepProfile | None = None
+        self._repetitions = 1.0  # of the step that are expected
+        self._looking: Iterator[int] | None = None
+        self._looked = False  # for the first time
+        self._again = 0.0  # repetitions, from which on plans are looked at that were not worth it
+        self.considered: list[Considered] = []
+        self.present: PlanAccount | None = None  # the plan in force; call by call, if none was adopted
+        self.adopted = False
+        self._last: Plan | None = None  # of a step that is over
+        self._guide = Guide(machine, self._watch.profile)
+        self._measuring = TurnClock()
+        self._ends: dict[int, list[float]] = {}  # tasks that end a turn: parts that run, and when the last was over
+        self._off: dict[tuple[str, ...], float] = {}  # times as long as estimated that plans took, by devices
+        self._mark: object = candidates.mark
+        self._began: float | None = None
+        self._now = 0.0
+        self.planning = 0.0  # seconds, all together
+        self._later = 0.0  # of these, beyond first looks
+        self._unpaid = 0.0  # seconds that nobody was charged for yet
+        self._told: int | None = None  # turns that the program said will come
+        self._failed = False  # to plan the step that the program repeats: it is not tried again
+        self.unplanned = ""  # why what the program repeats is not planned as a step
+
+    # What the program does --------------------------------------------------------------------------------------------
+
+    def called(self, task: Task, chunks: Sequence[Chunk], repeats: Repeats, *, here: bool = False) -> None:
+        """Take a call that was planned, before it is lowered; it runs `here` if its caller does it at once.
+
+        Never fails a call that can be computed: a step that cannot be planned is left as it is, and `unplanned` tells why.
+        """
+        if not self._watch.called(task, chunks):
+            self._forget()
+            return
+        if here:
+            return
+        try:
+            self._went_on(task, len(chunks), repeats)
+        except Exception as error:  # noqa: BLE001 - features and mappers of the user's are asked about parts that may never run
+            self._forget()
+            self._period, self._failed = repeats.period, True
+            self._due = self._watch.calls + LONGEST
+            self.unplanned = f"{type(error).__name__}: {error}"
+
+    def _went_on(self, task: Task, parts: int, repeats: Repeats) -> None:
+        """Look whether a call of so many parts ends a turn of what the program repeats, or a window of what it does."""
+        if self._candidates.mark is not self._mark:  # a device is lost, or a variant is off
+            self._mark = self._candidates.mark
+            self._watch.forget()
+            self._guide.forget()
+            self._off.clear()
+            self._forget()
+        self._watch.profile(task)
+        period, run = repeats.period, repeats.run
+        if not period or run < max(period, self._broken):
+            if self._period:
+                self._broken = max(self._broken, min(self._run, LASTING))
+                self._forget()
+                if self._run >= LASTING:
+                    self._phase, self._due = self._watch.calls - 1, self._watch.calls + 3
+            self._window(task, parts)
+            return
+        self._run = run
+        if period != self._period:
+            self._forget()
+            self._period = period
+        if run % period or self._failed:
+            return
+        self._ends_turn(task, parts)
+        self._turn(repeats, run // period + 1)
+
+    def _ends_turn(self, task: Task, parts: int) -> None:
+        if len(self._ends) > LONGEST:
+            self._ends.clear()
+        self._ends[task.id] = [float(parts), 0.0]
+
+    def read(self, array: int, nbytes: int) -> None:
+        """Take a read that the program waits for."""
+        self._watch.read(array, nbytes)
+
+    def finished(self, task: Task, start: float, stop: float) -> None:
+        """Take the end of a part of a task, none of which follows in its place."""
+        if self._began is None:
+            self._began = start
+        self._now = max(self._now, stop)
+        end = self._ends.get(task.id)
+        if end is not None:
+            end[0], end[1] = end[0] - 1.0, max(end[1], stop)
+            if end[0] <= 0.0:
+                del self._ends[task.id]
+                self._measuring.ended(end[1])
+
+    def unpaid(self) -> float:
+        """Return the seconds of planning that nobody was charged for yet."""
+        seconds, self._unpaid = self._unpaid, 0.0
+        return seconds
+
+    def spent(self) -> PlanningSpent:
+        """Return what planning has taken, and how many plans it looked at."""
+        step = self._step
+        limit = lower_limit(step, self._machine) / len(step.calls) if step is not None else None
+        looked_at = sum(entry.account is not None for entry in self.considered)
+        return PlanningSpent(self.planning, looked_at, limit, self._watch.calls)
+
+    # Turns ------------------------------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        """Begin anew: the program does something else. Until that is planned, the plan in force is followed as far as it goes."""
+        if self._step is not None and self._step.exact:
+            self._last = self.plan()
+        self._period = 0
+        self._step = self._looking = None
+        self._failed, self.unplanned = False, ""
+        self.considered = []
+        self.present = None
+        self._ends.clear()
+        self._measuring.begin()
+        self.adopted = False
+
+    def _turn(self, repeats: Repeats, turns: int) -> None:
+        """A turn is over: look at plans, and change if that is worth it."""
+        if self._step is None:
+            if not self._may_begin() or (self._broken and self._watch.is_settled(repeats.period, self._guide.devices)):
+                return  # steps come and go: each of them would take a first look
+            step = self._watch.repeated(repeats)
+            if step is None:
+                self.unplanned = self._watch.why
+                return
+            if not self._begin(step):
+                return
+        assert self._step is not None
+        self._repetitions = float(turns if self._told is None else max(1, self._told - turns))
+        if self._broken:  # what comes and goes has come before
+            self._repetitions = max(self._repetitions, float(self._watch.times(self._step)))
+        self._go_on()
+
+    def _window(self, task: Task, parts: int) -> None:
+        """Look at the last calls of a program that does not repeat itself: at first, and when they are of other kinds by now."""
+        calls = self._watch.calls
+        if not calls % WINDOW:
+            self._ends_turn(task, parts)
+        if calls >= self._due:
+            phase = calls - self._phase
+            self._due = calls + max(2, phase)
+            count = min(phase, self._wide())
+            step = self._step
+            if step is None or not self._watch.alike(step) or count >= 2 * len(step.calls):
+                early = phase <= EARLY and not self._guide.devices and self._may_begin()
+                if early or self._later + count * TURNS * VISIT <= SHARE * self._elapsed():
+                    step = self._watch.window(count)
+                    if step is None or not self._begin(step):
+                        return
+                    self._since = calls - count
+        if self._step is not None and not (calls - self._since) % len(self._step.calls):
+            self._repetitions = max(1.0, (calls - self._since) / len(self._step.calls))
+            self._go_on()
+
+    def _wide(self) -> int:
+        """Return how many calls a window has: fewer, the more memories they use, for a look at them is to take a moment."""
+        crews = self._watch.crews(WINDOW, self._machine.memories)
+        return max(2, min(WINDOW, round(WIDE / (TURNS * VISIT * crews)))) if crews else 2
+
+    def _may_begin(self) -> bool:
+        return self.planning <= MOST_FIRST or self.planning <= SHARE * self._elapsed()
+
+    def _begin(self, step: StepProfile) -> bool:
+        """Begin to plan a step; not if nothing is known of those who run it now."""
+        used = dict.fromkeys(c.device for seen in self._watch.last(len(step.calls)) for c in seen.chunks)
+        if not is_known(step, list(used)):
+            self.unplanned = "nothing is known of the speed of a device that runs a call"  # it is measured meanwhile
+            return False
+        self.unplanned = ""
+        measured = self._measuring if self._step is None or step.exact else None
+        self._step = step
+        self.present = self._as_it_is(step)
+        if measured is not None and step.exact:
+            measured.begin(self._at_once(self.present.devices))
+        self.considered, self._looked, self._again = [], False, 0.0
+        return True
+
+    def _go_on(self) -> None:
+        """Look at plans for a moment, take what was measured, and change if that is worth it."""
+        step, present = self._step, self.present
+        assert step is not None and present is not None
+        if self._looking is None and self._repetitions >= self._again:
+            self._again = 2.0 * self._repetitions
+            if not self._looked or any(c.account is None and c.why == NOT_YET for c in self.considered):
+                groups = classes(self._machine.platform, self._candidates.lost)
+                self._looking = considered(
+                    step, self._machine, groups, present, self._repetitions, self.considered, self._off
+                )
+        if self._looking is not None:
+            self._look()
+        self._measured(present, step)
+        self._choose()
+        if step.exact and self._looking is None:
+            self._watch.settle(len(step.calls), self._guide.devices)
+
+    def _measured(self, present: PlanAccount, step: StepProfile) -> None:
+        """Take what turns under the present plan took."""
+        seconds = self._measuring.seconds
+        if seconds is None or (not step.exact and self._exact):
+            return
+        if not step.exact:
+            seconds *= len(step.calls) / WINDOW
+        estimated = present.estimated
+        present.measured = max(
+            seconds, estimated.own if estimated is not None else 0.0
+        )  # ends come closer while nothing is submitted
+        if estimated is not None and estimated.period > 0.0:
+            self._off[present.devices] = present.measured / estimated.period
+
+    def _look(self) -> None:
+        """Look at plans for a moment: the first time for as long as it takes to see the likely ones, then in slices."""
+        assert self._looking is not None
+        first = self.planning <= MOST_FIRST
+        allowed = FIRST if first else min(SLICE, SHARE * self._elapsed() - self._later)
+        took, begin = 0.0, self._clock() if self._clock is not None else 0.0
+        while took < allowed:
+            visits = next(self._looking, None)
+            if visits is None:
+                self._looking = None
+                break
+            took = took + visits * VISIT if self._clock is None else self._clock() - begin
+        self._looked = True
+        self._spend(took, later=not first)
+
+    def _elapsed(self) -> float:
+        """Return for how many seconds the program has computed."""
+        return 0.0 if self._began is None else self._now - self._began
+
+    def _spend(self, seconds: float, *, later: bool) -> None:
+        self.planning += seconds
+        self._unpaid += seconds
+        if later:
+            self._later += seconds
+
+    def _as_it_is(self, step: StepProfile) -> PlanAccount:
+        """Return the account of how the last turn was planned, call by call."""
+        plan = [by_device(seen.chunks) for seen in self._watch.last(len(step.calls))]
+        devices = tuple(dict.fromkeys(part.device for parts in plan for part in parts))
+        account = PlanAccount(devices, plan, None, off=self._off.get(devices, 1.0))
+        self._estimate(account, step)
+        return account
+
+    def _estimate(self, account: PlanAccount, step: StepProfile) -> float:
+        """Estimate a plan from where the data is now; return the seconds that it took."""
+        machine = self._machine
+        begin = self._clock() if self._clock is not None else 0.0
+        visits = 0
+        for answer in estimate(step, account.plan, machine.platform, machine.overheads, machine.where):
+            visits += 1
+            account.estimated = answer
+        took = visits * VISIT if self._clock is None else self._clock() - begin
+        self._spend(took, later=False)
+        return took
+
+    def _choose(self) -> None:
+        """Adopt the plan with the least cost, if it is worth a change."""
+        present, step, repetitions = self.present, self._step, self._repetitions
+        assert present is not None and step is not None
+        others = [c.account for c in self.considered if c.account is not None and c.account is not present]
+        if not others:
+            return
+        best = min(others, key=lambda account: account.costs(repetitions, present=False))
+        tempting = min(others, key=lambda account: account.period)
+        gain = repetitions * (present.period - tempting.period)
+        if gain > 0.0 and tempting.since is not present:
+            self._look_again(tempting, step, gain)
+            best = min(others, key=lambda account: account.costs(repetitions, present=False))
+        sure = best.measured is not None or (self._exact and step.exact and not self._broken)
+        if best.costs(repetitions, present=False) >= (WORTH if sure else SURE) * present.costs(
+            repetitions, present=True
+        ):
+            return
+        if not self._exact and present.measured is None:
+            return  # nobody knows yet what would be given up
+        self._adopt(best, step)
+
+    def _at_once(self, devices: Sequence[str]) -> int:
+        """Return how many kernels one of these devices runs at once."""
+        return max([d.concurrent for d in self._machine.platform.devices if d.name in devices], default=1)
+
+    def _look_again(self, account: PlanAccount, step: StepProfile, gain: float) -> None:
+        """Estimate the way from the present plan to one that would `gain` so many seconds, if that is worth the time."""
+        cost = TURNS * len(account.plan) * VISIT
+        early = self.planning <= MOST_FIRST and cost * DEAR <= gain
+        if early or self._later + cost <= SHARE * self._elapsed():
+            took = self._estimate(account, step)
+            self._later += 0.0 if early else took
+            account.since = self.present
+
+    def _adopt(self, account: PlanAccount, step: StepProfile) -> None:
+        before = self.present
+        if before is not None:
+            before.left = (
+                f"another plan promised {account.period * 1e3:.3g} ms, and it took {before.period * 1e3:.3g} ms"
+            )
+            if step.exact and all(c.account is not before for c in self.considered):
+                self.considered.append(Considered(before.devices, 0.0, before, before.left))
+        self.present, self.adopted = account, True
+        account.left = ""
+        self._measuring.begin(self._at_once(account.devices))
+        self._guide.follow(account)
+        self._planner.adopt(self.plan(), self._guide.of)
+        self._mark = self._candidates.mark
+
+    def plan(self) -> Plan | None:
+        """Return the plan in force as data, or that of the step before; None if there is none for a step."""
+        if self._step is None or self.present is None:
+            return self._last
+        return step_plan(self._step, self.present, self.considered, self._machine)

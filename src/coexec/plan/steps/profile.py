@@ -1,0 +1,162 @@
+"""What a step is: its calls, the arrays that flow between them, and the values that the program waits for.
+
+Before: graph/, plan/candidate.py.  After: cuts.py, estimate.py, planner.py.  Holds no array of the program: those come and go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...geometry import Box
+from ...graph.call import without_arrays
+from ...graph.mapped import mapped
+from ...graph.task import Task
+from ...predict.features import work_of, work_of_part
+from ...predict.work import Work
+from ..candidate import Candidate, one_per_device
+from ..conflicts import however_cut
+from ..host_only import Who
+from ..placing import is_cut
+from ..split import LOOPING, blocks
+
+KEPT = 64  # cuts of one call whose parts are remembered
+
+
+class ArgumentProfile(NamedTuple):
+    """What a call does with one of its arrays."""
+
+    extent: Box  # of the array
+    box: Box  # of the view
+    itemsize: int
+    reads: bool
+    writes: bool
+    reduces: bool
+
+
+class Touched(NamedTuple):
+    """What a part of a call needs of a device: boxes by argument, and its work."""
+
+    boxes: tuple[Box, ...]
+    work: Work
+
+
+class CallProfile:
+    """A call as far as plans depend on it: all calls of one shape have the same. Made once per shape."""
+
+    __slots__ = (
+        "_parts",
+        "arguments",
+        "axis",
+        "blocks",
+        "box",
+        "devices",
+        "granule",
+        "host",
+        "name",
+        "reduces",
+        "rows",
+        "task",
+        "whole",
+    )
+
+    def __init__(self, task: Task, candidates: Sequence[Candidate], *, divisible: bool) -> None:
+        """Look at a task that is about to be planned; `candidates` are who can run it, and none: the host does."""
+        kernel = task.kernel
+        assert kernel is not None
+        self.name = task.name
+        self.task = without_arrays(task)
+        self.host = not candidates
+        self.reduces = bool(kernel.reduces)
+        self.box = task.domain
+        works = work_of(task) if candidates else None
+        self.devices = {c.name: c for c in one_per_device([c for c in candidates if not c.blocked], works)}
+        axes = [axis for axis in task.axes if task.domain.hi[axis] - task.domain.lo[axis] > 1] if divisible else []
+        self.axis: int | None = axes[0] if axes else None
+        self.rows = task.domain.hi[axes[0]] - task.domain.lo[axes[0]] if axes else 1
+        self.granule = task.granule
+        self.arguments = tuple(
+            [
+                ArgumentProfile(
+                    array._storage.box,
+                    array._box,
+                    array.dtype.itemsize,
+                    param.access.reads,
+                    param.access.writes,
+                    param.access.mode == "reduce",
+                )
+                for param, array in zip(task.accesses, task.arrays, strict=True)
+            ]
+        )
+        self.blocks = len(blocks(task.domain, self.axis or 0, task.granule)) if self.reduces else 0
+        self._parts: dict[Box, Touched] = {}
+        self.whole = Touched(tuple([a.box for a in self.arguments]), works) if works is not None else None
+
+    def part(self, box: Box) -> Touched:
+        """Return what a part of the index space touches and asks for."""
+        found = self._parts.get(box)
+        if found is None:
+            if len(self._parts) >= KEPT:
+                self._parts.clear()
+            task = self.task
+            boxes = [
+                a.box if m is None else m.of(array)[0]
+                for a, m, array in zip(self.arguments, mapped(task, box), task.arrays, strict=True)
+            ]
+            found = self._parts[box] = Touched(tuple(boxes), work_of_part(task, box))
+        return found
+
+    def launches(self, device: str, box: Box) -> int:
+        """Return how many kernels compute a part: the fixed blocks of a reduction are one each, unless a device loops over them."""
+        candidate = self.devices.get(device)
+        if not self.blocks or candidate is None or candidate.device.kind in LOOPING:
+            return 1
+        return max(1, round(self.blocks * box.volume / (self.box.volume or 1)))
+
+    def seconds(self, device: str, touched: Touched, *, together: bool) -> float | None:
+        """Return the predicted seconds of a part on a device; None if nothing is known."""
+        candidate = self.devices.get(device)
+        if candidate is None:
+            return None
+        estimate = candidate.model.estimate(touched.work, together=together)
+        return None if estimate is None else estimate.seconds
+
+
+def profile_of(task: Task, policy: str, who: Callable[[], Who]) -> CallProfile | None:
+    """Return the profile of a call; None if it is planned by itself alone: in pieces on demand, as the program says, or with other ranks."""
+    kernel, options = task.kernel, task.options
+    if kernel is None or options is None or task.deal is not None:
+        return None
+    if kernel.host:
+        return CallProfile(task, (), divisible=False)
+    if (options.policy or policy) != "static" or options.oversubscribe > 1 or is_cut(options):
+        return None
+    found = who()
+    if found.host or found.kept_out or not found.able:
+        return None
+    return CallProfile(task, found.able, divisible=bool(kernel.split) and options.split and however_cut(task))
+
+
+class StepCall(NamedTuple):
+    """A call of a step, on arrays by number."""
+
+    profile: CallProfile
+    arrays: tuple[int, ...]
+    renewed: tuple[int, ...]  # by how much each number grows from turn to turn: 0 for arrays that stay
+
+
+class Awaited(NamedTuple):
+    """A value that the program waits for."""
+
+    after: int  # calls of the step
+    array: int
+    renewed: int
+    nbytes: int
+
+
+class StepProfile(NamedTuple):
+    """What is planned: calls in order, as they come turn by turn, and what the program reads between them."""
+
+    calls: tuple[StepCall, ...]
+    reads: tuple[Awaited, ...] = ()
+    exact: bool = True  # it comes again as it is; else it is a sample of what comes
