@@ -14,11 +14,13 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any
 
+from ..compile.serving import Bodies
 from ..errors import BackendError, InvariantError
-from ..graph.instruction import Allocation, HostTask, Instruction, Kernel
+from ..graph.instruction import Allocation, HostLaunch, Instruction, Launch
 from ..graph.task import Task
 from ..machine.cores import pin_thread, sharpen_timers
 from ..machine.platform import HOST, USER, Device
+from ..machine.switching import restore_turns, shorten_turns
 from ..program.session import in_kernel
 from .base import CallHelper, Finished, Ran
 from .host_memory import HostMemory
@@ -60,8 +62,8 @@ class CpuBackend:
         self._wide_claims = False
         self._quiet = threading.Condition()
         self._long: set[int] = set()  # threads in a long kernel
-        self._switch_interval = sys.getswitchinterval()  # the user's
         self._call_helper: CallHelper = lambda: False
+        self.bodies: Bodies | None = None  # compiles, if the runtime says so
 
     # Contract ---------------------------------------------------------------------------------------------------------
 
@@ -91,14 +93,15 @@ class CpuBackend:
         """Queue an instruction for its device's thread. Never blocks."""
         if waits:
             raise InvariantError("the CPU backend orders nothing across lanes")
-        worker = self._workers[instruction.device]
-        if isinstance(instruction, Kernel):
+        step = instruction.step
+        worker = self._workers[step.device]
+        if isinstance(step, Launch):
             if not self._threads.limited and not worker.device.wide:
                 self._threads.limit()
-            if worker.idle and (instruction.predicted or LONG) >= LONG:
+            if worker.idle and (step.predicted or LONG) >= LONG:
                 self._hurry()  # or the thread woken here would wait for this one to pause
         worker.put(instruction, lane)
-        short = worker is self._host and not isinstance(instruction, HostTask)
+        short = worker is self._host and not isinstance(step, HostLaunch)
         if self._sync or (short and self._call_helper()):
             return
         if not self._call_thread(worker):
@@ -109,7 +112,7 @@ class CpuBackend:
 
     def withdraw(self, instruction: Instruction) -> bool:
         """Take back an instruction that no thread has begun."""
-        worker = self._workers[instruction.device]
+        worker = self._workers[instruction.step.device]
         for entry in list(worker.queue):
             if entry[0] is instruction:
                 return worker.remove(entry)
@@ -121,9 +124,8 @@ class CpuBackend:
             waiting_for = None  # there is no other thread
         for worker in self._workers.values() if self._sync else (self._host,):
             for entry in list(worker.queue):
-                foreign = (
-                    isinstance(entry[0], HostTask) and waiting_for is not None and entry[0].task is not waiting_for
-                )
+                other = waiting_for is not None and entry[0].task is not waiting_for
+                foreign = other and isinstance(entry[0].step, HostLaunch)
                 if not foreign and worker.remove(entry):
                     self._execute(worker, *entry)
                     return True
@@ -134,20 +136,22 @@ class CpuBackend:
         if not self._threads.limited:
             self._threads.limit()
 
-    def run_here(self, instruction: Kernel) -> Ran:
+    def run_here(self, instruction: Instruction) -> Ran:
         """Run a short kernel that was not issued on the calling thread, while nothing else runs."""
-        self.limit_threads()
-        task, error = instruction.task, None
+        if not self._threads.limited:
+            self._threads.limit()
+        task, step, error = instruction.task, instruction.step, None
+        assert isinstance(step, Launch)
         context = task.context or copy_context()
         in_kernel.name = task.name
         start = time.perf_counter()
         try:
-            context.run(run_kernel, instruction, self._debug)
+            context.run(run_kernel, task, step, self._debug)  # what is so short is not compiled
         except BaseException as caught:  # noqa: BLE001 - reported, never lost
             error = caught
         stop = time.perf_counter()
         in_kernel.name = ""
-        ran: Ran = _new(Ran, (instruction, instruction.device, 0, start, stop, 0.0, error))
+        ran: Ran = _new(Ran, (instruction, step.device, 0, start, stop, 0.0, error))
         return ran
 
     def left(self, *, idle: bool) -> None:
@@ -237,8 +241,9 @@ class CpuBackend:
     def _run(self, worker: Worker, instruction: Instruction, lane: int) -> Ran:
         error: BaseException | None = instruction.failure
         waited = 0.0
-        kernel = isinstance(instruction, Kernel) and error is None
-        predicted = instruction.predicted if isinstance(instruction, Kernel) else 0.0
+        step = instruction.step
+        kernel = isinstance(step, Launch) and error is None
+        predicted = step.predicted if isinstance(step, Launch) else 0.0
         long = kernel and (predicted is None or predicted > LONG)  # of a first run nothing is known
         exclusive = kernel and (long or self._has_wide)
         if exclusive:
@@ -246,9 +251,9 @@ class CpuBackend:
         start = time.perf_counter()  # not before: waiting for the cores is no part of the kernel
         try:
             if kernel:
-                waited = self._run_kernel(instruction, timed=long and not worker.device.wide)  # type: ignore[arg-type]
+                waited = self._run_kernel(instruction, step, timed=long and not worker.device.wide)  # type: ignore[arg-type]
             elif error is None:
-                run(instruction)
+                run(instruction.task, step)
         except BaseException as caught:  # noqa: BLE001 - reported, never lost
             error = caught
         stop = time.perf_counter()
@@ -256,19 +261,19 @@ class CpuBackend:
             self._leave(worker, long=long)
         return Ran(instruction, worker.device.name, lane, start, stop, waited, error)
 
-    def _run_kernel(self, instruction: Kernel, *, timed: bool) -> float:
+    def _run_kernel(self, instruction: Instruction, step: Launch, *, timed: bool) -> float:
         """Run a body in the caller's context; return the seconds it waited for the interpreter lock, if `timed`."""
-        task = instruction.task
+        task: Task = instruction.task
         context = task.context
         if context is None or task.open > 1:  # sibling chunks run at the same time
             context = context.copy() if context is not None else copy_context()
         in_kernel.name = task.name
         try:
             if not timed:
-                context.run(run_kernel, instruction, self._debug)
+                instruction.odd = not context.run(run_kernel, task, step, self._debug, self.bodies)
                 return 0.0
             wall, cpu = time.perf_counter(), time.thread_time()
-            context.run(run_kernel, instruction, self._debug)
+            instruction.odd = not context.run(run_kernel, task, step, self._debug, self.bodies)
             return max(0.0, (time.perf_counter() - wall) - (time.thread_time() - cpu))
         finally:
             in_kernel.name = ""
@@ -303,17 +308,15 @@ class CpuBackend:
 
         Beside a thread that runs Python, a kernel gets the interpreter lock back after one interval per NumPy call.
         """
-        now = sys.getswitchinterval()
-        if now > EAGER_SWITCH * 1.01:  # the interpreter rounds to microseconds
-            self._switch_interval = now
-            sys.setswitchinterval(EAGER_SWITCH)
+        if sys.getswitchinterval() > EAGER_SWITCH * 1.01:  # the interpreter rounds to microseconds
+            shorten_turns(self, EAGER_SWITCH)
 
     def _leave(self, worker: Worker, *, long: bool) -> None:
         device = worker.device
         if long:
             self._long.discard(threading.get_ident())
             if not self._long:
-                sys.setswitchinterval(self._switch_interval)
+                restore_turns(self)
         if device.wide:
             if len(self.devices) > 1:
                 self._threads.limit()

@@ -11,15 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from ..compile.serving import Bodies, Turn
 from ..errors import ArgumentError, BackendError, ProgramError, ShapeError
 from ..geometry import Box, whole
-from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, Instruction, Kernel, Reduce, overlapping
+from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, Launch, Reduce, Step, overlapping
+from ..graph.task import Task
 from ..program.chunk import ChunkInfo
 from ..program.mapper import Mapper
 from ..program.view import extract
 from .hulls import SENTINEL, Hull, poison_of
 
 ALIGNMENT = 128
+Body = Callable[..., Any]
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -51,11 +54,11 @@ def resolve(binding: Binding) -> Any:
     return data if binding.pad is None else binding.pad.apply(data, np)
 
 
-def run(instruction: Instruction, *, debug: bool = False) -> None:
-    """Execute an instruction on the calling thread."""
-    match instruction:
-        case Kernel():
-            run_kernel(instruction, debug)
+def run(task: Any, step: Step, *, debug: bool = False, bodies: Bodies | None = None) -> None:
+    """Take a step of a task on the calling thread."""
+    match step:
+        case Launch():
+            run_kernel(task, step, debug, bodies)
         case Copy(source=source, target=target, boxes=boxes):
             for box in boxes:
                 _part(target, box)[...] = _part(source, box)
@@ -63,14 +66,14 @@ def run(instruction: Instruction, *, debug: bool = False) -> None:
             for box in boxes:
                 _part(allocation, box)[...] = value
         case Reduce():
-            _reduce(instruction)
+            _reduce(step)
         case Fence(binding=binding, deliver=deliver):
             data = resolve(binding)
             copy = np.array(data, copy=True, order="C")
             copy.flags.writeable = False
             deliver(copy)
         case _:
-            raise BackendError(f"{instruction!r} is not for a host lane")
+            raise BackendError(f"{step.kind!r} is not for a host lane")
 
 
 def _part(allocation: Allocation, box: Box) -> Any:
@@ -85,79 +88,96 @@ def _no_memory(allocation: Allocation) -> BaseException:
     return owner if isinstance(owner, BaseException) else BackendError(f"{allocation!r} has no memory")
 
 
-def _reduce(instruction: Reduce) -> None:
-    parts, target, operator = resolve(instruction.partials), resolve(instruction.target), instruction.operator
+def _reduce(step: Reduce) -> None:
+    parts, target, operator = resolve(step.partials), resolve(step.target), step.operator
     if operator.fresh:
         target[...] = operator.start(target.dtype)
     for part in parts:
         target[...] = operator.combine(target, part)
 
 
-def run_kernel(instruction: Kernel, debug: bool) -> None:
-    """Run a body on its arrays."""
-    task, kernel = instruction.task, instruction.task.kernel
+def run_kernel(task: Task, step: Launch, debug: bool, bodies: Bodies | None = None) -> bool:
+    """Run a body on its arrays; tell whether the time that takes is what its variant takes."""
+    kernel = task.kernel
     assert kernel is not None
-    if (task.visited is not None or 0 in task.space) and instruction.chunk.box.empty and not kernel.host:
-        return  # no point to visit
-    if debug and any(binding.boxes for binding in instruction.bindings):
-        _run_in_boxes(instruction)
-        return
-    if instruction.chunk.pieces:
-        _run_pieces(instruction, {binding.name: resolve(binding) for binding in instruction.bindings}, debug)
-        return
+    if (task.space is not None or 0 in task.extents) and step.chunk.box.empty and not kernel.host:
+        return True  # no point to visit
+    variant, body = step.body, task.body
+    if variant.kind == "cpu" and variant.function is not None:
+        body = variant.function
+    elif bodies is not None and body is not None:
+        body = bodies.turn(kernel, body, variant)
+    assert body is not None, "a kernel without a function is never placed on the host"
+    if debug and any(binding.boxes for binding in step.bindings):
+        _run_in_boxes(task, step, body)
+    elif step.chunk.pieces:
+        _run_pieces(task, step, body, {binding.name: resolve(binding) for binding in step.bindings}, debug)
+    else:
+        _run_chunk(task, step, body, debug)
+    return type(body) is not Turn or body.typical
+
+
+def _run_chunk(task: Task, step: Launch, body: Body, debug: bool) -> None:
+    """Run a body on its chunk as a whole."""
+    kernel = task.kernel
+    assert kernel is not None
     params = kernel.array_params
-    if kernel.plain and not debug and not instruction.chunk.alike and len(instruction.bindings) == len(params):
+    if kernel.plain and not debug and not step.chunk.alike and len(step.bindings) == len(params):
         args: list[Any] = [None] * len(kernel.passed)
-        for param, binding in zip(params, instruction.bindings):  # noqa: B905 - equally long, and this is hot
-            args[param[1]] = resolve(binding)
+        for param, binding in zip(params, step.bindings):  # noqa: B905 - equally long, and this is hot
+            _, allocation, box, cut, writes, pad, _, _ = binding
+            value = None
+            if allocation is not None and box is allocation.box and cut is None and pad is None:
+                value = allocation.data if writes else allocation.frozen
+            args[param[1]] = resolve(binding) if value is None else value
         for position, name in kernel.scalar_params:
             args[position] = task.scalars[name]
-        returned = _body(instruction)(*args)
+        returned = body(*args)
         if returned is not None:
             check_nothing_returned(kernel, returned)
         return
-    _run_body(instruction, {binding.name: resolve(binding) for binding in instruction.bindings}, debug)
+    run_body(task, step, body, {binding.name: resolve(binding) for binding in step.bindings}, debug)
 
 
-def _run_in_boxes(instruction: Kernel) -> None:
+def _run_in_boxes(task: Task, step: Launch, body: Body) -> None:
     """Debug mode: run a body on private copies of arrays of which it may touch only some boxes.
 
     What it also sees through another parameter stays where it is: the body may be about to see what it writes.
     """
-    bindings = instruction.bindings
+    bindings = step.bindings
     hulls = {
         b.name: Hull(b)
         for b in bindings
         if b.boxes and b.allocation is not None and not any(overlapping(b, other) for other in bindings)
     }
-    values = {b.name: hulls[b.name].seen() if b.name in hulls else resolve(b) for b in instruction.bindings}
-    if instruction.chunk.pieces:
-        _run_pieces(instruction, values, debug=True)
+    values = {b.name: hulls[b.name].seen() if b.name in hulls else resolve(b) for b in step.bindings}
+    if step.chunk.pieces:
+        _run_pieces(task, step, body, values, debug=True)
     else:
-        _run_body(instruction, values, debug=True)
+        run_body(task, step, body, values, debug=True)
     for hull in hulls.values():
-        hull.put_back(instruction.task.name)
+        hull.put_back(task.name)
 
 
-def _run_pieces(instruction: Kernel, values: dict[str, Any], debug: bool) -> None:
+def _run_pieces(task: Task, step: Launch, body: Body, values: dict[str, Any], debug: bool) -> None:
     """Run a body on one piece of its chunk after the other: pieces are views of what the chunk sees."""
-    task, chunk = instruction.task, instruction.chunk
+    chunk = step.chunk
     mapped = []
     for param, shape in zip(task.accesses, task.shapes, strict=True):
         access = param.access
-        box = None if access.mode == "reduce" else seen(access.mapper, chunk.box, task.space, shape)
+        box = None if access.mode == "reduce" else seen(access.mapper, chunk.box, task.extents, shape)
         mapped.append((param.name, access.mapper, shape, box))
     again: dict[str, tuple[Any, Any]] = {}  # what the last piece saw, which the next one may see too
     fixed = _unwritten(values) if chunk.alike else ()
     for number, piece in enumerate(chunk.pieces):
         parts = {}
         for name, mapper, shape, box in mapped:
-            index = (number,) if box is None else seen(mapper, piece, task.space, shape).slices(box.lo)
+            index = (number,) if box is None else seen(mapper, piece, task.extents, shape).slices(box.lo)
             if name not in again or again[name][0] != index:
                 part = values[name][(*index, ...)]  # with the dots, never a scalar
                 again[name] = (index, compact(part) if name in fixed else part)
             parts[name] = again[name][1]
-        _run_body(instruction, parts, debug, piece)
+        run_body(task, step, body, parts, debug, piece)
 
 
 def seen(mapper: Mapper, box: Box, space: tuple[int, ...], shape: tuple[int, ...]) -> Box:
@@ -166,28 +186,34 @@ def seen(mapper: Mapper, box: Box, space: tuple[int, ...], shape: tuple[int, ...
     return mapper.box(box, space, shape) if pad is None else pad.wanted
 
 
-def _run_body(instruction: Kernel, values: dict[str, Any], debug: bool, piece: Box | None = None) -> None:
+def run_body(
+    task: Task, step: Launch, body: Body, values: dict[str, Any], debug: bool, piece: Box | None = None
+) -> None:
     """Run a body on the arrays of its chunk, or of one piece of it."""
-    task, kernel = instruction.task, instruction.task.kernel
+    kernel = task.kernel
     assert kernel is not None
     seen_as = values
-    if instruction.chunk.alike:
+    if step.chunk.alike:
         values = compacted(values)
     if debug:
-        poison(instruction, values)
+        poison(task, step, values)
     named = {**values, "xp": np}
     for name, value in task.scalars.items():
         named[name] = values[name][()] if name in values else value  # a 0-d array may be passed as a scalar
     if kernel.takes_chunk:
-        named["chunk"] = chunk_info(instruction, piece or instruction.chunk.box)
+        named["chunk"] = chunk_info(task, piece or step.chunk.box)
     by_keyword = {name: named[name] for name in kernel.keyword_only}
-    returned = _body(instruction)(*[named[name] for name in kernel.params if name not in by_keyword], **by_keyword)
+    turn = body if type(body) is Turn else None
+    if turn is not None and kernel.returns.names:
+        turn.targets = tuple([values[name] for name in kernel.returns.names])
+    returned = body(*[named[name] for name in kernel.params if name not in by_keyword], **by_keyword)
     if kernel.returns.names:
-        _place_returned(instruction, values, returned)
+        if turn is None or not turn.placed:
+            _place_returned(task, step, values, returned)
     else:
         check_nothing_returned(kernel, returned)
     if debug:
-        check_poison(instruction, values)
+        check_poison(task, step, values)
     for name, value in values.items():
         if value is not seen_as[name] and seen_as[name].flags.writeable:
             np.copyto(seen_as[name], value)
@@ -228,15 +254,6 @@ def compacted(values: dict[str, Any]) -> dict[str, Any]:
     return values | {name: compact(values[name]) for name in loose}
 
 
-def _body(instruction: Kernel) -> Callable[..., Any]:
-    """Return the function to call: the Python body with the outside values of the call, or another variant for NumPy."""
-    body: Callable[..., Any] | None = instruction.task.body
-    if instruction.body.kind == "cpu" and instruction.body.function is not None:
-        body = instruction.body.function
-    assert body is not None, "a kernel without a function is never placed on the host"
-    return body
-
-
 def check_nothing_returned(kernel: Any, returned: Any) -> None:
     """Raise if a body returned something that nobody asked for."""
     if returned is not None and not kernel.host:
@@ -246,22 +263,21 @@ def check_nothing_returned(kernel: Any, returned: Any) -> None:
         )
 
 
-def chunk_info(instruction: Kernel, box: Box) -> ChunkInfo:
+def chunk_info(task: Task, box: Box) -> ChunkInfo:
     """Return what a body may ask about the part it computes."""
-    task = instruction.task
     parts = {}
     for param, array_shape in zip(task.accesses, task.shapes, strict=True):
         mapper: Mapper = param.access.mapper
         if param.access.mode == "reduce":
             parts[param.name] = whole(array_shape)
         else:
-            parts[param.name] = seen(mapper, box, task.space, array_shape)
-    return ChunkInfo(box, whole(task.space) if task.visited is None else task.visited, parts)
+            parts[param.name] = seen(mapper, box, task.extents, array_shape)
+    return ChunkInfo(box, whole(task.extents) if task.space is None else task.space, parts)
 
 
-def _place_returned(instruction: Kernel, values: dict[str, Any], returned: Any) -> None:
+def _place_returned(task: Task, step: Launch, values: dict[str, Any], returned: Any) -> None:
     """Put a body's results into the arrays that the call returned."""
-    kernel = instruction.task.kernel
+    kernel = task.kernel
     assert kernel is not None
     names = kernel.returns.names
     results = (returned,) if kernel.returns.single else returned
@@ -272,11 +288,11 @@ def _place_returned(instruction: Kernel, values: dict[str, Any], returned: Any) 
         if result is None or np.shape(result) != target.shape:
             got = "nothing" if result is None else f"shape {np.shape(result)}"
             raise ShapeError(f"kernel {kernel.name!r} returned {got} where returns= declares shape {target.shape}")
-        _adopt_or_copy(instruction, name, target, result)
+        _adopt_or_copy(step, name, target, result)
 
 
-def _adopt_or_copy(instruction: Kernel, name: str, target: Any, result: Any) -> None:
-    binding = next(b for b in instruction.bindings if b.name == name)
+def _adopt_or_copy(step: Launch, name: str, target: Any, result: Any) -> None:
+    binding = next(b for b in step.bindings if b.name == name)
     allocation = binding.allocation
     if (
         allocation is not None
@@ -297,10 +313,12 @@ Overlap = Callable[[str, str], bool]
 """Tells whether two arrays of a call may have elements in common, by name."""
 
 
-def _promised(instruction: Kernel, values: dict[str, Any], overlap: Overlap | None = None) -> Iterator[tuple[str, Any]]:
+def _promised(
+    task: Task, step: Launch, values: dict[str, Any], overlap: Overlap | None = None
+) -> Iterator[tuple[str, Any]]:
     """Yield the outputs that must be assigned in full, but for those that are an input of the same call too."""
-    in_boxes = {binding.name for binding in instruction.bindings if binding.boxes}
-    for param in instruction.task.accesses:
+    in_boxes = {binding.name for binding in step.bindings if binding.boxes}
+    for param in task.accesses:
         array = values[param.name]
         if param.access.mode != "write" or param.position < 0 or param.name in in_boxes:
             continue
@@ -311,23 +329,23 @@ def _promised(instruction: Kernel, values: dict[str, Any], overlap: Overlap | No
                 yield param.name, array
 
 
-def poison(instruction: Kernel, values: dict[str, Any], overlap: Overlap | None = None) -> None:
+def poison(task: Task, step: Launch, values: dict[str, Any], overlap: Overlap | None = None) -> None:
     """Debug mode: fill outputs that must be assigned in full with a pattern.
 
     `values` may be copies of what the body sees; then `overlap` tells which of the originals have elements in common.
     """
-    for _, array in _promised(instruction, values, overlap):
+    for _, array in _promised(task, step, values, overlap):
         array[...] = poison_of(array.dtype)
 
 
-def check_poison(instruction: Kernel, values: dict[str, Any], overlap: Overlap | None = None) -> None:
+def check_poison(task: Task, step: Launch, values: dict[str, Any], overlap: Overlap | None = None) -> None:
     """Debug mode: raise if an output was not assigned in full."""
-    for name, array in _promised(instruction, values, overlap):
+    for name, array in _promised(task, step, values, overlap):
         raw = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
         left = np.argwhere((raw == SENTINEL).all(axis=-1))
         if len(left):
             where = tuple(int(i) for i in left[0])
             raise ProgramError(
-                f"kernel {instruction.task.name!r} declares {name!r} as cx.write but left element {where} of "
-                f"its box {instruction.chunk.box} unassigned; assign every element or declare cx.update"
+                f"kernel {task.name!r} declares {name!r} as cx.write but left element {where} of "
+                f"its box {step.chunk.box} unassigned; assign every element or declare cx.update"
             )

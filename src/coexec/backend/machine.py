@@ -1,6 +1,6 @@
 """Open the machine: device names in, backends and the platform they form out.
 
-Before: every backend.  After: runtime.py, cli/.  The table below is all a new backend needs to be found.
+Before: every backend.  After: opening.py, cli/.  The table below is all a new backend needs to be found.
 """
 
 from __future__ import annotations

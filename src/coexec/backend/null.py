@@ -67,9 +67,10 @@ class NullBackend:
             return False
         instruction, lane = self._issued.popleft()
         now = self.clock()
-        if isinstance(instruction, Fence) and instruction.failure is None:
-            deliver_nothing(instruction)
-        self._finished(Ran(instruction, instruction.device, lane, now, now, 0.0, instruction.failure))
+        step = instruction.step
+        if isinstance(step, Fence) and instruction.failure is None:
+            deliver_nothing(step)
+        self._finished(Ran(instruction, step.device, lane, now, now, 0.0, instruction.failure))
         return True
 
     def left(self, *, idle: bool) -> None:

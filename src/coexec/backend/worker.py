@@ -27,12 +27,12 @@ class Worker:
 
     def put(self, instruction: Instruction, lane: int) -> None:
         """Queue an instruction before those of lower priority: whatever is issued may run, in any order."""
-        queue, priority = self.queue, instruction.priority
-        if not queue or queue[-1][0].priority >= priority:
+        queue, priority = self.queue, instruction.step.priority
+        if not queue or queue[-1][0].step.priority >= priority:
             queue.append((instruction, lane))
             return
         for position, entry in enumerate(list(queue)):
-            if entry[0].priority < priority:
+            if entry[0].step.priority < priority:
                 queue.insert(position, (instruction, lane))
                 return
         queue.append((instruction, lane))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import BackendError, ConfigError
-from ...graph.instruction import Alloc, Copy, Fill, Free, Kernel
+from ...graph.instruction import Alloc, Copy, Fill, Free, Launch
 from ...machine.cores import available_cores
 from ...machine.platform import HOST, Device, Memory, usable
 from ..on_lanes import OnLanes
@@ -109,19 +109,20 @@ class OpenCLBackend(OnLanes):
 
     def _enqueue(self, queue: Any, instruction: Instruction, waits: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Hand an instruction to the driver; return its events and what must live until they are over."""
-        if isinstance(instruction, Kernel):
-            return self._launcher.launch(queue, instruction, waits)
-        if isinstance(instruction, Copy):
-            return enqueue_copy(queue, self._storage, instruction, waits)
-        if isinstance(instruction, Fill):
-            return enqueue_fill(queue, self._storage, self._launcher, instruction, waits)
-        if isinstance(instruction, Alloc):
-            self.allocate(instruction.allocation)
+        step = instruction.step
+        if isinstance(step, Launch):
+            return self._launcher.launch(queue, instruction.task, step, waits)
+        if isinstance(step, Copy):
+            return enqueue_copy(queue, self._storage, step, waits)
+        if isinstance(step, Fill):
+            return enqueue_fill(queue, self._storage, self._launcher, step, waits)
+        if isinstance(step, Alloc):
+            self.allocate(step.allocation)
             return [], []
-        if isinstance(instruction, Free):
+        if isinstance(step, Free):
             return [], []  # once everything before it is over: see _complete
-        raise BackendError(f"{self._name} cannot run {instruction.kind!r} instructions; they belong to the host")
+        raise BackendError(f"{self._name} cannot run {step.kind!r} instructions; they belong to the host")
 
     def _complete(self, instruction: Instruction) -> None:
-        if isinstance(instruction, Free):
-            self.release(instruction.allocation)
+        if isinstance(instruction.step, Free):
+            self.release(instruction.step.allocation)

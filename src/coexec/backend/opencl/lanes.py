@@ -27,10 +27,11 @@ DRIFT = 1e-4
 
 
 class Failed(NamedTuple):
-    """A failure that the executor does not know yet."""
+    """An instruction that could not be enqueued. What is issued behind it must not run, until it is over or redone."""
 
+    instruction: Instruction
     error: BaseException
-    reported: threading.Event
+    reported: threading.Event  # set when the executor knows of it
 
 
 class Running(NamedTuple):
@@ -41,7 +42,7 @@ class Running(NamedTuple):
     issued: float
     events: list[Any]  # kept until they are over: dropping the event of a host copy blocks
     keep: list[Any]
-    error: BaseException | None
+    failed: Failed | None
     behind: Failed | None = None  # what it needs has failed: it did nothing, and is reported after that
 
 
@@ -91,7 +92,7 @@ class Lanes:
         self._lanes: dict[int, Lane] = {}
         self._waiting: dict[int, Instruction] = {}  # issued and not withdrawn; whoever pops one decides its fate
         self._events: dict[int, Any] = {}  # instruction id -> its last event, until it is reported
-        self._failed: dict[int, Failed] = {}  # instruction id -> its failure, until it is reported
+        self._failed: dict[int, Failed] = {}  # by instruction id, until it is over; the submitting thread's own
         self._clock = DeviceClock()
         self._stop_lock = threading.Lock()
         self._stopped = False
@@ -160,19 +161,30 @@ class Lanes:
         pending = [event for wait in waits if (event := self._events.get(wait.id)) is not None]
         if pending:  # a queue that others wait for must be on its way
             self._flush(touched)
-        behind = next((self._failed[id] for id in instruction.needs if id in self._failed), None)
-        unsure = None  # what it only comes after may be redone elsewhere: it must not run before that
-        if behind is None and self._failed:
-            behind = next((self._failed[id] for id in instruction.after if id in self._failed), None)
-            unsure = Postponed() if behind is not None else None
+        behind, spoiled = self._behind(instruction) if self._failed else (None, None)
         events, keep, failure = self._try(lane, instruction, pending, skip=behind is not None)
         touched[lane.index] = lane
         if events:
             self._events[instruction.id] = events[-1]
-        failure = failure or instruction.failure or unsure or (behind.error if behind is not None else None)
+        failure = failure or instruction.failure or spoiled
+        failed = None
         if failure is not None:
-            self._failed[instruction.id] = Failed(failure, threading.Event())
-        lane.inbox.put(Running(instruction, index, issued, events, keep, failure, behind))
+            failed = self._failed[instruction.id] = Failed(instruction, failure, threading.Event())
+        lane.inbox.put(Running(instruction, index, issued, events, keep, failed, behind))
+
+    def _behind(self, instruction: Instruction) -> tuple[Failed | None, BaseException | None]:
+        """Return the failure that an instruction was issued behind, and what that makes of it.
+
+        One that is over tells nothing: the executor has spoiled what needs it, or others have redone it.
+        """
+        self._failed = {id: f for id, f in self._failed.items() if not f.instruction.over and id != instruction.id}
+        for id in instruction.needs:
+            if id in self._failed:
+                return self._failed[id], self._failed[id].error
+        for id in instruction.after:
+            if id in self._failed:  # it may be redone elsewhere: what comes after it must not run before that
+                return self._failed[id], Postponed()
+        return None, None
 
     def _try(
         self, lane: Lane, instruction: Instruction, pending: list[Any], *, skip: bool
@@ -211,7 +223,7 @@ class Lanes:
 
     def _await(self, running: Running) -> BaseException | None:
         """Wait until an instruction is over; return its failure."""
-        failure = running.error
+        failure = running.failed.error if running.failed is not None else None
         if running.behind is not None:  # its failure is the other's, as the executor has it by then
             running.behind.reported.wait()
             failure = running.instruction.failure or failure
@@ -233,9 +245,8 @@ class Lanes:
         lane.over = stop
         self._events.pop(running.instruction.id, None)
         self._tell(Ran(running.instruction, self._device, running.lane, start, stop, error=failure))
-        failed = self._failed.pop(running.instruction.id, None)
-        if failed is not None:
-            failed.reported.set()
+        if running.failed is not None:
+            running.failed.reported.set()
 
     def _times(self, lane: Lane, running: Running) -> tuple[float, float]:
         """Return when an instruction ran: by the device's clock if it has one, else as the host saw it."""

@@ -118,7 +118,7 @@ def _merge(axes: Sequence[_Axis], itemsize: int) -> tuple[int, list[_Axis]]:
     return run, merged[::-1]
 
 
-class Launch(NamedTuple):
+class WorkRange(NamedTuple):
     """One call of a kernel. Sizes in OpenCL's order: the index space's last axis first."""
 
     offset: Shape
@@ -141,20 +141,20 @@ SMALL = 4096
 
 
 @lru_cache(maxsize=1024)
-def launches(shape: Shape, *, exact: bool, largest: int) -> tuple[Launch, ...]:
+def launches(shape: Shape, *, exact: bool, largest: int) -> tuple[WorkRange, ...]:
     """Cut an index space into launches with work-groups of few different sizes, none above `largest`.
 
     On a CPU a bounds check keeps the compiler from vectorising (3 to 5 times slower in PoCL), so with `exact` all
     but a small rest runs without; elsewhere one launch, rounded up, does it all.
     """
     if not shape:  # a single point
-        return (Launch((0,), (1,), (1,), checked=False),)
+        return (WorkRange((0,), (1,), (1,), checked=False),)
     size = folded(shape)
     axis = next(
         (a for a, extent in enumerate(size) if extent >= BLOCKS[-1]), max(range(len(size)), key=size.__getitem__)
     )
     blocks = [block for block in BLOCKS if block <= largest] or [1]
-    found: list[Launch] = []
+    found: list[WorkRange] = []
     done = 0
     if exact and prod(size) >= SMALL:
         for block in blocks:
@@ -169,10 +169,10 @@ def launches(shape: Shape, *, exact: bool, largest: int) -> tuple[Launch, ...]:
     return tuple(found)
 
 
-def _block(size: Shape, axis: int, start: int, extent: int, block: int, *, checked: bool) -> Launch:
+def _block(size: Shape, axis: int, start: int, extent: int, block: int, *, checked: bool) -> WorkRange:
     offset, group, long = [0] * len(size), [1] * len(size), list(size)
     offset[axis], group[axis], long[axis] = start, block, extent
-    return Launch(tuple(offset), tuple(long), tuple(group), checked)
+    return WorkRange(tuple(offset), tuple(long), tuple(group), checked)
 
 
 def rounded(size: Shape, group: Shape) -> Shape:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,13 +16,15 @@ import numpy as np
 
 from ...errors import BackendError, VariantRefused
 from ..launch import seen
+from .bodies import OpenClBodies, Prepared, dtype_of
 from .borders import SOURCE, TARGET, pad_scalars, pad_source
 from .driver import Traits
-from .layout import Launch, Layout, Shape, binding_layout, dense_strides, dividing_group, folded, launches, rounded
+from .layout import Layout, Shape, WorkRange, binding_layout, dense_strides, dividing_group, folded, launches, rounded
 from .source import Argument, Written, is_long, scalar, signature, singles, write
 
 if TYPE_CHECKING:
-    from ...graph.instruction import Allocation, Binding, Kernel
+    from ...graph.instruction import Allocation, Binding, Launch
+    from ...graph.task import Task
 
 INJECTED = ("chunk", "xp")
 """Parameters of a Python body that are no data: OpenCL sources have indices and types instead."""
@@ -138,15 +141,15 @@ class Padded(NamedTuple):
 NOTHING: Mapping[str, Padded] = MappingProxyType({})
 
 
-def _at(instruction: Kernel, name: str, axis: int) -> int:
+def _at(task: Task, step: Launch, name: str, axis: int) -> int:
     """Return where the chunk of a kernel begins inside what array `name` was given."""
-    task, kernel = instruction.task, instruction.task.kernel
-    if task.visited is None or kernel is None:  # everything, and every array whole
+    kernel = task.kernel
+    if task.space is None or kernel is None:  # everything, and every array whole
         return 0
     shapes = dict(zip([param.name for param in task.accesses], task.shapes, strict=True))
     mapper = next(param.access.mapper for param in task.accesses if param.name == name)
-    box = instruction.chunk.box
-    return int(box.lo[axis] - seen(mapper, box, task.space, shapes[name]).lo[axis])
+    box = step.chunk.box
+    return int(box.lo[axis] - seen(mapper, box, task.extents, shapes[name]).lo[axis])
 
 
 class Launcher:
@@ -156,19 +159,22 @@ class Launcher:
         self._programs = programs
         self._device = device
         self._place = place
+        self._bodies = OpenClBodies()
         self._names: dict[np.dtype[Any], str] = {}  # of the dtypes met and supported: NumPy takes long to name one
 
-    def launch(self, queue: Any, instruction: Kernel, waits: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def launch(self, queue: Any, task: Task, step: Launch, waits: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Enqueue a kernel instruction; return its events and what must live until they are over."""
-        box = instruction.chunk.box
+        box = step.chunk.box
         if box.volume == 0:
             return [], []
-        task, body = instruction.task, instruction.body
+        body = step.body
         assert task is not None
-        padded = [self._padded(queue, b, waits) for b in instruction.bindings if b.pad is not None]
-        call = self.arguments(task.params, task.scalars, instruction.bindings, {copy.name: copy for copy in padded})
-        call = call._replace(at=partial(_at, instruction))
+        padded = [self._padded(queue, b, waits) for b in step.bindings if b.pad is not None]
         events = [event for copy in padded for event in copy.events]
+        if body.made:
+            return self._launch_body(queue, task, step, padded, [*waits, *events])
+        call = self.arguments(task.params, task.scalars, step.bindings, {copy.name: copy for copy in padded})
+        call = call._replace(at=partial(_at, task, step))
         if body.elsewhere is not None and not self._device.cpu:
             body = body.elsewhere
         groups = (body.global_size, body.local_size)
@@ -176,6 +182,80 @@ class Launcher:
             queue, body.source, body.entry, call, box.shape, box.lo, [*waits, *events], groups, contract=body.contract
         )
         return events, [*call.keep, *padded]
+
+    def _launch_body(
+        self, queue: Any, task: Task, step: Launch, padded: Sequence[Padded], waits: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Enqueue the OpenCL C of a Python body, compared with NumPy first where that is due."""
+        copies = {copy.name: copy for copy in padded}
+        names = [binding.name for binding in step.bindings]
+        shapes = self.arguments(names, {}, step.bindings, copies).shapes
+        prepared = self._bodies.prepare(task, step, shapes)
+        if self._bodies.due(prepared):
+            self._compare(queue, task, step, prepared, copies, waits)
+        events, keep = self._run_body(queue, task, step, prepared, copies, waits)
+        return [*(event for copy in padded for event in copy.events), *events], [*keep, *padded]
+
+    def _run_body(
+        self,
+        queue: Any,
+        task: Task,
+        step: Launch,
+        prepared: Prepared,
+        copies: Mapping[str, Padded],
+        waits: Sequence[Any],
+    ) -> tuple[list[Any], list[Any]]:
+        call = self.arguments(prepared.params, prepared.scalars, step.bindings, copies)
+        call = call._replace(at=partial(_at, task, step))
+        shape = call.shapes[prepared.fitted.text.space]
+        return self.run(queue, prepared.source, None, call, shape, step.chunk.box.lo, waits), call.keep
+
+    def _compare(
+        self,
+        queue: Any,
+        task: Task,
+        step: Launch,
+        prepared: Prepared,
+        copies: Mapping[str, Padded],
+        waits: Sequence[Any],
+    ) -> None:
+        """Run a body's text and its NumPy body on copies of what it sees, and compare the results."""
+        import pyopencl as cl
+
+        modes = {param.name: param.access.mode for param in task.accesses}
+        seen: dict[str, np.ndarray[Any, Any]] = {}
+        private: dict[str, Padded] = {}
+        for binding in step.bindings:
+            dense = copies.get(binding.name) or self._dense(queue, binding, waits)
+            host = seen[binding.name] = np.zeros(dense.shape, dtype_of(binding))
+            if modes[binding.name] != "write":
+                cl.enqueue_copy(queue, host, dense.buffer, wait_for=[*waits, *dense.events])
+            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+            buffer = cl.Buffer(self._programs.context, flags, hostbuf=host)
+            private[binding.name] = Padded(binding.name, buffer, dense.shape, [], [])
+        events, keep = self._run_body(queue, task, step, prepared, private, waits)
+        got = {binding.name: np.empty_like(seen[binding.name]) for binding in step.bindings if binding.writes}
+        for name, array in got.items():
+            cl.enqueue_copy(queue, array, private[name].buffer, wait_for=events)
+        del keep
+        self._bodies.judge(task, step, prepared, seen, got)
+
+    def _dense(self, queue: Any, binding: Binding, waits: Sequence[Any]) -> Padded:
+        """Enqueue a copy of what a parameter sees, without gaps."""
+        import pyopencl as cl
+
+        names = (SOURCE, TARGET)
+        source = binding._replace(name=SOURCE, writes=False)
+        shape = self.arguments((SOURCE,), {}, (source,)).shapes[SOURCE]
+        size = max(1, prod(shape) * dtype_of(binding).itemsize)
+        copy = Padded(TARGET, cl.Buffer(self._programs.context, cl.mem_flags.READ_WRITE, size), shape, [], [])
+        call = self.arguments(names, {}, (source, binding._replace(name=TARGET, writes=True)), {TARGET: copy})
+        point = f"({', '.join(f'i{axis}' for axis in range(len(shape)))})" if shape else ""
+        copy.events.extend(
+            self.run(queue, f"{TARGET}{point} = {SOURCE}{point};", None, call, shape, (0,) * len(shape), waits)
+        )
+        copy.keep.extend(call.keep)
+        return copy
 
     def _padded(self, queue: Any, binding: Binding, waits: Sequence[Any]) -> Padded:
         """Enqueue a copy of what a parameter sees, completed beyond the array's border."""
@@ -233,7 +313,7 @@ class Launcher:
             )
         return events
 
-    def _launches(self, source: str, shape: Shape, global_size: Any, local_size: Any) -> Sequence[Launch]:
+    def _launches(self, source: str, shape: Shape, global_size: Any, local_size: Any) -> Sequence[WorkRange]:
         """Return how an index space is launched, as the variant says or as suits the device."""
         long = is_long(source)
         if global_size is None and local_size is None and not long:
@@ -242,9 +322,9 @@ class Launcher:
         group = local_size(shape) if callable(local_size) else local_size
         if group is None:
             group = dividing_group(size, self._device.largest_group)
-            return [Launch((), size, group, checked=False)]
+            return [WorkRange((), size, group, checked=False)]
         group = (*group, *(1 for _ in size[len(group) :]))
-        return [Launch((), rounded(size, group), group, checked=not long)]
+        return [WorkRange((), rounded(size, group), group, checked=not long)]
 
     def arguments(
         self,

@@ -1,6 +1,6 @@
 """Simulated devices: a platform on a virtual clock. Nothing is computed unless that is asked for.
 
-Before: backend/base.py, machine/, predict/.  After: execute/, stages.py.  Same instructions, same order, another clock.
+Before: backend/base.py, machine/, predict/.  After: execute/, opening.py.  Same instructions, same order, another clock.
 """
 
 from __future__ import annotations

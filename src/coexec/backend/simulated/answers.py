@@ -1,6 +1,6 @@
 """What a simulation knows at its end and no record of it tells: what its devices drew.
 
-Before: backend.py.  After: stages.py, which gives it to the trace.  Plain data; asks the simulation, changes nothing.
+Before: backend.py.  After: assembly.py, which gives it to the trace.  Plain data; asks the simulation, changes nothing.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...graph.instruction import Allocation, Instruction, Kernel, Send
+from ...graph.instruction import Allocation, Instruction, Launch, Send
 from ...graph.task import Task
 from ...machine.platform import HOST, USER, Device, Memory, Platform, host_links
 from ..base import CallHelper, Finished, Ran
@@ -23,7 +23,7 @@ from .costs import NOTHING, Costs
 from .crowds import node_of
 from .durations import Given, Law, Seconds, fixed_durations
 from .energy import Energy
-from .meter import Free, Meter
+from .meter import Meter, NoMeter
 from .places import Entry, Place
 from .scenario import Scenario
 from .values import Computed, Unknown
@@ -66,7 +66,7 @@ class SimulatedBackend:
         self._time, self._lock = self.world.time, self.world.lock
         self._values = Computed() if execute else Unknown()
         self.costs = costs
-        self._meter = Meter() if costs.live else Free()
+        self._meter = Meter() if costs.live else NoMeter()
         self._places = {d.name: self.world.places[d.name] for d in self.devices}
         for name in ("host", "network"):
             self._places[name] = Place(Device(name, "cpu", HOST), 1 << 30, 0.0, self.world.scenario.seed)
@@ -121,7 +121,7 @@ class SimulatedBackend:
             stepping = self._account()
             if stepping and self.costs.cold:
                 self.interpreter += self.costs.instruction
-            place = self._places[instruction.device].lane(lane)
+            place = self._places[instruction.step.device].lane(lane)
             begin = self.interpreter if stepping else max(self.host, self._time.now)
             if self.costs.wake and self._sleeps(place.place, stepping=stepping):
                 begin += self.costs.wake
@@ -267,9 +267,10 @@ class SimulatedBackend:
         """Let the interpreter spend time on a completion, which this thread is about to report. Locked."""
         self._stepping = threading.get_ident()
         self._reporting = entry.place
-        if self.costs.cold and isinstance(entry.instruction, Kernel) and entry.instruction.work is not None:
+        step = entry.instruction.step
+        if self.costs.cold and isinstance(step, Launch) and step.work is not None:
             kernels = sum([len(place.running) for place in self._places.values() if place.threads])
-            self._touched = entry.instruction.work.size * max(1, kernels)
+            self._touched = step.work.size * max(1, kernels)
         self.interpreter = max(self.interpreter, self._time.now) + self.costs.completing(self._touched)
 
     def report(self, entry: Entry, stop: float) -> None:
@@ -280,12 +281,12 @@ class SimulatedBackend:
         if error is None:
             try:
                 if entry.meets:
-                    self._values.message(entry.instruction, entry)
+                    self._values.message(instruction.step, entry)
                 else:
                     self._values.run(instruction)
             except BaseException as caught:  # noqa: BLE001 - reported, never lost
                 error = caught
-        if entry.mate is not None and isinstance(instruction, Send):
+        if entry.mate is not None and isinstance(instruction.step, Send):
             entry.mate.error = error
         waited = (stop - entry.start) * entry.waits
         name, lane = entry.place.device.name, entry.lane.number

@@ -43,9 +43,10 @@ class Costs(NamedTuple):
 
     def carrying_out(self, instruction: Instruction) -> float:
         """Return the seconds that an instruction takes a thread of ours, whatever it moves or computes."""
-        if isinstance(instruction, Reduce):
-            return self.step + self.part * instruction.partials.box.shape[0]
-        return self.step if isinstance(instruction, Fill | Copy | Fence) else 0.0
+        step = instruction.step
+        if isinstance(step, Reduce):
+            return self.step + self.part * step.partials.box.shape[0]
+        return self.step if isinstance(step, Fill | Copy | Fence) else 0.0
 
 
 NOTHING = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...graph.instruction import Copy, Fence, Fill, Instruction, Kernel, Reduce
+from ...graph.instruction import Copy, Fence, Fill, Instruction, Launch, Reduce
 from ...machine.platform import HOST, Device, Platform
 from ...predict.features import flops_at
 from ...predict.roofline import DevicePeaks
 from ...predict.work import Work
+from ...program.kernel import Kernel
 from .measured import Measured
 
 KERNEL = 1e-3
@@ -64,9 +65,10 @@ def fixed_durations(kernel: float = 1.0, copy: float = 0.5) -> Seconds:
     """Return a clock law: kernels and copies take fixed seconds, everything else none."""
 
     def seconds(instruction: Instruction) -> float:
-        if isinstance(instruction, Kernel):
-            return instruction.predicted if instruction.predicted is not None else kernel
-        return copy if isinstance(instruction, Copy) else 0.0
+        step = instruction.step
+        if isinstance(step, Launch):
+            return step.predicted if step.predicted is not None else kernel
+        return copy if isinstance(step, Copy) else 0.0
 
     return seconds
 
@@ -99,14 +101,15 @@ class Durations:
 
     def timed(self, instruction: Instruction) -> Timed:
         """Return how long an instruction takes, and how that is known."""
-        if isinstance(instruction, Kernel):
-            return self._kernel(instruction)
-        if isinstance(instruction, Copy):
-            return self._copy(instruction)
-        if isinstance(instruction, Fill):
-            return Timed(instruction.nbytes / self._bandwidth(instruction.allocation.memory), "memory")
-        if isinstance(instruction, Reduce | Fence):
-            binding = instruction.partials if isinstance(instruction, Reduce) else instruction.binding
+        step = instruction.step
+        if isinstance(step, Launch):
+            return self._kernel(instruction.task, step)
+        if isinstance(step, Copy):
+            return self._copy(step)
+        if isinstance(step, Fill):
+            return Timed(step.nbytes / self._bandwidth(step.allocation.memory), "memory")
+        if isinstance(step, Reduce | Fence):
+            binding = step.partials if isinstance(step, Reduce) else step.binding
             nbytes = binding.box.volume * np.dtype(binding.dtype).itemsize if binding.dtype is not None else 0
             return Timed(2.0 * nbytes / self._bandwidth(HOST), "memory")  # each element is read and written
         return Timed(0.0, "default")
@@ -128,30 +131,28 @@ class Durations:
 
     # Kernels --------------------------------------------------------------------------------------------------------
 
-    def _kernel(self, kernel: Kernel) -> Timed:
-        work: Work | None = kernel.work
-        task: Any = kernel.task
-        declared = task.kernel if task is not None else None
-        if work is None or declared is None:
+    def _kernel(self, task: Any, step: Launch) -> Timed:
+        work: Work | None = step.work
+        kernel = task.kernel if task is not None else None
+        if work is None or kernel is None:
             return Timed(KERNEL, "default")
-        speed = self._classes[kernel.device]
-        how = kernel.model.how if kernel.model is not None else ""
-        key = (declared.serial, kernel.body.name, how, speed, work.features, work.kind, kernel.together)
+        speed = self._classes[step.device]
+        how = step.model.how if step.model is not None else ""
+        key = (kernel.serial, step.body.name, how, speed, work.features, work.kind, step.together)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= KEPT:
                 self._known.clear()
-            known = self._known[key] = self._find(kernel, work, self._devices[kernel.device])
+            known = self._known[key] = self._find(kernel, step, work, self._devices[step.device])
         return known
 
-    def _find(self, kernel: Kernel, work: Work, device: Device) -> Timed:
-        declared = kernel.task.kernel
-        assert declared is not None
-        at = flops_at(declared)
+    def _find(self, kernel: Kernel, step: Launch, work: Work, device: Device) -> Timed:
+        at = flops_at(kernel)
         flops = work.features[at] if at is not None else None
-        peak = DevicePeaks(device, self._platform.memories[device.memory].bandwidth).of(work.kind)
+        memory = self._platform.memories[device.memory].bandwidth
+        peak = DevicePeaks(device, memory, op=kernel.op or kernel.name).of(work.kind)
         if self._measured is not None:
-            found = self._measured.find(kernel, work, device, lambda other: peak.ratio(other, flops, work.size))
+            found = self._measured.find(kernel, step, work, device, lambda other: peak.ratio(other, flops, work.size))
             if found is not None:
                 seconds, source, waits, spread = found
                 asks = work.size / seconds if seconds and source != "measured" else 0.0  # else it is measured with it
@@ -166,7 +167,7 @@ class Durations:
 def _speed_class(device: Device, platform: Platform) -> tuple[Any, ...]:
     """Return what the durations of a device depend on: devices that are alike share answers."""
     memory = platform.memories[device.memory].bandwidth
-    return (device.speed, device.software, device.flops, device.rates, device.bandwidth, memory)
+    return (device.speed, device.software, device.flops, device.rates, device.achieved, device.bandwidth, memory)
 
 
 def processor(platform: Platform) -> Device | None:

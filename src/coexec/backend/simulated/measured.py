@@ -6,9 +6,9 @@ Before: predict/.  After: durations.py.  Reads the store and never writes it: si
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ...graph.instruction import Kernel
+from ...graph.instruction import Launch
 from ...machine.platform import Device
 from ...predict.features import feature_names, flops_at
 from ...predict.learned import CONDITIONS
@@ -16,6 +16,7 @@ from ...predict.model import Model
 from ...predict.store import Store
 from ...predict.work import Estimate, Work
 from ...program.fingerprint import fingerprint
+from ...program.kernel import Kernel
 
 Peaks = tuple[float | None, float | None]
 Ratio = Callable[[Peaks], float | None]
@@ -51,32 +52,31 @@ class Measured:
         self._models: dict[str, Model] = {}
         self._of: dict[tuple[int, str], list[Known]] = {}
 
-    def find(self, kernel: Kernel, work: Work, device: Device, ratio: Ratio) -> Found | None:
+    def find(self, kernel: Kernel, step: Launch, work: Work, device: Device, ratio: Ratio) -> Found | None:
         """Return the seconds of a kernel on a device and how they are known; None if nothing comparable was measured."""
-        for known in self._known(kernel):
+        for known in self._known(kernel, step):
             if known.speed == device.speed and (not device.software or known.software == device.software):
-                found = self._estimate(known, kernel, work)
+                found = self._estimate(known, kernel, step, work)
                 if found is not None:
-                    waits, _ = self._waits.get((known.key, CONDITIONS[kernel.together]), (0.0, 1.0))
+                    waits, _ = self._waits.get((known.key, CONDITIONS[step.together]), (0.0, 1.0))
                     return Found(found.seconds, "measured", waits, found.spread if found.source == "history" else 0.0)
-        for known in self._known(kernel):
+        for known in self._known(kernel, step):
             peaks = self._rates.get((known.speed, known.software))
             factor = ratio(peaks) if peaks is not None else None
-            found = self._estimate(known, kernel, work) if factor is not None else None
+            found = self._estimate(known, kernel, step, work) if factor is not None else None
             if found is not None and factor is not None:
                 return Found(found.seconds * factor, f"scaled from {known.speed}")
         return None
 
-    def _known(self, kernel: Kernel) -> list[Known]:
+    def _known(self, kernel: Kernel, step: Launch) -> list[Known]:
         """Return the models of a kernel's variant, those with the most measurements first."""
-        declared: Any = kernel.task.kernel
-        how = kernel.model.how if kernel.model is not None else ""
-        asked = (declared.serial, f"{kernel.body.name} {how}".rstrip())
+        how = step.model.how if step.model is not None else ""
+        asked = (kernel.serial, f"{step.body.name} {how}".rstrip())
         if asked not in self._of:
             if self._index is None:
                 self._index = self._read()
-            code = f"{fingerprint(declared, kernel.body)} ({','.join(feature_names(declared))})"
-            self._of[asked] = self._index.get((declared.name, code, asked[1]), [])
+            code = f"{fingerprint(kernel, step.body)} ({','.join(feature_names(kernel))})"
+            self._of[asked] = self._index.get((kernel.name, code, asked[1]), [])
         return self._of[asked]
 
     def _read(self) -> dict[tuple[str, str, str], list[Known]]:
@@ -92,9 +92,9 @@ class Measured:
             models.sort(key=lambda known: (-known.shapes, known.key))
         return index
 
-    def _estimate(self, known: Known, kernel: Kernel, work: Work) -> Estimate | None:
+    def _estimate(self, known: Known, kernel: Kernel, step: Launch, work: Work) -> Estimate | None:
         model = self._models.get(known.key)
         if model is None:
-            model = self._models[known.key] = Model(None, flops_at(kernel.task.kernel))  # type: ignore[arg-type]
+            model = self._models[known.key] = Model(None, flops_at(kernel))
             model.load(self._store.load(known.key))
-        return model.estimate(work, together=kernel.together)
+        return model.estimate(work, together=step.together)

@@ -26,7 +26,7 @@ class Meter:
         self._local.since = thread_time()
 
 
-class Free:
+class NoMeter:
     """Counts nothing: a simulation repeats exactly."""
 
     def stop(self) -> float:

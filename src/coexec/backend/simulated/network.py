@@ -47,7 +47,8 @@ class Network:
 
     def begin(self, entry: Any, done: Callable[[Any], None]) -> bool:
         """Begin a copy between two memories; `done(entry)` is called at its end. False if no link leads there."""
-        copy: Copy = entry.instruction
+        copy = entry.instruction.step
+        assert isinstance(copy, Copy)
         way = self._way(entry.process, copy.source.memory, copy.target.memory)
         if way is not None:
             self._go(entry, copy.nbytes, way, done)

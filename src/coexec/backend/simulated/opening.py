@@ -1,6 +1,6 @@
 """Open a platform as a machine of simulated devices.
 
-Before: backend.py, backend/machine.py.  After: runtime.py.  Starts nothing.
+Before: backend.py, backend/machine.py.  After: the package's opening.py.  Starts nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...cluster.dealing import Dealing
+from ...cluster.roster import of_platform
 from ...cluster.table import Table
 from ...config import blamed
 from ...errors import ConfigError, unknown_name
@@ -63,7 +64,7 @@ def simulate_ranks(
     platform = replace(_limited(platform, memory or {}), devices=_chosen(platform, devices))
     measured, world = _measured(store), World(platform, scenario)
     nodes = [platform.node(rank) for rank in range(platform.nodes)]
-    table = Table(Dealing(len(nodes), platform, reproducible=reproducible), range(len(nodes)))
+    table = Table(Dealing(len(nodes), of_platform(platform), reproducible=reproducible), range(len(nodes)))
     machines = []
     for rank, node in enumerate(nodes):
         if not node.devices:

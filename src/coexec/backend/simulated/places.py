@@ -9,7 +9,7 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
-from ...graph.instruction import Copy, Instruction, Kernel, Message
+from ...graph.instruction import Copy, Instruction, Launch, Message
 from ...machine.platform import Device
 from .timeline import Job
 
@@ -48,9 +48,10 @@ class Entry:
         self.process = process  # that issued it
         self.lane = lane
         self.place = lane.place
-        self.computes = isinstance(instruction, Kernel)
-        self.moves = isinstance(instruction, Copy)
-        self.meets = isinstance(instruction, Message)
+        step = instruction.step
+        self.computes = isinstance(step, Launch)
+        self.moves = isinstance(step, Copy)
+        self.meets = isinstance(step, Message)
         self.mate: Entry | None = None  # the other side of a message
         self.payload: object = None  # what a message brings
         launch = lane.place.launch if self.computes else 0.0

@@ -51,9 +51,11 @@ def may_begin(entry: Entry) -> bool:
 def wait(entry: Entry) -> None:
     """Let an instruction that may not begin wait for its turn: threads take what is most urgent first."""
     if entry.computes:
-        waiting, priority = entry.place.waiting, entry.instruction.priority
-        if entry.place.threads and waiting and waiting[-1].instruction.priority < priority:
-            waiting.insert(next(i for i, other in enumerate(waiting) if other.instruction.priority < priority), entry)
+        waiting, priority = entry.place.waiting, entry.instruction.step.priority
+        if entry.place.threads and waiting and waiting[-1].instruction.step.priority < priority:
+            waiting.insert(
+                next(i for i, other in enumerate(waiting) if other.instruction.step.priority < priority), entry
+            )
         else:
             waiting.append(entry)
     elif (way := _way(entry)) is not None:
@@ -132,7 +134,7 @@ def _cores_free(place: Place) -> bool:
 
 def _way(entry: Entry) -> int | None:
     """Return which way a copy goes: 1 into the memory of the device that makes it, 0 out of it; None within a memory."""
-    copy = entry.instruction
+    copy = entry.instruction.step
     if not isinstance(copy, Copy) or copy.source.memory == copy.target.memory:
         return None
     return int(copy.target.memory == entry.place.device.memory)

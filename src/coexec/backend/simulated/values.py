@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import NoValues
-from ...graph.instruction import Allocation, Copy, Fence, Fill, Instruction, Kernel, Receive, Reduce, Send
+from ...graph.instruction import Allocation, Copy, Fence, Fill, Instruction, Launch, Receive, Reduce, Send
 from ...machine.platform import USER
 from ...program.session import in_kernel
 from ...program.view import extract, view_shape
@@ -34,14 +34,15 @@ class Computed:
 
     def run(self, instruction: Instruction) -> None:
         """Carry an instruction out."""
-        if not isinstance(instruction, Kernel):
-            run(instruction)
+        step = instruction.step
+        if not isinstance(step, Launch):
+            run(None, step)
             return
         task = instruction.task
         context = task.context.copy() if task.context is not None else copy_context()
         in_kernel.name = task.name
         try:
-            context.run(run_kernel, instruction, False)
+            context.run(run_kernel, task, step, False)
         finally:
             in_kernel.name = ""
 
@@ -68,20 +69,21 @@ class Unknown:
 
     def run(self, instruction: Instruction) -> None:
         """Note what is known no more, and hand out what is."""
-        if isinstance(instruction, Kernel):
-            for binding in instruction.bindings:
+        step = instruction.step
+        if isinstance(step, Launch):
+            for binding in step.bindings:
                 if binding.writes and binding.allocation is not None:
                     _forget(binding.allocation)
-        elif isinstance(instruction, Copy):
-            _forget(instruction.target)
-        elif isinstance(instruction, Fill):
-            _forget(instruction.allocation)
-            if instruction.boxes == (instruction.allocation.box,):
-                instruction.allocation.owner = instruction.value  # the same everywhere, so it needs no memory
-        elif isinstance(instruction, Reduce):
-            _forget(instruction.target.allocation)
-        elif isinstance(instruction, Fence):
-            instruction.deliver(_value(instruction))
+        elif isinstance(step, Copy):
+            _forget(step.target)
+        elif isinstance(step, Fill):
+            _forget(step.allocation)
+            if step.boxes == (step.allocation.box,):
+                step.allocation.owner = step.value  # the same everywhere, so it needs no memory
+        elif isinstance(step, Reduce):
+            _forget(step.target.allocation)
+        elif isinstance(step, Fence):
+            step.deliver(_value(step))
 
     def message(self, message: Any, entry: Entry) -> None:
         """Note what is known no more."""

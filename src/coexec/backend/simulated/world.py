@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError, DeviceLost
-from ...graph.instruction import Route, Send
+from ...graph.instruction import Message, Route, Send
 from ...machine.platform import Platform
 from . import turns
 from .crowds import crowds_of
@@ -197,10 +197,12 @@ class World:
 
     def _meet(self, entry: Entry) -> None:
         """Let a message begin as soon as both sides are there."""
-        message: Any = entry.instruction
-        other = self._posted.pop(message.key, None)
+        message = entry.instruction.step
+        assert isinstance(message, Message)
+        key = message.key(entry.instruction.task)
+        other = self._posted.pop(key, None)
         if other is None:
-            self._posted[message.key] = entry
+            self._posted[key] = entry
             return
         send, receive = (entry, other) if isinstance(message, Send) else (other, entry)
         now = send.start = receive.start = self.time.now
@@ -208,7 +210,7 @@ class World:
         law = send.process.law
         if send.instruction.failure is None and law.shares:
             ranks = (send.process.rank, receive.process.rank)
-            self.network.send(send, send.instruction.nbytes, ranks, self._arrived)
+            self.network.send(send, send.instruction.step.nbytes, ranks, self._arrived)
         else:
             self.time.at(now + law.timed(send.instruction).seconds, self._arrived, send)
 

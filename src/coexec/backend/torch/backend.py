@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from ...errors import BackendError, ConfigError
-from ...graph.instruction import Alloc, Copy, Fill, Free, Kernel
+from ...graph.instruction import Alloc, Copy, Fill, Free, Launch
 from ...machine.cores import available_cores, pin_thread, sharpen_timers
 from ...machine.platform import Device, Memory, usable
 from ...program.session import in_kernel
@@ -27,6 +27,7 @@ from .storage import OwnMemory, Seen, SharedMemory, Storage
 
 if TYPE_CHECKING:
     from ...graph.instruction import Instruction
+    from ...graph.task import Task
     from ..base import CallHelper, Finished
 
 LANES = 8
@@ -108,44 +109,45 @@ class TorchBackend(OnLanes):
 
     def _begin(self, instruction: Instruction) -> Launched:
         start = perf_counter()
-        if isinstance(instruction, Kernel):
-            return self._kernel(instruction)
-        if isinstance(instruction, Copy):
-            return Launched(start, self._storage.copy(instruction))
-        if isinstance(instruction, Fill):
-            self._storage.fill(instruction)
-        elif isinstance(instruction, Alloc):
-            self.allocate(instruction.allocation)
-        elif isinstance(instruction, Free):
-            allocation = instruction.allocation
+        step = instruction.step
+        if isinstance(step, Launch):
+            return self._kernel(instruction.task, step)
+        if isinstance(step, Copy):
+            return Launched(start, self._storage.copy(step))
+        if isinstance(step, Fill):
+            self._storage.fill(step)
+        elif isinstance(step, Alloc):
+            self.allocate(step.allocation)
+        elif isinstance(step, Free):
+            allocation = step.allocation
             return Launched(start, lambda: self.release(allocation))  # once everything before it is over
         else:
-            raise BackendError(f"{self._name} cannot run {instruction.kind!r} instructions; they belong to the host")
+            raise BackendError(f"{self._name} cannot run {step.kind!r} instructions; they belong to the host")
         return Launched(start)
 
-    def _kernel(self, instruction: Kernel) -> Launched:
+    def _kernel(self, task: Task, step: Launch) -> Launched:
         """Run a body in the caller's context."""
-        task, kernel = instruction.task, instruction.task.kernel
+        kernel = task.kernel
         assert kernel is not None
-        if (task.visited is not None or 0 in task.space) and instruction.chunk.box.empty:
+        if (task.space is not None or 0 in task.extents) and step.chunk.box.empty:
             return Launched(perf_counter())  # no point to visit
         context = task.context
         if context is None or task.open > 1:  # sibling chunks run at the same time
             context = context.copy() if context is not None else copy_context()
         in_kernel.name = task.name
         try:
-            return context.run(self._call, instruction)
+            return context.run(self._call, task, step)
         finally:
             in_kernel.name = ""
 
-    def _call(self, instruction: Kernel) -> Launched:
-        seen = {binding.name: self._storage.see(binding, self._xp) for binding in instruction.bindings}
+    def _call(self, task: Task, step: Launch) -> Launched:
+        seen = {binding.name: self._storage.see(binding, self._xp) for binding in step.bindings}
         values = {name: entry.tensor for name, entry in seen.items()}
-        body = self._body(instruction, values)
+        body = self._body(task, step, values)
         start, cpu = perf_counter(), thread_time()
-        for box, part in parts(instruction, values):
-            watched = Watched(instruction, part) if self._debug else None
-            place(instruction, part, returned(instruction, call(instruction, body, box, part, self._xp)))
+        for box, part in parts(task, step, values):
+            watched = Watched(task, step, part) if self._debug else None
+            place(task, part, returned(task, call(task, body, box, part, self._xp)))
             if watched is not None:
                 watched.check()
         _put_back(seen)
@@ -153,18 +155,18 @@ class TorchBackend(OnLanes):
         one_thread = self._driver.type == "cpu" and len(self._cores) == 1
         return Launched(start, waited=max(0.0, waited) if one_thread else 0.0)
 
-    def _body(self, instruction: Kernel, values: Mapping[str, Any]) -> Callable[..., Any]:
+    def _body(self, task: Task, step: Launch, values: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the function to call: one written for torch, or the Python body, once it was found to agree."""
-        variant = instruction.body
+        variant = step.body
         if variant.kind != "python" and variant.function is not None:
             function: Callable[..., Any] = variant.function
             return function
-        box, part = next(parts(instruction, values))
-        key = self._first_use.due(instruction, box, part)
+        box, part = next(parts(task, step, values))
+        key = self._first_use.due(task, step, box, part)
         if key is not None:
-            self._first_use.check(key, instruction, box, part)
-        assert instruction.task.body is not None
-        return self._translator.translate(instruction.task.body)
+            self._first_use.check(key, task, step, box, part)
+        assert task.body is not None
+        return self._translator.translate(task.body)
 
 
 def _put_back(seen: Mapping[str, Seen]) -> None:

@@ -15,7 +15,8 @@ import torch
 
 from ...errors import ArgumentError, ProgramError, ShapeError
 from ...geometry import Box
-from ...graph.instruction import Kernel
+from ...graph.instruction import Launch
+from ...graph.task import Task
 from ..launch import check_nothing_returned, check_poison, chunk_info, poison, seen
 from .handover import numpy_dtype, to_numpy, to_tensor
 from .namespace import Namespace
@@ -110,9 +111,9 @@ def _in_numpy(value: Any) -> Any:
     return numpy_dtype(value) if isinstance(value, torch.dtype) else value
 
 
-def parts(instruction: Kernel, values: Mapping[str, Any]) -> Iterator[tuple[Box, Mapping[str, Any]]]:
+def parts(task: Task, step: Launch, values: Mapping[str, Any]) -> Iterator[tuple[Box, Mapping[str, Any]]]:
     """Yield each piece of a chunk with the arrays it sees, views of the chunk's; the chunk itself if it has none."""
-    task, chunk = instruction.task, instruction.chunk
+    chunk = step.chunk
     if not chunk.pieces:
         yield chunk.box, values
         return
@@ -123,20 +124,20 @@ def parts(instruction: Kernel, values: Mapping[str, Any]) -> Iterator[tuple[Box,
             if param.access.mode == "reduce":
                 views[param.name] = value[number]
             else:
-                origin = seen(mapper, chunk.box, task.space, shape).lo
-                views[param.name] = value[seen(mapper, piece, task.space, shape).slices(origin)]
+                origin = seen(mapper, chunk.box, task.extents, shape).lo
+                views[param.name] = value[seen(mapper, piece, task.extents, shape).slices(origin)]
         yield piece, views
 
 
-def call(instruction: Kernel, body: Body, box: Box, values: Mapping[str, Any], xp: Any) -> Any:
+def call(task: Task, body: Body, box: Box, values: Mapping[str, Any], xp: Any) -> Any:
     """Call a body with its parameters for one part of the index space, and return what it returns."""
-    task, kernel = instruction.task, instruction.task.kernel
+    kernel = task.kernel
     assert kernel is not None
     named = {**values, "xp": xp}
     for name, value in task.scalars.items():
         named[name] = _scalar(values[name], xp) if name in values else _plain(value, xp, body)
     if kernel.takes_chunk:
-        chunk = chunk_info(instruction, box)
+        chunk = chunk_info(task, box)
         named["chunk"] = chunk if xp is np else ChunkOnTorch(chunk, xp)
     by_keyword = {name: named[name] for name in kernel.keyword_only}
     return body(*[named[name] for name in kernel.params if name not in by_keyword], **by_keyword)
@@ -154,9 +155,9 @@ def _plain(value: Any, xp: Any, body: Body) -> Any:
     return value.item()
 
 
-def returned(instruction: Kernel, result: Any) -> tuple[Any, ...]:
+def returned(task: Task, result: Any) -> tuple[Any, ...]:
     """Return a body's results in the order of returns=; none for a body that writes into its outputs."""
-    kernel = instruction.task.kernel
+    kernel = task.kernel
     assert kernel is not None
     names = kernel.returns.names
     if not names:
@@ -168,9 +169,9 @@ def returned(instruction: Kernel, result: Any) -> tuple[Any, ...]:
     return tuple(results)
 
 
-def place(instruction: Kernel, values: Mapping[str, Any], results: tuple[Any, ...]) -> None:
+def place(task: Task, values: Mapping[str, Any], results: tuple[Any, ...]) -> None:
     """Put a body's results into the arrays that the call returned."""
-    kernel = instruction.task.kernel
+    kernel = task.kernel
     assert kernel is not None
     for name, result in zip(kernel.returns.names, results, strict=bool(results)):
         target = values[name]
@@ -190,9 +191,9 @@ class Watched:
     An input may be an output of the same call, too, or share elements with one: those may change.
     """
 
-    def __init__(self, instruction: Kernel, values: Mapping[str, Any]) -> None:
-        self._instruction, self._values = instruction, values
-        self._written = {binding.name for binding in instruction.bindings if binding.writes}
+    def __init__(self, task: Task, step: Launch, values: Mapping[str, Any]) -> None:
+        self._task, self._step, self._values = task, step, values
+        self._written = {binding.name for binding in step.bindings if binding.writes}
         self._before = {name: tensor.clone() for name, tensor in values.items() if name not in self._written}
         spans = {name: _span(tensor) for name, tensor in values.items()}
 
@@ -201,18 +202,17 @@ class Watched:
 
         self._overlap = overlap
         poisoned = {name: to_numpy(tensor) for name, tensor in values.items()}
-        poison(instruction, poisoned, self._overlap)
+        poison(task, step, poisoned, self._overlap)
         for name in self._written:
             values[name].copy_(torch.from_numpy(poisoned[name]))
 
     def check(self) -> None:
         """Raise if a cx.write output was left unassigned, or a cx.read input was written to."""
-        check_poison(
-            self._instruction, {name: to_numpy(tensor) for name, tensor in self._values.items()}, self._overlap
-        )
+        values = {name: to_numpy(tensor) for name, tensor in self._values.items()}
+        check_poison(self._task, self._step, values, self._overlap)
         for name, before in self._before.items():
             if not unchanged(before, self._values[name]) and not self._may_change(name, before):
-                raise wrote_to_input(self._instruction, name)
+                raise wrote_to_input(self._task, name)
 
     def _may_change(self, name: str, before: Any) -> bool:
         """Tell whether every element of an input that has changed is an element of an output as well."""
@@ -250,8 +250,6 @@ def unchanged(before: Any, after: Any) -> bool:
     return bool(_same(before, after).all())
 
 
-def wrote_to_input(instruction: Kernel, name: str) -> ProgramError:
+def wrote_to_input(task: Task, name: str) -> ProgramError:
     """Return the error for a body that changed what it declares to read."""
-    return ProgramError(
-        f"kernel {instruction.task.name!r} wrote to {name!r}, which it declares as cx.read; declare cx.update"
-    )
+    return ProgramError(f"kernel {task.name!r} wrote to {name!r}, which it declares as cx.read; declare cx.update")

@@ -68,6 +68,7 @@ class Lanes:
         self._inbox: SimpleQueue[tuple[Instruction, int, Sequence[Instruction]] | None] = SimpleQueue()
         self._waiting: dict[int, None] = {}  # issued and not begun; whoever removes an id decides
         self._running: dict[int, Running] = {}
+        self._lock = threading.Lock()  # of changes to `_running`
         self._lanes: dict[int, Lane] = {}
         self._stopped = False
         self._thread = self._begin_thread(self._work, "")
@@ -112,7 +113,7 @@ class Lanes:
         lane = Lane(None)
         try:
             lane = self._lane(index % self._limit)
-            running.error = instruction.failure or self._failure_before(instruction)
+            running.error = instruction.failure or self._failure_before(running)
             if running.error is None:
                 running.waits = [self._running[wait.id] for wait in waits if wait.id in self._running]
                 with self._driver.on(lane.stream):
@@ -123,21 +124,25 @@ class Lanes:
         except BaseException as error:  # noqa: BLE001 - reported, never lost
             running.error = error
         if self._driver.asynchronous:
-            self._running[instruction.id] = running
+            with self._lock:
+                self._running[instruction.id] = running
             self._await_in_thread(lane, index, running)
         else:
             self._complete(lane, running)
 
-    def _failure_before(self, instruction: Instruction) -> BaseException | None:
-        """Return the failure of something this instruction needs, which the executor has not heard of yet."""
-        if not self._running:
-            return None
-        before = (self._running.get(id) for id in instruction.needs)
-        failure = next((running.error for running in before if running is not None and running.error), None)
-        after = (self._running.get(id) for id in instruction.after)
-        if failure is None and any(running is not None and running.error for running in after):
-            return Postponed()  # what it comes after may be redone elsewhere: it must not run before that
-        return failure
+    def _failure_before(self, running: Running) -> BaseException | None:
+        """Return the failure that an instruction was issued behind; it is reported after that one.
+
+        One that is over tells nothing: the executor has spoiled what needs it, or others have redone it.
+        """
+        for ids, spoils in ((running.instruction.needs, True), (running.instruction.after, False)):
+            for id in ids if self._running else ():
+                before = self._running.get(id)
+                if before is not None and before.error is not None and not before.instruction.over:
+                    running.waits = [before]
+                    # What it only comes after may be redone elsewhere: it must not run before that.
+                    return before.error if spoils else Postponed()
+        return None
 
     def _lane(self, index: int) -> Lane:
         lane = self._lanes.get(index)
@@ -173,7 +178,9 @@ class Lanes:
         try:
             self._finished(Ran(instruction, self._name, running.lane, start, stop, launched.waited, running.error))
         finally:
-            self._running.pop(instruction.id, None)
+            with self._lock:  # it may have been put back, and be here again
+                if self._running.get(instruction.id) is running:
+                    del self._running[instruction.id]
             running.reported.set()
 
     def _finish(self, running: Running) -> None:

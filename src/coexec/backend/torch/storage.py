@@ -46,10 +46,10 @@ class Storage(Protocol):
     def see(self, binding: Binding, xp: Any) -> Seen:
         """Return a parameter as a tensor of the device."""
 
-    def copy(self, instruction: Copy) -> Then:
+    def copy(self, step: Copy) -> Then:
         """Begin a copy instruction."""
 
-    def fill(self, instruction: Fill) -> None:
+    def fill(self, step: Fill) -> None:
         """Begin a fill instruction."""
 
 
@@ -85,12 +85,12 @@ class SharedMemory:
             return Seen(tensor)
         return Seen(tensor, lambda: np.copyto(array, to_numpy(tensor)))
 
-    def copy(self, instruction: Copy) -> Then:
-        run(instruction)
+    def copy(self, step: Copy) -> Then:
+        run(None, step)
         return None
 
-    def fill(self, instruction: Fill) -> None:
-        run(instruction)
+    def fill(self, step: Fill) -> None:
+        run(None, step)
 
 
 class OwnMemory:
@@ -133,25 +133,25 @@ class OwnMemory:
         flipped = torch.flip(view, backwards)
         return Seen(flipped, (lambda: view.copy_(torch.flip(flipped, backwards))) if binding.writes else None)
 
-    def copy(self, instruction: Copy) -> Then:
-        source, target = instruction.source, instruction.target
+    def copy(self, step: Copy) -> Then:
+        source, target = step.source, step.target
         inside = (source.memory == self.memory, target.memory == self.memory)
         if inside == (False, False):
             raise BackendError(f"neither {source} nor {target} is in a memory of {self._name}")
         if inside == (True, True):
-            for box in instruction.boxes:
+            for box in step.boxes:
                 self._part(target, box).copy_(self._part(source, box), non_blocking=True)
             return None
         if inside[1]:
-            for box in instruction.boxes:
+            for box in step.boxes:
                 self._send(_host_part(source, box), self._part(target, box))
             return None
-        landed = [(self._fetch(self._part(source, b)), _host_part(target, b)) for b in instruction.boxes]
+        landed = [(self._fetch(self._part(source, b)), _host_part(target, b)) for b in step.boxes]
         return lambda: _land(landed)
 
-    def fill(self, instruction: Fill) -> None:
-        for box in instruction.boxes:
-            self._part(instruction.allocation, box).fill_(np.asarray(instruction.value).item())
+    def fill(self, step: Fill) -> None:
+        for box in step.boxes:
+            self._part(step.allocation, box).fill_(np.asarray(step.value).item())
 
     def _tensor(self, allocation: Allocation) -> Any:
         if allocation.memory != self.memory or allocation.data is None:

@@ -1,0 +1,162 @@
+"""Ufuncs on traced arrays: which types NumPy would compute in, and the node that says so.
+
+Before: compile/sizes.py.  After: compile/symbolic.py.  Asks NumPy itself for types; computes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .cells import BOOL, as_dtype, check_dtype
+from .graph import Apply, Constant, Expr, Read, Scalar, View, broadcast, convert
+from .host import equal_sizes
+from .layout import regular
+from .llvm_text import Inline
+from .refused import Untraceable
+from .sizes import broadcast_sizes, same_shape
+from .symbolic import HOOKS, Symbolic, operand, type_of
+from .ufunc_loops import inner_loop
+
+ANYWHERE = frozenset({"floor_divide", "remainder", "fmod", "fmax", "fmin", "isfinite", "isinf", "signbit", "sign"})
+"""Functions of floats that are exact, and so do not depend on how NumPy goes through memory."""
+SIGNS = frozenset({"copysign", "signbit"})
+"""Functions that look at the sign of NaN in their last operand."""
+SQUARE, ROOT = 2, 0.5  # exponents that NumPy's power computes as a product and as a root
+
+
+def elementwise(array: Symbolic, function: str, args: list[Expr], dtype: np.dtype[Any]) -> Expr:
+    """Return a function of elements, its operands broadcast together."""
+    shape = broadcast_sizes(*(arg.shape for arg in args))
+    time = array.tape.clock.tick()
+    inputs = tuple(arg if not arg.shape else broadcast(arg, shape, time) for arg in args)
+    return Apply(shape=shape, dtype=dtype, time=time, function=function, inputs=inputs)
+
+
+def apply_ufunc(
+    array: Symbolic, function: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """Return the result of a ufunc on traced arrays, in `out` if given."""
+    name = function.__name__
+    if method == "reduce":
+        return HOOKS["reduce"](name, inputs[0], **options)
+    if method != "__call__":
+        raise Untraceable(f"np.{name}.{method} is not compiled")
+    if function.signature is not None:
+        raise Untraceable(f"np.{name} is left to NumPy's library")
+    if function.nout != 1 or getattr(np, name, None) is not function:
+        raise Untraceable(f"np.{name} is not compiled")
+    out = options.pop("out", (None,))[0]
+    mask = options.pop("where", True)
+    if out is not None and not isinstance(out, Symbolic):
+        raise Untraceable("it computes into an array from outside")
+    result = _result(array, function, inputs, options)
+    if out is not None:
+        _check_out(function.__name__, result, inputs, out)
+    if mask is not True:
+        result = _where_masked(array, mask, result, out)
+    if out is None:
+        return array.fresh(result)
+    if not same_shape(result.shape, out.shape):
+        result = _spread(result, out)
+    out.write(array.fresh(result), "same_kind")
+    return out
+
+
+def _is_written_out(node: Expr) -> bool:
+    """Tell whether a function is exact by itself, however NumPy goes through memory."""
+    if not isinstance(node, Apply) or node.function in ANYWHERE:
+        return True
+    dtypes = [arg.dtype for arg in node.inputs]
+    return Inline().known(node.function, dtypes) or all(dtype.kind != "f" for dtype in (*dtypes, node.dtype))
+
+
+def _keeps_bits(node: Expr) -> bool:
+    """Tell whether a value is in memory as it is, so that even its NaNs have the bits that NumPy sees."""
+    return isinstance(node.arg if isinstance(node, View) else node, Constant | Scalar | Read)
+
+
+def _check_layout(node: Expr) -> Expr:
+    """Raise if NumPy might compute a function in another way because of how its operands lie in memory."""
+    if isinstance(node, Apply) and node.function in SIGNS and not _keeps_bits(node.inputs[-1]):
+        raise Untraceable(f"np.{node.function} of computed values looks at the sign of NaN, which is anybody's guess")
+    if not _is_written_out(node) and not all(regular(arg) for arg in node.args):
+        assert isinstance(node, Apply)
+        raise Untraceable(f"np.{node.function} of elements that are not neighbours in memory")
+    return node
+
+
+def _check_out(name: str, result: Expr, inputs: tuple[Any, ...], out: Symbolic) -> None:
+    """Raise if NumPy might compute a function in another way because of where its results go."""
+    if _is_written_out(result) or out.dtype != result.dtype:  # other types go through NumPy's own buffers
+        return
+    if not regular(out.node() if out.cell.buffer is not None or out.cell.value is not None else result):
+        raise Untraceable(f"np.{name} into elements that are not neighbours in memory")
+    if any(isinstance(value, Symbolic) and value.cell is out.cell for value in inputs):
+        loop = inner_loop(name, (*(arg.dtype.str for arg in result.args), result.dtype.str))
+        if not loop.in_place:
+            raise Untraceable(f"np.{name} in place, which NumPy computes in another way")
+
+
+def _spread(result: Expr, out: Symbolic) -> Expr:
+    if broadcast_sizes(result.shape, out.shape) != out.shape:
+        raise Untraceable("out= has another shape than the result")
+    return broadcast(result, out.shape, out.tape.clock.tick())
+
+
+def _where_masked(array: Symbolic, mask: Any, result: Expr, out: Symbolic | None) -> Expr:
+    if out is None:
+        raise Untraceable("where= without out= leaves elements unset")
+    chosen = operand(mask, BOOL, array.tape)
+    if chosen.dtype != BOOL:
+        raise Untraceable("where= that is not of booleans")
+    old = convert(out.node(), result.dtype, array.tape.clock.tick()) if out.dtype == result.dtype else None
+    if old is None:
+        raise Untraceable("where= with out= of another type")
+    return elementwise(array, "where", [chosen, result, old], result.dtype)
+
+
+def _result(array: Symbolic, function: np.ufunc, inputs: tuple[Any, ...], options: dict[str, Any]) -> Expr:
+    types = tuple(type_of(value) for value in inputs)
+    if set(options) - {"dtype", "casting"}:
+        raise Untraceable(f"np.{function.__name__} with {', '.join(options)}=")
+    wanted = options.get("dtype")
+    known: Any = {} if wanted is None else {"signature": (*(None,) * len(types), as_dtype(wanted))}
+    try:
+        loop = function.resolve_dtypes((*types, None), casting=options.get("casting", "same_kind"), **known)
+    except TypeError as error:
+        raise Untraceable(f"np.{function.__name__}: {error}") from None
+    for dtype in loop:
+        check_dtype(dtype)
+    tape = array.tape
+    args = [convert(operand(x, d, tape), d, tape.clock.tick()) for x, d in zip(inputs, loop, strict=False)]
+    if function is np.power:
+        return _power(array, args, loop)
+    return _check_layout(elementwise(array, function.__name__, args, loop[-1]))
+
+
+def _power(array: Symbolic, args: list[Expr], loop: tuple[np.dtype[Any], ...]) -> Expr:
+    """Return a power; NumPy computes those with one exponent for a whole row in other ways than the rest."""
+    base, exponent = args
+    if not base.shape:
+        raise Untraceable("a power of a single number")
+    if loop[1].kind == "i" and not _never_negative(exponent):
+        raise Untraceable("a power of integers, which NumPy refuses where an exponent is negative")
+    if loop[0].kind == "f" and isinstance(exponent, Constant) and exponent.value in (SQUARE, ROOT):
+        return elementwise(array, "square" if exponent.value == SQUARE else "sqrt", [base], loop[-1])
+    if exponent.shape and not same_shape(exponent.shape[-1:], base.shape[-1:]):
+        raise Untraceable("a power with exponents of another shape")
+    if exponent.shape and all(equal_sizes(extent, 1) for extent in base.shape):
+        raise Untraceable("a power of a single element")
+    return _check_layout(elementwise(array, "power", args, loop[-1]))
+
+
+def _never_negative(exponent: Expr) -> bool:
+    """Tell whether an exponent is from 0 at every call that fits; what is decided so becomes a guard."""
+    if isinstance(exponent, Constant):
+        return bool(exponent.value >= 0)
+    return isinstance(exponent, Scalar) and bool(exponent.host >= 0)  # type: ignore[operator]
+
+
+HOOKS["ufunc"] = apply_ufunc

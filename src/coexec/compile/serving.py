@@ -1,0 +1,153 @@
+"""The bodies of kernels in a runtime: which of them are compiled, by whom, and what kernels say about it.
+
+Before: compile/forms.py, program/kernel.py.  After: backend/launch.py, which asks for a turn.  Knows no device and no plan.
+
+A kernel whose body has been computing for a while is compiled aside. Once a form of it was found to give NumPy's bits, the kernel
+has one more variant, which the planner may choose like any other. What was made stays with the kernel, for other runtimes too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+from weakref import WeakSet
+
+from ..program.body import does_nothing
+from ..program.fuse import Fused
+from ..program.kernel import Kernel
+from ..program.variant import COMPILED, Variant
+from .compiler import Compiler
+from .forms import Forms, State, Way
+
+PATIENCE = 50e-3  # seconds that NumPy computes before a body is compiled: as long as that takes
+OUTSIDE = 8  # sets of values from outside for which one body is compiled; beyond, they change all the time
+_all: WeakSet[CompiledBody] = WeakSet()
+
+
+class CompiledBody:
+    """What was compiled of one kernel's body: its forms, by what it takes from outside. Kept with the kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.variant = Variant(COMPILED, COMPILED)
+        self.kernel_name = kernel.name
+        self.listed = False  # the kernel has the variant: it is on, or off for a reason
+        self.failed = False  # a form differed from NumPy: none is used any more
+        self._writes = frozenset(p.name for p in kernel.array_params if p.access.writes and p.position >= 0)
+        self._returns = kernel.returns.names
+        self._forms: dict[Callable[..., Any], Forms] = {}
+        self.lock = threading.Lock()
+        _all.add(self)
+
+    def forms(self, body: Callable[..., Any]) -> Forms | None:
+        """Return the forms of the body with its present values from outside; None if these change all the time."""
+        known = self._forms.get(body)
+        if known is None:
+            with self.lock:
+                if len(self._forms) < OUTSIDE:
+                    made = Forms(body, writes=self._writes, returns=self._returns)
+                    known = self._forms.setdefault(body, made)
+        return known
+
+    def states(self) -> list[State]:
+        """Return what is known of each signature that was called."""
+        return [state for forms in list(self._forms.values()) for state in forms.states()]
+
+
+def compiled_bodies() -> list[CompiledBody]:
+    """Return all that are known in this process."""
+    return list(_all)
+
+
+class Turn:
+    """One launch of a body: called like the body, it computes by the right form, and knows afterwards who did."""
+
+    __slots__ = ("_forms", "_run", "_way", "placed", "targets", "typical")
+
+    def __init__(self, forms: Forms, way: Way, *, compiled: bool) -> None:
+        self._forms, self._way = forms, way
+        self._run = forms.run if compiled else forms.watch
+        self.targets: tuple[Any, ...] = ()  # what results belong into
+        self.placed = False  # whether results are there already
+        self.typical = True  # its time is that of its variant: nothing was compared, nobody stood in
+
+    def __call__(self, *arguments: Any, **by_keyword: Any) -> Any:
+        """Compute, and return what the body returned; nothing if the results are where they belong."""
+        served, returned = self._run((*arguments, *by_keyword.values()), self.targets, self._way)
+        self.placed = served == "compiled"
+        self.typical = self.typical and served in ("compiled", "numpy")
+        return returned
+
+
+class Bodies:
+    """Compiles the bodies of a runtime's kernels, in a thread that ends with it."""
+
+    def __init__(
+        self,
+        mode: str = "auto",
+        *,
+        debug: bool = False,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Begin. `mode`: auto, always (at once, by whoever runs the body) or off."""
+        self._on = mode != "off"
+        self.compiler = Compiler()
+        self.changed: Callable[[], None] = lambda: (
+            None
+        )  # called when a kernel has other variants than before, on any thread
+        self._note = note
+        aside, patience = (None, 0.0) if mode == "always" else (self.compiler, PATIENCE)
+        self._way = Way(aside, debug, patience)
+
+    def turn(self, kernel: Kernel, body: Callable[..., Any], variant: Variant) -> Callable[..., Any]:
+        """Return what a launch of a kernel calls: the body itself where nothing is to be compiled."""
+        compiled = variant.kind == COMPILED
+        if not self._on or not (compiled or variant.kind == "python"):
+            return body
+        known: CompiledBody | None = kernel.compiled
+        if known is None:
+            if kernel.compilable is None:
+                kernel.compilable = compilable(kernel)  # once: it reads the body's bytecode
+            if not kernel.compilable:
+                return body
+            known = kernel.compiled = CompiledBody(kernel)
+        forms = None if known.failed else known.forms(body)
+        if forms is None:
+            return body
+        return Turn(forms, self._way._replace(news=lambda forms: self._tell(kernel, forms)), compiled=compiled)
+
+    def _tell(self, kernel: Kernel, forms: Forms) -> None:
+        """Let the kernel's variants say what became of a form."""
+        known: CompiledBody = kernel.compiled
+        variant = known.variant
+        with known.lock:
+            off = "" if forms.on else forms.refusal
+            if known.failed or (not forms.on and not off):
+                return  # it is off for good, or compiled and not compared yet
+            if known.listed and (variant.off == off or (off and not variant.off and not forms.off)):
+                return  # said before, or of another signature
+            variant.off, known.failed = off, bool(forms.off)
+            if not known.listed:
+                known.listed = True
+                kernel.variants.append(variant)
+        self.changed()
+        self._note(f"kernel {kernel.name!r}: variant {COMPILED!r} is {f'off: {off}' if off else 'on'}")
+
+    def close(self) -> None:
+        """End the thread; what was not begun is not compiled."""
+        self.compiler.close()
+
+
+def compilable(kernel: Kernel) -> bool:
+    """Tell whether a kernel's body is one to compile: a plain function or a chain, which does something to arrays."""
+    function = kernel.function
+    if kernel.host or kernel.internal or not isinstance(function, FunctionType | Fused):
+        return False
+    return bool(kernel.array_params) and not does_nothing(function)
+
+
+def reasons(kernel: Kernel) -> Iterator[State]:
+    """Yield what is known of each signature of a kernel's calls: compiled, or why not."""
+    if kernel.compiled is not None:
+        yield from kernel.compiled.states()
