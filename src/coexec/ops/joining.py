@@ -7,6 +7,7 @@ assignment to a box of the result, and assignments to different boxes do not wai
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,9 @@ def _roll_into(result: Array, x: Array, moves: list[int]) -> None:
 def tile(a: Any, reps: Any) -> Array:
     """Return an array repeated along each axis as a new array, without waiting."""
     x = as_array(a)
-    counts = (reps,) if isinstance(reps, int | np.integer) else tuple(reps)
+    counts = tuple(index(count) for count in np.atleast_1d(np.asarray(reps, dtype=object)))
+    if any(count < 0 for count in counts):
+        raise ShapeError(f"np.tile repeats an array 0 times or more, not {counts}")
     ndim = max(len(counts), x.ndim)
     counts = (*(1,) * (ndim - len(counts)), *counts)
     x = x[(None,) * (ndim - x.ndim)] if x.ndim < ndim else x

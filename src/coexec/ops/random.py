@@ -1,6 +1,6 @@
 """cx.random: arrays of random numbers that depend on (seed, call, element) only, whatever the division.
 
-Before: program/counted.py.  After: the package's own namespace.  Knows no device.
+Before: program/philox.py.  After: the package's own namespace.  Knows no device.
 """
 
 from __future__ import annotations

@@ -12,48 +12,20 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..errors import ArgumentError, ShapeError
-from ..geometry import Box, Grid, whole
+from ..geometry import Box, Grid
 from . import session
 from .late import late
 from .manners import ALWAYS_COPIED, absent, check_swap, fixed, no_attribute
 from .methods import Methods
+from .operators import Operators
 from .sizes import check_size
+from .storage import Shape, Storage as Storage  # noqa: PLC0414 - many know it from here
 from .view import Cut, grid_of, index, transpose, view_shape
 
-Shape = tuple[int, ...]
-
-
-class Storage:
-    """What all views of one array share. `state`, `tracker`, `cuts` and `known` belong to lower/, graph/, plan/, execute/."""
-
-    __slots__ = (
-        "__weakref__", "borrowed", "box", "cuts", "dtype", "id", "initial", "known", "lent", "name", "session", "shape",
-        "state", "tracker", "watched",
-    )  # fmt: skip
-
-    def __init__(self, runtime: Any, shape: Shape, dtype: np.dtype[Any], initial: Any = None) -> None:
-        self.shape = shape
-        self.box = whole(shape)
-        self.dtype = dtype
-        self.initial = initial  # the value every element starts with; None = not initialised
-        self.session = runtime
-        self.id = 0
-        self.name = ""
-        self.state: Any = None
-        self.tracker: Any = None
-        self.known: Any = None  # calls on it, by kernel, that may be run at once
-        self.cuts: Any = None  # where the last task that was divided over devices cut it
-        self.borrowed = False  # the first contents are somebody else's memory
-        self.lent: dict[int, Any] = {}  # values that look at it, weakly, by identity: program/value.py's own
-        self.watched = False  # whether anybody looks after those values
-
-    def __del__(self) -> None:
-        # A finalizer may run anywhere, also while the runtime's lock is held: it only enqueues.
-        if self.id:
-            self.session.dropped(self.id)
+GEOMETRY = frozenset({"_box", "_cut", "_grid", "_shape", "_size"})
+"""What is worked out for a view that program/small.py made when somebody asks for it."""
 
 
 class Hooks:
@@ -68,18 +40,25 @@ class Hooks:
 hooks = Hooks()
 
 
-class Array(NDArrayOperatorsMixin, Methods):
+class Array(Operators, Methods):
     """An array, or a view of one. Lives wherever it is needed, in pieces.
 
-    Python's operators are NumPy's ufuncs, which __array_ufunc__ turns into elementwise kernels.
+    Python's operators are ufuncs, which __array_ufunc__ turns into kernels, or NumPy's own if it is small and at home.
     """
 
-    __slots__ = ("__weakref__", "_box", "_cut", "_grid", "_shape", "_size", "_storage")
+    __slots__ = (
+        "__weakref__", "_box", "_cut", "_data", "_grid", "_home", "_key", "_parent", "_shape", "_size", "_small", "_storage"
+    )  # fmt: skip
     __array_priority__ = 1000
     immutable = False  # values are: program/value.py
 
     def __init__(self, storage: Storage, box: Box, cut: Cut | None) -> None:
         self._storage = storage
+        self._small = storage.small
+        self._home: Any = None  # what its array was at home in when `_data`, its elements there, was cut out of it
+        self._data: Any
+        self._parent: Array | None = None  # whose `_key` this is, as long as nobody has asked for its geometry
+        self._key: Any
         self._box = box
         self._cut = cut
         self._grid: Grid | None = None if cut is None else grid_of(box, cut)
@@ -150,6 +129,8 @@ class Array(NDArrayOperatorsMixin, Methods):
 
     def __getitem__(self, key: Any) -> Array:
         """Return a view; for a full integer index the element's value. Never waits. `a[i, ...]` is the element's view."""
+        if self._small is not None and (found := self._small.item(self, key)) is not None:
+            return found  # type: ignore[no-any-return]
         view = self._view(key)
         if view._shape or key is ... or (type(key) is tuple and any(entry is ... for entry in key)):
             return view
@@ -157,6 +138,8 @@ class Array(NDArrayOperatorsMixin, Methods):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Assign, in program order, like any task. Never waits."""
+        if self._small is not None and self._small.set_item(self, key, value):
+            return
         if isinstance(value, Array) and value._shape and value._storage is self._storage:
             check_swap(sys._getframe(1))
         if type(key) in MASKS:
@@ -184,9 +167,15 @@ class Array(NDArrayOperatorsMixin, Methods):
         return data.copy() if copy else data
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if self._small is not None and (result := self._small.function(function, args, kwargs)) is not None:
+            return result
         return hooks.function(function, types, args, kwargs)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if self._small is not None and method == "__call__":
+            result = self._small.call(ufunc, inputs, kwargs) if kwargs else self._small.plain(ufunc, inputs)
+            if result is not None:
+                return result
         return hooks.ufunc(ufunc, method, inputs, kwargs)
 
     def item(self, *index_: SupportsIndex) -> Any:
@@ -230,15 +219,26 @@ class Array(NDArrayOperatorsMixin, Methods):
         return (self[i] for i in range(self.shape[0]))
 
     def __getattr__(self, name: str) -> Any:
-        raise no_attribute(name)
+        if name not in GEOMETRY:
+            raise no_attribute(name)
+        if name in ("_shape", "_size"):
+            self._shape, self._size = self._data.shape, self._data.size
+            return getattr(self, name)
+        parent, self._parent = self._parent, None
+        if parent is None:
+            box, cut = self._storage.box, None
+        else:
+            box, cut = index(parent._box, parent._cut, parent._shape, self._key)
+        self._box, self._cut, self._grid = box, cut, None if cut is None else grid_of(box, cut)
+        return getattr(self, name)
 
     __hash__ = None  # type: ignore[assignment]  # elementwise ==, like NumPy
 
     def __eq__(self, other: object) -> Any:
-        return full(self.shape, value=False) if self._unlike(other) else NDArrayOperatorsMixin.__eq__(self, other)
+        return full(self.shape, value=False) if self._unlike(other) else super().__eq__(other)
 
     def __ne__(self, other: object) -> Any:
-        return full(self.shape, value=True) if self._unlike(other) else NDArrayOperatorsMixin.__ne__(self, other)
+        return full(self.shape, value=True) if self._unlike(other) else super().__ne__(other)
 
     def _unlike(self, other: object) -> bool:
         """Tell whether no element can equal something: None, or text where there is none."""
@@ -300,8 +300,15 @@ def _new(shape: Any, dtype: Any, initial: Any, data: Any = None, *, borrowed: bo
     return Array(storage, storage.box, None)
 
 
-def array(data: Any, dtype: Any = None) -> Array:
-    """Return a new array with a copy of `data`. Later changes of `data` are not seen."""
+def array(data: Any, dtype: Any = None, *, root: int | None = None) -> Array:
+    """Return a new array with a copy of `data`. Later changes of `data` are not seen.
+
+    On several ranks `data` is the same on all of them; with `root`, it is that rank's, and what others give does not matter.
+    """
+    if root is not None:
+        runtime: Any = session.current()
+        made: Array = runtime.array_from(data, dtype, root)
+        return made
     if isinstance(data, Array):
         new = empty(data.shape, data.dtype if dtype is None else dtype)
         new[...] = data
@@ -338,7 +345,8 @@ def empty(shape: Any, dtype: Any = float) -> Array:
 def full(shape: Any, value: Any, dtype: Any = None) -> Array:
     """Return an array of `value`s. Nothing is filled until a task reads it."""
     checked = check_dtype(np.asarray(value).dtype if dtype is None else dtype)
-    initial = np.asarray(value).astype(checked)
+    known = isinstance(value, np.ndarray | np.generic)
+    initial = value.astype(checked) if known else np.asarray(value, checked)  # Python's numbers must fit the type
     if initial.ndim:
         raise ShapeError(f"cx.full takes one value, not an array of shape {initial.shape}")
     return _new(shape, checked, initial[()])
@@ -380,21 +388,3 @@ def _like(prototype: Any, dtype: Any) -> Any:
     if dtype is not None:
         return dtype
     return prototype.dtype if isinstance(prototype, Array) else np.asarray(prototype).dtype
-
-
-__all__ = [
-    "Array",
-    "Storage",
-    "array",
-    "asarray",
-    "check_dtype",
-    "check_shape",
-    "empty",
-    "empty_like",
-    "full",
-    "full_like",
-    "ones",
-    "ones_like",
-    "zeros",
-    "zeros_like",
-]

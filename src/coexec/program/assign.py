@@ -5,6 +5,7 @@ Before: program/kernel.py.  After: program/array.py, which calls it late.  Knows
 
 from __future__ import annotations
 
+import warnings
 from functools import lru_cache
 from typing import Any
 
@@ -12,14 +13,19 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..geometry import overlaps
+from ..origin import program_depth
 from . import array as arrays, session
 from .access import read, write
 from .array import Array
+from .call import DEFAULT, in_force
 from .kernel import Kernel, kernel
 from .manners import IMMUTABLE
 from .mapper import all as map_all
 from .value import Value
 from .variant import exact
+
+DISCARDED = "Casting complex values to real discards the imaginary part"
+"""What NumPy says, too."""
 
 
 def _fill(out: Any, value: Any) -> None:
@@ -107,9 +113,7 @@ def assign(view: Array, value: Any) -> None:
         else:
             _submit(copy if value.shape == view.shape and view.shape else broadcast, value, view)
         return
-    structured = view.dtype.names is not None and not isinstance(value, np.ndarray | np.generic)
-    plain = np.asarray(value, dtype=view.dtype if structured else None)
-    check_castable(plain, view)
+    plain = castable(value, view)
     _check_broadcast(plain.shape, view.shape)
     if plain.ndim:
         fixed = np.array(plain, dtype=view.dtype, copy=True)
@@ -126,15 +130,27 @@ def _submit(task: Kernel, *args: Any) -> None:
     """Record a task in the runtime of the array that it changes."""
     session.check_outside()
     target: Array = next(arg for arg in args[::-1] if isinstance(arg, Array))
-    target._storage.session.submit(task, args, {}, task.options)
+    session.in_front_of(target._storage.session).submit(task, args, {}, in_force(DEFAULT))
 
 
-def check_castable(value: np.ndarray[Any, Any], view: Array) -> None:
-    """Raise unless values of this type can be assigned, as NumPy would."""
-    if value.dtype.kind in "OSU" and view.dtype.kind not in "SUV":
-        value.astype(view.dtype)  # raises as NumPy would
-    if value.dtype.kind == "c" and view.dtype.kind in "fiub":
+def castable(value: Any, view: Array) -> np.ndarray[Any, Any]:
+    """Return a number or an array of the host program as what can be cast to the type of a view; raise and warn as NumPy would.
+
+    NumPy's complex numbers and arrays lose their imaginary part with a warning, which names the program's line. Python's are
+    refused, and so are Python's integers beyond the view's type.
+    """
+    known = isinstance(value, np.ndarray | np.generic)
+    plain = np.asarray(value)
+    if not known and (view.dtype.names is not None or plain.dtype.kind != "c"):
+        return np.asarray(value, dtype=view.dtype)
+    if plain.dtype.kind in "OSU" and view.dtype.kind not in "SUV":
+        plain.astype(view.dtype)  # raises as NumPy would
+    if plain.dtype.kind != "c" or view.dtype.kind not in "fiu":
+        return plain
+    if not known:
         raise TypeError(f"cannot assign complex values to an array of {view.dtype}")
+    warnings.warn(DISCARDED, np.exceptions.ComplexWarning, stacklevel=program_depth())
+    return plain.real
 
 
 def _check_broadcast(source: tuple[int, ...], target: tuple[int, ...]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..errors import ArgumentError
 from ..geometry import Box
-from .counted import ChunkRandom
+from .philox import ChunkRandom
 
 
 class ChunkInfo:

@@ -1,6 +1,6 @@
 """Chains of elementwise operations as one kernel that works block by block, in cache, without the dead temporaries.
 
-Before: program/ufunc_source.py, program/kernel.py.  After: program/ufunc.py, execute/fusing.py.  Knows no device.
+Before: program/ufunc_source.py, program/kernel.py.  After: program/ufunc.py, schedule/fuse.py.  Knows no device.
 
 `np.exp(x) * y + 1` makes two arrays that nobody will ever look at. Computed one after the other, each passes through main
 memory twice; as one kernel they are buffers of some thousand elements. An intermediate that the program still holds is
@@ -10,7 +10,7 @@ computed in full like any other result.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from functools import lru_cache
 from math import prod
@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .access import Access, read, write
-from .array import Array, Storage
-from .asks import Asks
+from .array import Array
 from .body import signature
+from .cost import DeclaredCost, mix_of
 from .kernel import Kernel
 from .mapper import Mapper
 from .overlap import same_place
+from .storage import Storage
 from .ufunc_source import Operand, fused_source
 
 BLOCK = 1 << 17
@@ -58,7 +59,7 @@ class Operation(NamedTuple):
         return (*self.inputs, self.output)
 
 
-class Step(NamedTuple):
+class FusedStep(NamedTuple):
     """One operation inside a fused body; values are named ("x", i) input, ("s", i) scalar, ("v", i) result of step i."""
 
     function: Any
@@ -141,7 +142,9 @@ class Chain:
                     scalars.append(value)
             dtype = operation.output.dtype
             steps.append(
-                Step(operation.function, operation.options, tuple(values), operation.operands, dtype, number in wanted)
+                FusedStep(
+                    operation.function, operation.options, tuple(values), operation.operands, dtype, number in wanted
+                )
             )
             if number in wanted:
                 outputs.append(operation.output)
@@ -171,7 +174,7 @@ class Chain:
 class Fused:
     """A body: the steps of a chain, on one block of rows after the other."""
 
-    def __init__(self, steps: tuple[Step, ...], arrays: int, scalars: int) -> None:
+    def __init__(self, steps: tuple[FusedStep, ...], arrays: int, scalars: int) -> None:
         self._steps = steps
         self._arrays, self._inputs = arrays, arrays + scalars
         outputs = sum(step.live for step in steps)
@@ -192,6 +195,22 @@ class Fused:
         other._xp = xp
         return other
 
+    def formula(self, xp: Any) -> Callable[..., None]:
+        """Return the chain as a function that computes everything at once, for whoever traces it."""
+
+        def formula(**given: Any) -> None:
+            values = tuple(given.values())
+            inputs, scalars, outputs = (
+                values[: self._arrays],
+                values[self._arrays : self._inputs],
+                values[self._inputs :],
+            )
+            results, shape = iter(outputs), outputs[0].shape
+            made = [next(results) if step.live else xp.empty(shape, step.dtype) for step in self._steps]
+            self._run(list(inputs), scalars, made)
+
+        return formula
+
     def __call__(self, *values: Any) -> None:
         """Compute the chain on one chunk."""
         inputs, scalars, outputs = values[: self._arrays], values[self._arrays : self._inputs], values[self._inputs :]
@@ -207,20 +226,22 @@ class Fused:
                         buffers[slot, step.dtype] = self._xp.empty(size, step.dtype)
             parts = {key: buffer[tuple([slice(n) for n in size])] for key, buffer in buffers.items()}
             parts[home] = targets[-1]
-            self._run([_seen(x, block, len(shape)) for x in inputs], scalars, iter(targets), parts)
+            results = iter(targets)
+            made = [
+                next(results) if step.live else parts[slot, step.dtype]
+                for slot, step in zip(self._slots, self._steps, strict=True)
+            ]
+            self._run([_seen(x, block, len(shape)) for x in inputs], scalars, made)
 
-    def _run(self, blocks: list[Any], scalars: tuple[Any, ...], outputs: Any, buffers: dict[Any, Any]) -> None:
-        """Compute the chain on one block."""
-        made: list[Any] = []
-        for slot, step in zip(self._slots, self._steps, strict=True):
-            target = next(outputs) if step.live else buffers[slot, step.dtype]
+    def _run(self, blocks: list[Any], scalars: tuple[Any, ...], made: list[Any]) -> None:
+        """Compute the chain on one block, each step into its place in `made`."""
+        for number, step in enumerate(self._steps):
             values = [blocks[i] if kind == "x" else scalars[i] if kind == "s" else made[i] for kind, i in step.values]
             try:
-                step.function(*values, out=target, **dict(step.options))
+                step.function(*values, out=made[number], **dict(step.options))
             except Exception as error:
-                error.add_note(f"in operation {len(made) + 1} of a chain, {step.function.__name__}")
+                error.add_note(f"in operation {number + 1} of a chain, {step.function.__name__}")
                 raise
-            made.append(target)
 
 
 def blocks_of(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
@@ -237,7 +258,7 @@ def _seen(x: Any, block: tuple[slice, ...], ndim: int) -> Any:
     return x[tuple([slice(None) if n == 1 else s for n, s in zip(x.shape, block[ndim - x.ndim :], strict=False)])]
 
 
-def _slots(steps: tuple[Step, ...]) -> list[int]:
+def _slots(steps: tuple[FusedStep, ...]) -> list[int]:
     """Return which buffer each step writes: one that is free again, its last reader being this step or an earlier one."""
     last = {i: number for number, step in enumerate(steps) for kind, i in step.values if kind == "v"}
     slots: list[int] = []
@@ -249,7 +270,7 @@ def _slots(steps: tuple[Step, ...]) -> list[int]:
 
 @lru_cache(maxsize=512)
 def fused_kernel(
-    steps: tuple[Step, ...], patterns: tuple[Operand, ...], scalars: int, ndim: int, broadcast: Mapper
+    steps: tuple[FusedStep, ...], patterns: tuple[Operand, ...], scalars: int, ndim: int, broadcast: Mapper
 ) -> Kernel:
     """Return the kernel of a chain: one for all chains of the same operations, types and patterns."""
     body = Fused(steps, len(patterns), scalars)
@@ -258,7 +279,8 @@ def fused_kernel(
         f"x{i}": read if operand.ones == whole else read(broadcast) for i, operand in enumerate(patterns)
     }
     accesses |= {f"out{i}": write for i in range(sum(step.live for step in steps))}
-    kernel = Kernel(body, accesses, split=0, over="out0", name=body.__name__, asks=Asks(per_point=float(len(steps))))
+    cost = DeclaredCost(per_point=float(len(steps)), mix=mix_of(step.function.__name__ for step in steps))
+    kernel = Kernel(body, accesses, split=0, over="out0", name=body.__name__, cost=cost)
     written = fused_source(steps, patterns, ndim)
     if written is not None:
         kernel.opencl(written[0], numerics=written[1])

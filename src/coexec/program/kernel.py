@@ -18,11 +18,12 @@ from ..geometry import Box, whole
 from . import session
 from .access import Access, write
 from .array import Array
-from .asks import NOTHING_SAID, Asks, declare_asks
-from .call import DEFAULT, Key, Options, check_oversubscribe
+from .call import DEFAULT, Key, Options, as_placed, check_oversubscribe, check_placed, in_force, placed_now
 from .capture import PLAIN, Captured, is_plain, rebound_outputs, warn_if_drawing
+from .cost import NOTHING_SAID, DeclaredCost, declare_cost
 from .manners import mutable, not_an_array, undeclared
 from .mapper import All, Same, all as map_all
+from .placement import Placement
 from .returns import Returns, as_returns
 from .value import Value
 from .variant import Numerics, Variant, exact
@@ -61,12 +62,17 @@ class Kernel:
         returns: Any = None,
         name: str | None = None,
         granule: int = 1,
-        asks: Asks = NOTHING_SAID,
+        cost: DeclaredCost = NOTHING_SAID,
     ) -> None:
         update_wrapper(self, function)
         self.serial = next(_serials)
-        self.asks = asks  # flops, features and weight, as declared
+        self.cost = cost  # flops, features and weight, as declared
+        self.scratches = cost.scratches  # whether temporaries were declared
         self.choices: tuple[Any, int, dict[str | None, Any]] = (None, 0, {})  # plan/candidate.py's own
+        self.compiled: Any = None  # compile/serving.py's own: what was compiled of its body
+        self.compilable: bool | None = (
+            None  # compile/serving.py's own: whether its body is one to compile; None: not looked at
+        )
         self.function = function
         self.name = name or function.__name__
         self.signature = inspect.signature(function)
@@ -83,9 +89,8 @@ class Kernel:
         self.plain = not (
             self.takes_chunk or self.takes_xp or self.returns.names or self.keyword_only
         )  # arguments as passed, nothing more
-        self._space_varies = any(name == over for _, name in self.scalar_params)
+        self.space_varies = any(name == over for _, name in self.scalar_params)
         self._spaces: dict[Any, tuple[tuple[int, ...], Box, Any]] = {}
-        self.options = DEFAULT
         body = Variant("python", "python", function=function, numerics=exact)
         self.variants: list[Variant] = [body]
         plain = inspect.isfunction(function)
@@ -115,7 +120,7 @@ class Kernel:
             params = [p._replace(access=_whole(p.access)) for p in params]
         self.array_params = tuple(params)
         self.scalar_params = tuple((i, p) for i, p in enumerate(self.passed) if p not in accesses)
-        self.looked_at = tuple(p for _, p in self.scalar_params if p in self.asks.takes)  # scalars that features use
+        self.looked_at = tuple(p for _, p in self.scalar_params if p in self.cost.takes)  # scalars that features use
         self.reduces = any(p.access.mode == "reduce" for p in params)
         # Whole-array mappers everywhere: an undivided call touches exactly what it was given.
         self.simple = not self.reduces and all(type(p.access.mapper) in (Same, All) for p in params)
@@ -123,7 +128,7 @@ class Kernel:
     def _check_declaration(self) -> None:
         if isinstance(self.over, str) and self.over not in self.passed:
             raise ArgumentError(f"kernel {self.name!r}: over={self.over!r} is not one of its parameters")
-        if self.split and not any(p.access.writes for p in self.array_params):
+        if self.split and not self.host and not any(p.access.writes for p in self.array_params):
             raise ArgumentError(f"kernel {self.name!r} declares split= but writes no array; declare its outputs")
         if self.granule < 1 or (self.granule > 1 and not self.split):
             raise ArgumentError(
@@ -136,7 +141,7 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Record a task and return at once: its handle, or the new arrays of the functional form."""
-        return session.current().submit(self, args, kwargs, self.options)
+        return session.current().submit(self, args, kwargs, placed_now.get())
 
     def using(
         self,
@@ -146,17 +151,23 @@ class Kernel:
         split: bool = True,
         policy: str = "",
         oversubscribe: int = 1,
+        placement: Placement | None = None,
     ) -> Configured:
         """Return this kernel with options for the calls made through it."""
         if policy and policy not in POLICIES:
             raise unknown_name("policy", policy, POLICIES)
         if oversubscribe != 1:
             check_oversubscribe(self, oversubscribe)
-        return Configured(self, Options(devices, priority, split, policy, oversubscribe))
+        options = Options(devices, priority, split, policy, oversubscribe)
+        if placement is not None:
+            where = as_placed(placement)
+            check_placed(self, options, where.placement)
+            options = options._replace(devices=where.devices, placement=where.placement)
+        return Configured(self, options)
 
     def plan(self, *args: Any, **kwargs: Any) -> Any:
         """Return the Plan of a call with these arguments, without making the call."""
-        return session.current().plan(self, args, kwargs, self.options)
+        return session.current().plan(self, args, kwargs, in_force(DEFAULT))
 
     def body(self) -> Callable[..., Any]:
         """Return the Python body with the outside values of this moment."""
@@ -214,19 +225,20 @@ class Kernel:
 
     def space(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[tuple[int, ...], Box, Any]:
         """Return the shape of the index space, the part of it that is visited, and a key for these shapes. Checks all."""
-        shapes = tuple([(array.shape, array.dtype.num) for array in arrays])
-        if self._space_varies:
-            shape, visited = self._find_space(arrays, scalars)
+        shapes = tuple([(array._shape, array._storage.dtype.num) for array in arrays])
+        if self.space_varies:
+            shape, visited = self.find_space(arrays, scalars)
             return shape, visited, Key((shapes, shape))
         known = self._spaces.get(shapes)
         if known is None:
-            known = (*self._find_space(arrays, scalars), Key(shapes))
+            known = (*self.find_space(arrays, scalars), Key(shapes))
             if len(self._spaces) >= SPACES:
                 self._spaces.clear()
             self._spaces[shapes] = known
         return known
 
-    def _find_space(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[tuple[int, ...], Box]:
+    def find_space(self, arrays: Sequence[Array], scalars: dict[str, Any]) -> tuple[tuple[int, ...], Box]:
+        """Return the shape of the index space and the part of it that is visited, of arrays of any kind. Checks all."""
         shape = self._space_shape(arrays, scalars)
         visited = whole(shape)
         for param, array in zip(self.array_params, arrays, strict=True):
@@ -313,11 +325,11 @@ class Configured:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Record a task with these options and return at once."""
-        return session.current().submit(self._kernel, args, kwargs, self._options)
+        return session.current().submit(self._kernel, args, kwargs, in_force(self._options))
 
     def plan(self, *args: Any, **kwargs: Any) -> Any:
         """Return the Plan of a call with these options and arguments, without making the call."""
-        return session.current().plan(self._kernel, args, kwargs, self._options)
+        return session.current().plan(self._kernel, args, kwargs, in_force(self._options))
 
 
 def check_accesses(accesses: dict[str, Any]) -> None:
@@ -372,11 +384,11 @@ def kernel(
     the bytes of temporaries while the body runs, per point or a function like `flops`: memory is kept free for them.
     """
     check_accesses(accesses)
-    asks = declare_asks(flops, features, weight, scratch)
+    cost = declare_cost(flops, features, weight, scratch)
 
     def make(function: Callable[..., Any]) -> Kernel:
         return Kernel(
-            function, accesses, split=split, over=over, returns=returns, name=name, granule=granule, asks=asks
+            function, accesses, split=split, over=over, returns=returns, name=name, granule=granule, cost=cost
         )
 
     if bare:

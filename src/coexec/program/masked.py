@@ -13,7 +13,8 @@ from ..errors import ShapeError, UnsupportedError
 from . import array as arrays, session
 from .access import read, update
 from .array import Array
-from .assign import check_castable
+from .assign import castable
+from .call import DEFAULT, in_force
 from .kernel import kernel
 from .manners import BY_VALUE
 from .mapper import all as map_all
@@ -38,13 +39,14 @@ def assign_where(target: Array, mask: Any, value: Any) -> None:
     where = where if isinstance(where, Array) else arrays.array(where)
     source = operand(value)
     if not isinstance(source, Array):
-        check_castable(np.asarray(source), target)
+        source = castable(source, target)[()]
     if np.ndim(source) <= target.ndim - where.ndim:
         copy_where(target, expanded(where, target.ndim - where.ndim), source)
     else:
         _check_counted(source.shape, target.shape[where.ndim :])
         session.check_outside()
-        target._storage.session.submit(one_by_one, (where, _of_type(source, target), target), {}, one_by_one.options)
+        args = (where, _of_type(source, target), target)
+        session.in_front_of(target._storage.session).submit(one_by_one, args, {}, in_force(DEFAULT))
 
 
 def copy_where(target: Array, mask: Any, source: Any) -> None:
@@ -56,7 +58,7 @@ def _of_type(source: Any, target: Array) -> Any:
     """Return an operand with the type of an array that it is assigned to."""
     if isinstance(source, Array):
         return source if source.dtype == target.dtype else arrays.array(source, target.dtype)
-    return np.asarray(source).astype(target.dtype)[()]
+    return castable(source, target).astype(target.dtype)[()]
 
 
 def _check_counted(shape: tuple[int, ...], rest: tuple[int, ...]) -> None:

@@ -9,23 +9,27 @@ every thread that has none of its own. Where there is no block, the default runt
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import NestedCallError, RuntimeClosed
+from ..errors import NestedCallError, Reported, RuntimeClosed
 
 if TYPE_CHECKING:
-    from .array import Array, Storage
+    from .array import Array
     from .call import Options
     from .fuse import Operation
     from .kernel import Kernel
+    from .storage import Storage
 
 
 class Session(Protocol):
     """What arrays and kernels ask of a runtime."""
 
-    closed: bool
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be asked of it any more."""
 
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
         """Register a new array, with its first contents if `data` is not None."""
@@ -65,6 +69,45 @@ class InKernel(threading.local):
 
 
 in_kernel = InKernel()
+
+
+class GivingWay(threading.local):
+    """Who goes on while the present thread waits for a task: set by streams for the threads of their items."""
+
+    until: Callable[[Any], None] | None = None  # returns once the task is over, or once this thread may wait itself
+
+
+giving_way = GivingWay()
+
+
+OURS = ("run-ahead", "first measurements", "memory", "stream")
+"""Why threads wait without the program's asking for it."""
+
+
+def give_way(task: Any, why: str) -> None:
+    """Let others go on until a task is over for which the program waits, if somebody has asked the present thread to."""
+    if giving_way.until is not None and why not in OURS and not task.finished:
+        giving_way.until(task)
+
+
+_answering: ContextVar[Reported | None] = ContextVar("coexec-answering", default=None)
+
+
+@contextmanager
+def answering(told: Reported) -> Iterator[None]:
+    """Let `told` say whether the program knows of failures of the block's calls: whoever makes them tells of them."""
+    token = _answering.set(told)
+    try:
+        yield
+    finally:
+        _answering.reset(token)
+
+
+def answering_in(context: Context | None) -> Reported | None:
+    """Return what says whether the program knows of failures of a call in some context, if somebody answers for it."""
+    return None if context is None else context.get(_answering)
+
+
 program: tuple[Session, ...] = ()  # the default runtime and the main thread's blocks; replaced, never changed
 _blocks: ContextVar[tuple[Session, ...]] = ContextVar("coexec-blocks", default=())  # of the present thread or task
 _change = threading.RLock()  # held while `program` is replaced; again by what a collection in between may call
@@ -102,6 +145,18 @@ def current() -> Session:
     return _outer()
 
 
+def innermost() -> Session | None:
+    """Return the runtime that new calls belong to, or None if none is open; starts none."""
+    found = [runtime for runtime in (_blocks.get() or program) if not runtime.closed]
+    return found[-1] if found else None
+
+
+def in_front_of(runtime: Session) -> Session:
+    """Return the current session if it passes calls on to `runtime`, and otherwise `runtime` itself."""
+    now = (_blocks.get() or program or (runtime,))[-1]
+    return now if getattr(now, "runtime", None) is runtime else runtime
+
+
 def _outer() -> Session:
     """Return the innermost runtime that is not closed; of several threads that find none, one starts the default."""
     global program
@@ -131,6 +186,16 @@ def remove(runtime: Session) -> None:
     _blocks.set(tuple([block for block in _blocks.get() if block is not runtime]))
     with _change:
         program = tuple([block for block in program if block is not runtime])
+
+
+@contextmanager
+def within(runtime: Session) -> Iterator[None]:
+    """Make `runtime` the current one of this thread or asyncio task alone, for the time of the block."""
+    token = _blocks.set((*_blocks.get(), runtime))
+    try:
+        yield
+    finally:
+        _blocks.reset(token)
 
 
 def set_default(factory: Callable[[], Session]) -> None:

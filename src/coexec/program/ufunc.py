@@ -19,6 +19,7 @@ from .access import Access, read, update, write
 from .array import Array
 from .assign import private_copy
 from .body import signature
+from .cost import DeclaredCost, mix_of
 from .fuse import Operation, private
 from .kernel import Kernel
 from .late import late
@@ -27,7 +28,7 @@ from .mapper import Mapper
 from .overlap import entangled
 from .padding import Shape
 from .ufunc_source import GROUP, Operand, source
-from .value import Value, as_value
+from .value import Value, as_value, known_value
 
 WEAK = (bool, int, float, complex)
 """Python's numbers, whose types do not count beside an array's (NEP 50)."""
@@ -102,18 +103,37 @@ def _kernel(
     """Return the kernel of a function for operands of these types and patterns, and outputs of these types and modes."""
     form = f"{[(str(o.dtype), o.ones) for o in operands]} {[(str(dtype), mode) for dtype, mode in outputs]}"
     body = Elementwise(function, len(operands), len(outputs), options, masked=masked, form=form)
-    accesses: list[Access | None] = [_access(operand, ndim) for operand in operands]
-    accesses += [update if mode == "update" else write for _, mode in outputs]
-    declared = {name: access for name, access in zip(body.__signature__.parameters, accesses, strict=True) if access}
-    kernel = Kernel(body, declared, split=0 if ndim else None, over="out0", name=body.__name__)
-    kernel.blind = True
-    kernel.pointwise = len(outputs) == 1
+    kernel = _declared(body, operands, [mode for _, mode in outputs], ndim)
     if len(outputs) == 1 and not masked:
         written = source(function, operands, outputs[0][0], ndim, dict(options))
         if written is not None:
             wide: Any = {"global_size": written.global_size, "local_size": GROUP} if written.width > 1 else {}
             kernel.opencl(written.text, numerics=written.numerics, **wide)
     return kernel
+
+
+def _declared(body: Any, operands: Sequence[Operand], modes: Sequence[str], ndim: int) -> Kernel:
+    """Return the kernel of a body for operands of these patterns and outputs of these modes, in NumPy alone."""
+    accesses: list[Access | None] = [_access(operand, ndim) for operand in operands]
+    accesses += [update if mode == "update" else write for mode in modes]
+    declared = {name: access for name, access in zip(body.__signature__.parameters, accesses, strict=True) if access}
+    cost = DeclaredCost(mix=mix_of([body.__name__]))
+    kernel = Kernel(body, declared, split=0 if ndim else None, over="out0", name=body.__name__, cost=cost)
+    kernel.blind = True
+    kernel.pointwise = len(modes) == 1
+    return kernel
+
+
+class HasRaised:
+    """The body of a call that was made already, and raised: it raises the same."""
+
+    def __init__(self, body: Any, error: Exception) -> None:
+        self.__signature__, self.__name__ = body.__signature__, body.__name__
+        self._error = error
+
+    def __call__(self, *values: Any) -> None:
+        """Raise what the call raised."""
+        raise self._error
 
 
 def _access(operand: Operand, ndim: int) -> Access | None:
@@ -151,11 +171,18 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dic
     if any(value is NotImplemented for value in taken):
         return NotImplemented
     given = outputs_of(name, ufunc.nout, out)
-    if not any(isinstance(value, Array) for value in (*taken, *given, mask)):  # values that were read are numbers
-        return ufunc(*taken, where=mask, **kwargs)
+    if not any(isinstance(value, Array) for value in (*taken, *given, mask)):  # the numbers of values are known
+        runtime = next(value.runtime for value in inputs if type(value) is Value)
+        numbers = ufunc(*taken, where=mask, **kwargs)
+        return tuple([_known(n, runtime) for n in numbers]) if ufunc.nout > 1 else _known(numbers, runtime)
     results = elementwise(ufunc, taken, given, tuple(sorted(options.items())), mask=mask)
     results = [as_value(result, given) for result in results]
     return results[0] if ufunc.nout == 1 else tuple(results)
+
+
+def _known(number: Any, runtime: Any) -> Any:
+    """Return a number as a value; a mask that is an array of NumPy's makes arrays, which stay as they are."""
+    return known_value(number, runtime) if isinstance(number, np.generic) else number
 
 
 def _matmul(a: Any, b: Any, out: Any = None, **options: Any) -> Any:
@@ -199,9 +226,18 @@ def outputs_of(name: str, count: int, out: tuple[Any, ...]) -> list[Array | None
 
 
 def elementwise(
-    function: Any, inputs: list[Any], given: Sequence[Array | None], options: Options = (), *, mask: Any = True
+    function: Any,
+    inputs: list[Any],
+    given: Sequence[Array | None],
+    options: Options = (),
+    *,
+    mask: Any = True,
+    failed: Exception | None = None,
 ) -> list[Array]:
-    """Record one elementwise kernel and return its outputs; where a mask is given and false, they keep their values."""
+    """Record one elementwise kernel and return its outputs; where a mask is given and false, they keep their values.
+
+    `failed` is what the call has raised, if it was made already: then the kernel raises it, too.
+    """
     if mask is not True:
         mask = operand(mask)
         mask = arrays.array(mask) if not isinstance(mask, Array) else mask
@@ -220,7 +256,9 @@ def elementwise(
     described = tuple([(out.dtype, mode) for out, mode in zip(outputs, modes, strict=True)])
     kernel = _kernel(function, operands, described, len(shape), options, mask is not True)
     passed = list(inputs)
-    if modes == ["write"] and given[0] is None and outputs[0].nbytes >= FUSED_FROM and isinstance(function, np.ufunc):
+    if failed is not None:
+        kernel = _declared(HasRaised(kernel.function, failed), operands, modes, len(shape))
+    elif modes == ["write"] and given[0] is None and outputs[0].nbytes >= FUSED_FROM and isinstance(function, np.ufunc):
         result = private(outputs)[0]
         operation = Operation(function, options, private(passed), operands, result, kernel, broadcast)
         if session.current().fuse(operation):
@@ -275,6 +313,8 @@ def _operand_of(value: Any, shape: Shape) -> Operand:
 def _space(function: Any, inputs: Sequence[Any], given: Sequence[Array | None]) -> Shape:
     """Return the shape that the operands broadcast to."""
     taken = [value.shape for value in [*inputs, *given] if isinstance(value, Array)]
+    if not taken:  # values that are known: numbers
+        return ()
     if all(shape == taken[0] for shape in taken):
         return taken[0]
     try:

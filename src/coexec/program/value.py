@@ -1,9 +1,12 @@
 """Values: single elements as they are at one point of the program, which never change, as NumPy's numbers do not.
 
-Before: program/array.py.  After: program/kernel.py, program/ufunc.py, runtime.py.  Knows no device.
+Before: program/array.py.  After: program/kernel.py, program/ufunc.py, driver.py.  Knows no device.
 
 A value is not copied when it is made. It looks at its array until a call would change the element, or until nobody else
 wants the array; then the runtime copies the one element first. Most values are gone or read before that.
+
+Ranks must copy the same values at the same point of the program, and the collector runs on each of them when it likes. So among
+ranks a value counts until it was read, whether or not the program still holds it, and nobody looks who else holds an array.
 """
 
 from __future__ import annotations
@@ -17,14 +20,18 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin as Operators
 
 from ..geometry import overlaps
 from . import array as arrays
-from .array import Array, Storage
+from .array import Array
 from .manners import ALWAYS_COPIED, IMMUTABLE, fixed
+from .operators import Operators
+from .storage import Storage
+from .view import extract
 
+_new = Array.__new__
 LOOKS = 4  # arrays that are looked at after a call, whether anybody but their values holds them
+LENT = 64  # values of one array that may look at it among ranks, where those that nobody holds any more count as well
 
 
 class Value(Array):
@@ -38,6 +45,7 @@ class Value(Array):
         self.known: Any = None  # NumPy's number, once it was read
         self._dtype, self._session = at._storage.dtype, at._storage.session
         self._shape, self._size = (), 1
+        self._small = None
 
     def at(self) -> Array:
         """Return the 0-d array that holds the element now. Whoever uses it later than now holds the runtime's lock."""
@@ -137,10 +145,10 @@ class Value(Array):
         return hash(self.number())
 
     def __eq__(self, other: object) -> Any:
-        return False if self._unlike(other) else Operators.__eq__(self, other)
+        return False if self._unlike(other) else super().__eq__(other)
 
     def __ne__(self, other: object) -> Any:
-        return True if self._unlike(other) else Operators.__ne__(self, other)
+        return True if self._unlike(other) else super().__ne__(other)
 
     def __format__(self, spec: str) -> str:
         return format(self.number(), spec)
@@ -177,6 +185,19 @@ def element(view: Array) -> Value:
     return value
 
 
+def known_value(number: Any, runtime: Any, small: Any = None) -> Value:
+    """Return a number as a value whose element is known. `small` makes calls on it at once."""
+    value = _new(Value)
+    value._at = None
+    value.known = number
+    value._dtype = number.dtype
+    value._session = runtime
+    value._shape = ()
+    value._size = 1
+    value._small = small
+    return value
+
+
 def as_value(result: Any, given: Iterable[Any] = ()) -> Any:
     """Return a new 0-d array as a value; what has axes, or is one of those `given` to be filled, as it is."""
     if type(result) is not Array or result.shape or any(result is known for known in given):
@@ -198,11 +219,13 @@ def valued(function: Callable[..., Any]) -> Callable[..., Any]:
 class Lending:
     """The values of one runtime that still look at arrays which others may change."""
 
-    def __init__(self, owner: Any, copy: Callable[[Array, Array], Any]) -> None:
+    def __init__(self, owner: Any, copy: Callable[[Array, Array], Any], *, alone: bool = True) -> None:
         self._owner = owner
+        self._alone = alone  # there is no other rank
         self._copy = copy  # records a task that copies one element
         self.lenders: deque[ref[Storage]] = deque()
         self._looks = LOOKS
+        self.lent = False  # whether any value has looked at an array so far
 
     def lend(self, storage: Storage, value: Value) -> None:
         """Note that a value looks at an array. Takes no lock: it comes before or after the call that changes it."""
@@ -210,10 +233,25 @@ class Lending:
             self._part(value)
             return
         lent, key = storage.lent, id(value)
+        self.lent = True
+        if not self._alone:
+            self._lend_to_all(storage, value)
+            return
         if not storage.watched:
             storage.watched = True
             self.lenders.append(ref(storage))
         lent[key] = ref(value, lambda _: lent.pop(key, None))
+
+    def _lend_to_all(self, storage: Storage, value: Value) -> None:
+        """Note that a value looks at an array until it is read, even if nobody holds it any more; copy the oldest of many."""
+        lent = storage.lent
+        if len(lent) >= LENT:
+            for known in _alive(storage):
+                if known._at is None or known._at._storage is not storage:  # it was read or copied
+                    del lent[id(known)]
+            if len(lent) >= LENT:
+                self._part(next(iter(lent.values()))())
+        lent[id(value)] = lambda: value
 
     def keep(self, kernel: Any, given: Sequence[Array]) -> None:
         """Copy every value that a call would change. Locked, from here until the call is recorded."""
@@ -277,9 +315,22 @@ def _alive(storage: Storage) -> list[Value]:
     return [value for known in list(storage.lent.values()) if (value := known()) is not None]
 
 
+def numbers_known(storage: Storage, home: np.ndarray[Any, Any]) -> None:
+    """Let every value that looks at an array know its number: nothing is pending on it, and `home` has its elements."""
+    for value in _alive(storage):
+        at = value._at
+        if at is not None and at._storage is storage and value.known is None:
+            value.known = extract(home, (0,) * home.ndim, at._box, at._cut)[()]
+            value._at = None
+    storage.lent.clear()
+
+
 def any_values(given: Iterable[Any], scalars: dict[str, Any]) -> bool:
     """Tell whether there is a value among a call's arguments."""
     for array in given:
         if type(array) is Value:
             return True
-    return any(type(value) is Value for value in scalars.values()) if scalars else False
+    for value in scalars.values():  # noqa: SIM110 - a generator costs more, and this is asked of every call
+        if type(value) is Value:
+            return True
+    return False

@@ -27,6 +27,13 @@ def close(ulp: float) -> Numerics:
     return Numerics(ulp)
 
 
+COMPILED = "compiled"
+"""Kind and name of the variant that nobody declares: the Python body as machine code, on NumPy arrays (compile/)."""
+
+GENERATED = "generated"
+"""Name of the variant that nobody declares: OpenCL C made of the Python body when it is launched."""
+
+
 class Variant:
     """One way to compute a kernel. `off` says why it is not used, or is empty."""
 
@@ -59,7 +66,7 @@ class Variant:
         elsewhere: Variant | None = None,
     ) -> None:
         self.name = name
-        self.kind = kind  # "python": any backend whose arrays speak NumPy's language; else a backend's name
+        self.kind = kind  # "python": any backend whose arrays speak NumPy's language; COMPILED; else a backend's name
         self.function = function
         self.source = source
         self.entry = entry
@@ -69,6 +76,11 @@ class Variant:
         self.contract = contract  # the compiler may fuse a multiplication with an addition
         self.elsewhere = elsewhere  # what an OpenCL device that is no CPU runs instead
         self.off = ""
+
+    @property
+    def made(self) -> bool:
+        """Whether it is made of the Python body instead of declared."""
+        return self.kind == COMPILED or (self.name == GENERATED and not self.source)
 
     def __repr__(self) -> str:
         return f"<variant {self.name} for {self.kind}, {self.numerics}{', off: ' + self.off if self.off else ''}>"

@@ -1,0 +1,173 @@
+"""Attention within a sliding window: each row looks at its neighbours only, so that time grows with rows times window.
+
+Before: ops/rowwise.py, ops/op.py.  After: the package's own namespace.  Knows no device.
+
+Sums and exponentials are computed in an order and a way that each variant chooses: they agree within `NUMERICS` units in the
+last place of the largest value that is averaged.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..backend.opencl.source import Argument, signature
+from ..errors import ArgumentError, ShapeError
+from ..geometry import Box
+from ..program.access import read, write
+from ..program.array import Array
+from ..program.kernel import Kernel, kernel
+from ..program.mapper import Mapper, axis
+from ..program.variant import close
+from .op import TILES, Op, Prepared, Tile, as_dtype, opencl_source, operand, output
+from .rowwise import floats
+
+Shape = tuple[int, ...]
+NUMERICS = close(512)
+BLOCK = 64
+"""Rows whose neighbours are looked at together: a product of matrices, of which a part is thrown away."""
+WIDEST = 256
+"""Elements of a row that an OpenCL work-item keeps in private memory; for longer rows there is no such variant."""
+
+
+class Neighbours(Mapper):
+    """The chunk's heads, and its rows with their neighbours as far as there are any."""
+
+    def __init__(self, reach: int) -> None:
+        self.reach = reach
+
+    def box(self, chunk: Box, space: Shape, shape: Shape) -> Box:
+        del space
+        if chunk.empty:
+            return Box((*chunk.lo[:2], 0), (*chunk.lo[:2], 0))
+        first, last = max(0, chunk.lo[1] - self.reach), min(shape[1], chunk.hi[1] + self.reach)
+        return Box((chunk.lo[0], first, 0), (chunk.hi[0], last, shape[2]))
+
+
+def seen(chunk: Any, first: int, rows: int, reach: int, keys: int) -> tuple[slice, slice]:
+    """Return some rows of a chunk, and which of the keys that it was given they see."""
+    begin = max(0, chunk.lo[1] - reach)  # the first key that it was given
+    last = min(first + BLOCK, rows)
+    lo = max(0, chunk.lo[1] + first - reach) - begin
+    return slice(first, last), slice(lo, min(keys, chunk.lo[1] + last + reach - begin))
+
+
+def apart(chunk: Any, rows: slice, near: slice, reach: int) -> Any:
+    """Return how many rows lie between each of some rows and each of some keys."""
+    keys = np.arange(near.start, near.stop) + max(0, chunk.lo[1] - reach)
+    return np.abs(keys - np.arange(chunk.lo[1] + rows.start, chunk.lo[1] + rows.stop)[:, None])
+
+
+def attend(q: Any, k: Any, v: Any, out: Any, reach: int, scale: float, chunk: Any) -> None:
+    """Average the values near each row, weighted by how well its query matches their keys."""
+    for first in range(0, out.shape[1], BLOCK):
+        rows, near = seen(chunk, first, out.shape[1], reach, k.shape[1])
+        values = v[:, near]
+        scores = np.matmul(q[:, rows] * q.dtype.type(scale), k[:, near].transpose(0, 2, 1))
+        far = apart(chunk, rows, near, reach) > reach
+        scores[:, far] = -np.inf
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=-1, keepdims=True)
+        if np.isfinite(values).all():
+            out[:, rows] = np.matmul(scores, values)
+        else:  # nothing times infinity is no number: rows that do not see it must not meet it
+            for at, row in enumerate(range(rows.start, rows.stop)):
+                out[:, row] = np.matmul(scores[:, at : at + 1, ~far[at]], values[:, ~far[at]])[:, 0]
+
+
+def attend_torch(q: Any, k: Any, v: Any, out: Any, reach: int, scale: float, chunk: Any) -> None:
+    """Do the same on tensors."""
+    import torch
+
+    for first in range(0, out.shape[1], BLOCK):
+        rows, near = seen(chunk, first, out.shape[1], reach, k.shape[1])
+        values = v[:, near]
+        scores = torch.matmul(q[:, rows] * scale, k[:, near].transpose(1, 2))
+        far = torch.as_tensor(apart(chunk, rows, near, reach) > reach, device=q.device)
+        scores = torch.softmax(scores.masked_fill_(far, -torch.inf), -1)
+        if bool(torch.isfinite(values).all()):
+            out[:, rows] = torch.matmul(scores, values)
+        else:
+            for at, row in enumerate(range(rows.start, rows.stop)):
+                out[:, row] = torch.matmul(scores[:, at : at + 1, ~far[at]], values[:, ~far[at]])[:, 0]
+
+
+@lru_cache(maxsize=256)
+def attention_kernel(dtype: str, reach: int, widths: tuple[int, int]) -> Kernel:
+    """Return the kernel for one window and rows of so many elements; kernels of one type share body and sources."""
+    made = kernel(
+        split=(0, 1),
+        over="out",
+        name=f"window_attention_{dtype}",
+        flops=lambda q, out: 2.0 * (2 * reach + 1) * (q.size + out.size),
+        scratch=lambda out: 16.0 * out.shape[0] * BLOCK * (2 * reach + BLOCK),
+        q=read(axis(2)),
+        k=read(Neighbours(reach)),
+        v=read(Neighbours(reach)),
+        out=write,
+    )(attend)
+    made.op = "window_attention"
+    made.variant(attend_torch, kind="torch", name="torch", numerics=NUMERICS)
+    if max(widths) <= WIDEST and min(widths) > 0:
+        made.opencl(source(TILES[dtype], widths), global_size=lambda n: (n[1], n[0]), numerics=NUMERICS, contract=True)
+    return made
+
+
+@lru_cache(maxsize=64)
+def source(tile: Tile, widths: tuple[int, int]) -> str:
+    """Return the OpenCL C for rows of so many elements."""
+    arguments = [Argument(name, tile.dtype, 3) for name in ("q", "k", "v")]
+    arguments += [Argument("out", tile.dtype, 3, writes=True), Argument("reach", "int64")]
+    arguments += [Argument("scale", "float32" if tile.dtype == "float32" else "float64")]
+    defined = {"T": tile.c_type, "W": tile.width, "D": widths[0], "DV": widths[1]}
+    defined["PARAMETERS"] = ", ".join(signature(arguments, 3, (("k", 1),), origin=True))
+    text = opencl_source("window_attention.cl")
+    return "\n".join([*(f"#define {key} {value}" for key, value in defined.items()), text])
+
+
+def _window_attention(
+    q: Any, k: Any, v: Any, window: int, *, scale: float | None = None, out: Array | None = None
+) -> Prepared:
+    """Return softmax(q k^T * scale) v, where each row sees the `window` rows around it only, as a new array.
+
+    `q`, `k` and `v` have axes (row, element) or (head, row, element). Row i sees rows i - window // 2 to i + window // 2.
+    `scale` is one over the root of q's last axis unless given. With `out`, the result goes there.
+    """
+    op = "cx.window_attention"
+    given = [operand(op, name, value) for name, value in (("q", q), ("k", k), ("v", v))]
+    dtype = floats(op, *given)
+    reach = _reach(op, window)
+    shapes = [array.shape for array in given]
+    if len(shapes[0]) not in (2, 3) or shapes[0] != shapes[1] or shapes[0][:-1] != shapes[2][:-1]:
+        raise ShapeError(
+            f"{op}: q, k and v have shapes {shapes[0]}, {shapes[1]} and {shapes[2]}; they need (row, element) or (head, "
+            "row, element), q and k alike, v with as many heads and rows"
+        )
+    factor = 1.0 / float(np.sqrt(max(1, shapes[0][-1]))) if scale is None else float(scale)
+    arrays = tuple(as_dtype(array, dtype) for array in given)
+    result, computed = output(op, out, shapes[2], dtype, arrays)
+    target = computed
+    if len(shapes[0]) == 2:
+        arrays, target = tuple(array[None] for array in arrays), computed[None]
+    reach = min(reach, max(0, shapes[0][-2] - 1))
+    made = attention_kernel(dtype.name, reach, (shapes[0][-1], shapes[2][-1]))
+    return Prepared(made, (*arrays, target, reach, factor), result, computed)
+
+
+def _reach(op: str, window: Any) -> int:
+    try:
+        width = operator.index(window)
+    except TypeError:
+        width = 0
+    if width < 1 or isinstance(window, bool):
+        raise ArgumentError(f"{op}: window={window!r}; give a whole number of rows from 1")
+    return width // 2
+
+
+window_attention = Op(_window_attention)
+
+__all__ = ["attention_kernel", "window_attention"]
