@@ -1,0 +1,123 @@
+"""From a function's calls to the numbers that pipelines are planned with: seconds of each call on each class of devices.
+
+Before: stream/recording.py, predict/ through the runtime's own previews.  After: stream/planning.py.  Searches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite
+from typing import NamedTuple
+
+from ..errors import PlanError
+from ..plan.pipeline import StreamKernel, StreamWork
+from ..program.array import Array
+from ..program.call import Options
+from ..runtime import Runtime
+from .item import driver_of
+from .item_session import CallSeen
+from .recording import Recorded
+
+MOST_DIVIDED = 8  # devices that one item is divided over: beyond, halos and launches outweigh
+Members = Mapping[str, tuple[str, ...]]
+
+
+class Estimated(NamedTuple):
+    """What is predicted of a function's calls."""
+
+    work: StreamWork
+    spread: float  # the largest relative spread of what counts
+    unknown: tuple[tuple[str, str], ...]  # calls and classes of which nothing is known
+    sources: frozenset[str]  # where predictions come from
+
+
+def estimate(runtime: Runtime, recorded: Recorded, members: Members) -> Estimated:
+    """Return the calls of a function as work for pipelines, with what the models say of each class of devices."""
+    kernels, unknown, spread = [], [], 0.0
+    sources: set[str] = set()
+    for number, call in enumerate(recorded.calls):
+        if call.kernel.host:
+            continue
+        seconds: dict[str, list[float]] = {}
+        for name, devices in members.items():
+            asked = _alone(runtime, call, devices[0])
+            if asked is None:
+                continue
+            one, uncertain, source = asked
+            if one is None:
+                unknown.append((recorded.names[number], name))
+                continue
+            spread = max(spread, uncertain)
+            sources.add(source)
+            seconds[name] = [one, *_divided(runtime, call, devices)]
+        kernels.append(
+            StreamKernel(
+                recorded.names[number],
+                seconds,
+                replicable=not recorded.stateful[number],
+                weights=recorded.weights[number],
+                watts=_watts(runtime, call, members),
+            )
+        )
+    if not kernels:
+        raise PlanError("the function calls host tasks only, so there is nothing to place on devices")
+    known = {kernel.name for kernel in kernels}
+    values = [value for value in recorded.values if value.source is None or value.source in known]
+    return Estimated(StreamWork(tuple(kernels), tuple(values)), spread, tuple(unknown), frozenset(sources))
+
+
+def _watts(runtime: Runtime, call: CallSeen, members: Members) -> dict[str, float]:
+    """Return the watts of devices that compute a call, by class, where they differ from those of other calls."""
+    found = {}
+    for name, devices in members.items():
+        device = runtime.platform.device(devices[0])
+        watts = device.watts_for(call.kernel.op or call.kernel.name)
+        if watts is not None and watts != device.watts:
+            found[name] = watts
+    return found
+
+
+def _inputs(call: CallSeen) -> list[Array]:
+    """Return the arrays that a call was given, without those that it returned."""
+    return [array for param, array in zip(call.kernel.array_params, call.arrays, strict=False) if param.position >= 0]
+
+
+def _alone(runtime: Runtime, call: CallSeen, device: str) -> tuple[float | None, float, str] | None:
+    """Return seconds (None: unknown), spread and source of a call on one device; None if it cannot run there."""
+    options = Options(device, split=False)
+    try:
+        plan = driver_of(runtime).preview(call.kernel, _inputs(call), dict(call.scalars), options)
+    except PlanError:
+        return None
+    if plan is None:
+        return None
+    took = [part.compute_s for part in plan.parts]
+    if any(seconds is None for seconds in took):
+        return None, 1.0, "unknown"
+    total = sum(seconds for seconds in took if seconds is not None)
+    return total, plan.spread, plan.parts[0].source
+
+
+def _divided(runtime: Runtime, call: CallSeen, devices: Sequence[str]) -> list[float]:
+    """Return the seconds of a call divided over 2, 3, ... devices, as far as the planner would divide it."""
+    found: list[float] = []
+    if not call.kernel.split or call.options.devices is not None:
+        return found
+    for count in range(2, min(len(devices), MOST_DIVIDED) + 1):
+        options = Options(",".join(devices[:count]))
+        try:
+            plan = driver_of(runtime).preview(call.kernel, _inputs(call), dict(call.scalars), options)
+        except PlanError:
+            break
+        if plan is None or len(plan.shares) < count:
+            break
+        per_device: dict[str, float] = {}
+        for part in plan.parts:
+            per_device[part.device] = per_device.get(part.device, 0.0) + (
+                inf if part.compute_s is None else part.compute_s
+            )
+        slowest = max(per_device.values())
+        if not isfinite(slowest):
+            break
+        found.append(slowest)
+    return found

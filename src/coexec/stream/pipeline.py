@@ -1,0 +1,380 @@
+"""cx.Pipeline: a function of one item, planned as stages on groups of devices, and applied to streams of items.
+
+Before: stream/planning.py, stream/deployment.py, stream/stream.py.  After: the package.  The scheduler does the rest.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from ..errors import ArgumentError, ProgramError, unknown_name
+from ..joules.meter import EnergyMeter
+from ..machine.platform import Platform
+from ..ops.csr import CSR
+from ..plan.pipeline import PipelinePoint
+from ..plan.pipeline.front import OBJECTIVES
+from ..plan.plan import Plan
+from ..program import session
+from ..program.array import Array
+from ..runtime import Runtime
+from . import asynchronous, sources
+from .as_plan import as_plan, one_more
+from .deployment import Deployment
+from .failures import FailurePolicy, StreamFailure
+from .item import driver_of
+from .planning import Prepared, prepare, record_on
+from .progress import ProgressBar
+from .recording import record, rehearsed
+from .rescheduling import Adviser, StreamDecision
+from .sources import Batch, ItemSource
+from .statistics import StreamWatch, told
+from .stream import Stream
+from .trees import described, leaves, mapped, taken
+from .window import Ahead, Window
+
+KEPT = 8  # items that wait while newer ones come, with drop="oldest", unless the user says something else
+REHEARSED = 3  # times that a sample is computed by its plan: what is loaded and compiled once is no part of each item
+MOST_BYTES = 1 << 30  # of items under way, unless the user says something else: a gigabyte
+
+
+class Pipeline:
+    """A function of one item and its constants, to be applied to many items. See docs/howto/pipelines.md."""
+
+    def __init__(self, fn: Callable[..., Any], /, **constants: Any) -> None:
+        """Take `fn(item, **constants)`: a plain function that calls kernels, operations and ufuncs on the item's arrays."""
+        if not callable(fn):
+            raise ArgumentError(f"cx.Pipeline takes a function of one item, not {fn!r}")
+        self.fn = fn
+        self.name = getattr(fn, "__name__", type(fn).__name__)
+        self._given = constants
+        self._home: tuple[Runtime, dict[str, Any]] | None = None  # the constants as arrays of a runtime
+        self._features: dict[str, Callable[[Any], float]] = {}
+        self._planned: list[tuple[Plan, Prepared, PipelinePoint]] = []  # of the last call of plan()
+        self._planned_on: Runtime | None = None
+        self._asked: dict[str, Any] = {}  # what plan() was asked for
+        self._deployment: Deployment | None = None
+        self._watch: StreamWatch | None = None
+        self._meter = EnergyMeter()
+        self._stream: Callable[[], Stream | None] = _no_stream  # weakly: a consumer that drops it ends it
+        self._policy: FailurePolicy | None = None  # of the last stream
+
+    # Planning ---------------------------------------------------------------------------------------------------------
+
+    def __call__(self, item: Any) -> Any:
+        """Apply the function to one item, as it is: nothing is placed, and the result's arrays stay where they are."""
+        runtime, constants = self._at_home()
+        with session.within(runtime):
+            return self.fn(taken(item), **constants)
+
+    def feature(self, name: str, function: Callable[[Any], float]) -> Self:
+        """Add a feature by which items are told apart: a function of an item that gives a number, and is quick."""
+        if not callable(function):
+            raise ArgumentError(f"feature {name!r} is {function!r}; give a function of an item")
+        self._features[name] = function
+        return self
+
+    def plan(
+        self,
+        sample: Any,
+        platform: Platform | str | None = None,
+        objective: str = "throughput",
+        *,
+        latency: float | None = None,
+        power: float | None = None,
+        devices: str | Sequence[str] | None = None,
+        memory: float | None = None,
+        mixed: bool = False,
+    ) -> list[Plan]:
+        """Return the front of pipelines for items like `sample`, the quickest first; the one for `objective` is deployed.
+
+        `platform` plans for another machine, in simulation. `latency` is a limit in seconds, `power` in watts on average,
+        `memory` in bytes of each device. `devices` are those that may be used. `mixed` lets unlike devices share a stage.
+        """
+        _check(objective, latency=latency, power=power, memory=memory)
+        names = [n.strip() for n in devices.split(",") if n.strip()] if isinstance(devices, str) else devices
+        if platform is not None:
+            return self._plan_elsewhere(sample, platform, objective, latency, power, names, memory, mixed)
+        runtime, constants = self._at_home()
+        self._asked = {"devices": names, "memory": memory, "latency": latency, "mixed": mixed}
+        prepared = self._prepare(runtime, constants, sample)
+        points = prepared.front.points if power is None else prepared.front.throttled(power)
+        shapes = "; ".join(described(leaf) for leaf in leaves(sample))
+        self._planned = [(as_plan(self.name, shapes, prepared, p, objective), prepared, p) for p in points]
+        self._planned_on = runtime
+        self._asked |= {"objective": objective, "power": power}
+        self._deployment = None
+        return [plan for plan, _, _ in self._planned]
+
+    def _plan_elsewhere(
+        self,
+        sample: Any,
+        platform: Platform | str,
+        objective: str,
+        latency: float | None,
+        power: float | None,
+        names: Sequence[str] | None,
+        memory: float | None,
+        mixed: bool,
+    ) -> list[Plan]:
+        other = Pipeline(self.fn, **{name: mapped(value, _plain) for name, value in self._given.items()})
+        with Runtime(platform=platform, store="off", execute=True):
+            return other.plan(
+                sample, None, objective, latency=latency, power=power, devices=names, memory=memory, mixed=mixed
+            )
+
+    def _prepare(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> Prepared:
+        recorded = record(runtime, self.fn, constants, sample)
+        prepared = prepare(
+            runtime,
+            recorded,
+            again=lambda device: record_on(runtime, self.fn, constants, sample, recorded, device),
+            **self._limits(),
+        )
+        route, stateful = prepared.route(prepared.front.points[0]), bool(recorded.state_line)
+        took = [rehearsed(runtime, self.fn, constants, sample, route, stateful=stateful) for _ in range(REHEARSED)]
+        return prepared.paced(min(took))
+
+    def _limits(self) -> dict[str, Any]:
+        """Return what plan() was asked to keep to."""
+        return {name: self._asked.get(name) for name in ("devices", "memory", "latency")} | {
+            "mixed": bool(self._asked.get("mixed"))
+        }
+
+    def _at_home(self) -> tuple[Runtime, dict[str, Any]]:
+        """Return the current runtime, and the constants as arrays of it."""
+        current = session.current()
+        if not isinstance(current, Runtime):
+            raise ProgramError("a pipeline cannot be used inside another one's function; call its function instead")
+        if current.config.ranks != 1:
+            raise ProgramError("pipelines run on one rank; open a runtime with ranks=1")
+        if self._home is None or self._home[0] is not current:
+            with session.within(current):
+                self._home = (current, {name: taken(value) for name, value in self._given.items()})
+            self._deployment = None
+        return self._home
+
+    # Streams ----------------------------------------------------------------------------------------------------------
+
+    def stream(
+        self,
+        items: Iterable[Any] | AsyncIterable[Any],
+        *,
+        objective: str | None = None,
+        plan: Plan | None = None,
+        order: str = "input",
+        ahead: int | tuple[int | None, float | None] | None = None,
+        batch: tuple[int, float] | None = None,
+        on_error: str = "raise",
+        max_failures: float | None = None,
+        drop: str | None = None,
+        after: int | None = None,
+        progress: bool | None = None,
+    ) -> Stream:
+        """Return an iterator over the results, arrays on the host; `async for` works, too. See docs/howto/pipelines.md.
+
+        The first item is the sample if nothing was planned. `plan` is one of those that `plan(...)` returned.
+        `after=n` goes on after item n.
+        """
+        runtime, constants = self._at_home()
+        if drop not in (None, "oldest"):
+            raise ArgumentError(f"drop={drop!r}; say 'oldest', or leave it away")
+        policy, size = FailurePolicy(on_error, max_failures), Batch.of(batch)
+        if not isinstance(items, AsyncIterable | Iterable):
+            raise ArgumentError(f"stream() takes an iterable of items, not a {type(items).__name__}")
+        deployment = self._deployment = self._deploy(runtime, constants, objective, plan)
+        window = Window(
+            runtime, self.fn, constants, deployment, ahead=Ahead.of(ahead, 0, float(MOST_BYTES)), order=order
+        )
+        kept = max(1, window.ahead.items or KEPT) if drop is not None else None
+        source: ItemSource
+        if isinstance(items, AsyncIterable):
+            source = asynchronous.source_of(items, after, size, kept)
+        else:
+            source = sources.source_of(items, after, size, kept)
+        watch = self._watch = deployment.watch = _watching(runtime)
+        meter = self._meter = EnergyMeter()
+        bar = ProgressBar(progress, items, self.name)
+        stream = Stream(
+            source,
+            window,
+            policy,
+            stage_of=deployment.stage_of,
+            ended=lambda: _ended(runtime, watch, window, source, bar, deployment, meter),
+            told=lambda _: _over(watch, bar),
+            consumer=watch,
+        )
+        self._stream, self._policy = weakref.ref(stream), policy
+        watch.begin()
+        driver_of(runtime).pump.observe(watch)
+        meter.begin(runtime)
+        return stream
+
+    def _deploy(
+        self, runtime: Runtime, constants: Mapping[str, Any], objective: str | None, plan: Plan | None
+    ) -> Deployment:
+        """Return what says where items go: one of the plans that were made, or what the first item asks for."""
+        wanted = objective or self._asked.get("objective") or "throughput"
+        _check(wanted)
+        driver = driver_of(runtime)
+        deployment = Deployment(
+            lambda item: self._prepare(runtime, constants, item),
+            lambda recorded: prepare(runtime, recorded, **self._limits()).paced(recorded.host),
+            Adviser(wanted, self._asked.get("power")),
+            constants,
+            self._features,
+            driver.recorder.note,
+            aside=driver.parts.simulation is None,
+        )
+        if plan is not None:
+            known = [entry for entry in self._planned if entry[0] is plan]
+            if not known or self._planned_on is not runtime:
+                raise ArgumentError(
+                    "plan= takes one of the plans that pipeline.plan(sample) returned last, on this runtime"
+                )
+            deployment.adopt(known[0][1], known[0][2])
+            deployment.fixed = True
+        elif self._planned and self._planned_on is runtime:
+            deployment.adopt(self._planned[0][1])
+        return deployment
+
+    def map(self, items: Iterable[Any], **options: Any) -> list[Any]:
+        """Return the results of all items, as a list. Options are those of `stream`."""
+        with self.stream(items, **options) as results:
+            return list(results)
+
+    @property
+    def planned(self) -> Prepared:
+        """The front of the last call of plan(), with everything that it was made from."""
+        if not self._planned:
+            raise ProgramError("nothing is planned yet; call plan(sample) first")
+        return self._planned[0][1]
+
+    def as_plan(self, point: PipelinePoint) -> Plan:
+        """Return stages of your own, judged for what was planned last, as a plan that `stream(plan=...)` takes."""
+        prepared = self.planned
+        made = as_plan(self.name, "", prepared, point, str(self._asked["objective"]))
+        self._planned.append((made, prepared, point))
+        return made
+
+    @property
+    def failures(self) -> list[StreamFailure]:
+        """The items of the last stream that have no result: index, stage and error of each."""
+        return self._policy.failures if self._policy is not None else []
+
+    @property
+    def decisions(self) -> list[StreamDecision]:
+        """The last decisions about the plan of the last stream, also those not to change it, with their figures."""
+        return list(self._deployment.decisions) if self._deployment is not None else []
+
+    # Reports ----------------------------------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Return what the stages of the last stream did: shares of time, items and joules, with where the joules come from."""
+        deployment, watch, stream = self._deployment, self._watch, self._stream()
+        if deployment is None or watch is None or deployment.point is None:
+            raise ProgramError("this pipeline has no stream yet; call stream(items) and take a result first")
+        runtime = self._at_home()[0]
+        if not runtime.closed:
+            driver_of(runtime).pump.drain()
+        watch.failed = len(self.failures)
+        if stream is not None:
+            watch.dropped = stream.dropped
+        in_flight = stream.in_flight if stream is not None else 0
+        drawn = self._meter.look() if watch.ended is None else self._meter
+        return watch.table(deployment.point, deployment.route, in_flight, drawn)
+
+    def explain(self) -> str:
+        """Return in sentences which stages there are, which one sets the pace, and what one more device would bring."""
+        chosen = self._chosen()
+        if chosen is None:
+            return f"{self.name}: nothing is planned yet; call plan(sample), or take a result of stream(items)"
+        prepared, point = chosen
+        objective = str(self._asked.get("objective") or "throughput")
+        plan = as_plan(self.name, "", prepared, point, objective)
+        lines = [plan.explain(), *one_more(prepared, point, objective)]
+        if prepared.state_line:
+            lines.append(f"{prepared.state_line} writes a constant: items are computed one after the other there")
+        if prepared.reads:
+            lines.append(f"the function waits for values {prepared.reads} times; other items go on meanwhile")
+        lines += list(prepared.front.notes)
+        if self._watch is not None and self._watch.items:
+            lines += told(self.stats())
+        return "\n".join(lines)
+
+    def _chosen(self) -> tuple[Prepared, PipelinePoint] | None:
+        deployment = self._deployment
+        if deployment is not None and deployment.prepared is not None and deployment.point is not None:
+            return deployment.prepared, deployment.point
+        if self._planned:
+            prepared = self._planned[0][1]
+            return prepared, prepared.front.choose(self._asked["objective"], power=self._asked["power"])
+        return None
+
+    def close(self) -> None:
+        """End the stream that is open, and let go of the constants. Idempotent."""
+        stream = self._stream()
+        if stream is not None:
+            stream.close()
+        self._home = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<cx.Pipeline {self.name}({', '.join(['item', *self._given])})>"
+
+
+def _no_stream() -> Stream | None:
+    """Return that there is no stream yet."""
+    return None
+
+
+def _check(objective: str, **limits: Any) -> None:
+    if objective not in OBJECTIVES:
+        raise unknown_name("objective", objective, list(OBJECTIVES))
+    for name, value in limits.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+            raise ArgumentError(f"{name}={value!r}; give a number above 0")
+
+
+def _plain(leaf: Any) -> Any:
+    """Return a constant as another runtime can take it."""
+    if isinstance(leaf, CSR):
+        return leaf.to_scipy()
+    return np.asarray(leaf) if isinstance(leaf, Array) else leaf
+
+
+def _watching(runtime: Runtime) -> StreamWatch:
+    driver = driver_of(runtime)
+    return StreamWatch(driver.recorder.clock, runtime.platform, driver.pump.drain)
+
+
+def _over(watch: StreamWatch, bar: ProgressBar) -> None:
+    watch.over()
+    bar.step()
+
+
+def _ended(
+    runtime: Runtime,
+    watch: StreamWatch,
+    window: Window,
+    source: ItemSource,
+    bar: ProgressBar,
+    deployment: Deployment,
+    meter: EnergyMeter,
+) -> None:
+    deployment.finish_planning()
+    watch.ended, watch.again, watch.dropped = watch.clock(), window.again, source.dropped
+    bar.close()
+    if not runtime.closed:
+        pump = driver_of(runtime).pump
+        pump.drain()
+        pump.ignore(watch)
+    meter.end()

@@ -1,0 +1,198 @@
+"""The items of a stream that are under way: how many there may be, which of them is next, and what becomes of lost devices.
+
+Before: stream/item.py.  After: stream/stream.py.  Knows no source and no policy for failures.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ..errors import ArgumentError
+from ..graph.task import Task
+from ..runtime import Runtime
+from .item import Function, ItemRun, driver_of
+from .item_session import Route, Watched
+
+ORDERS = ("input", "completion")
+NOTHING = object()
+"""In the place of a result: there is none yet."""
+
+
+class Ahead(NamedTuple):
+    """How far a stream runs ahead of its consumer."""
+
+    items: int  # 0 = as many as the plan needs
+    bytes: float
+
+    @classmethod
+    def of(cls, given: Any, items: int, nbytes: float) -> Ahead:
+        """Return what a user says, with defaults for what is left open."""
+        if given is None:
+            return cls(items, nbytes)
+        pair = given if isinstance(given, tuple | list) else (given, None)
+        if len(pair) != 2:
+            raise ArgumentError(f"ahead={given!r}; give a number of items, or (items, bytes)")
+        for name, value in zip(("items", "bytes"), pair, strict=True):
+            wrong = isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1
+            if value is not None and (wrong or (name == "items" and not isinstance(value, int))):
+                raise ArgumentError(
+                    f"ahead={given!r}: {name} is {value!r}; give a number from 1, or None for the default"
+                )
+        return cls(items if pair[0] is None else pair[0], nbytes if pair[1] is None else float(pair[1]))
+
+
+class Terms(NamedTuple):
+    """On which terms items are computed."""
+
+    items: int  # that are under way at once, unless the user says something else
+    threaded: bool = False  # the function waits in the middle, so that it gets a thread of its own
+    repeatable: bool = True  # the function has no state, so that it can compute an item once more
+
+
+class Dispatcher(Protocol):
+    """Says where items go."""
+
+    def terms(self, item: Any) -> Terms:
+        """Return on which terms an item is computed; the first one is planned for."""
+
+    def place(self, run: ItemRun) -> tuple[Route, Watched]:
+        """Return where the calls of an item go that is about to begin, and what is looked at meanwhile."""
+
+    def over(self, run: ItemRun) -> None:
+        """Take note of an item that is over."""
+
+    def lost(self, item: Any) -> None:
+        """Find other devices for items like this one: some are lost."""
+
+
+class Window:
+    """Items that have begun and were not handed over, in the order of their beginning."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        function: Function,
+        constants: Mapping[str, Any],
+        dispatcher: Dispatcher,
+        *,
+        ahead: Ahead,
+        order: str,
+    ) -> None:
+        if order not in ORDERS:
+            raise ArgumentError(f"order={order!r}; say {', '.join(map(repr, ORDERS))}")
+        self._make: Callable[[int, Any], ItemRun] = lambda index, item: ItemRun(
+            runtime, function, constants, index, item
+        )
+        self._driver, self._dispatcher = driver_of(runtime), dispatcher
+        self._terms = Terms(1)
+        self._most_begun = len(runtime.platform.devices) + 1
+        self.ahead, self._in_order = ahead, order == "input"
+        self.runs: deque[ItemRun] = deque()
+        self.again = 0  # items that were computed once more, since a device was lost
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another item may begin; one always may if there is none."""
+        runs = self.runs
+        if len(runs) >= (self.ahead.items or self._terms.items):
+            return not runs
+        held = sum([run.bytes for run in runs])
+        return not runs or held + runs[-1].bytes <= self.ahead.bytes
+
+    def begin(self, index: int, item: Any) -> None:
+        """Begin with an item. It is among the others first: Ctrl-C at any moment ends it with them."""
+        run = self._make(index, item)
+        self.runs.append(run)
+        self._start(run, item)
+
+    def _start(self, run: ItemRun, item: Any) -> None:
+        if run.error is None:
+            try:
+                self._terms = self._dispatcher.terms(item)
+                place = self._dispatcher.place(run)
+            except Exception as error:  # noqa: BLE001 - no plan, or no features: the stream's policy decides what becomes of it
+                run.error = error
+            else:
+                self._finish_sharing(run)
+                run.begin(*place, threaded=self._terms.threaded)
+
+    def _finish_sharing(self, run: ItemRun) -> None:
+        """Let functions end that wait in the middle and have arrays in common with an item that is about to begin.
+
+        They may still write them: the item would see what it would not see if items were computed one after the other.
+        """
+        for other in [other for other in self.runs if other.suspended and not other.borrowed.isdisjoint(run.borrowed)]:
+            while other.suspended:
+                self._go_on(other)
+
+    def _go_on(self, run: ItemRun) -> None:
+        """Wait for what an item waits for, and go on with its function."""
+        task = run.waits_for
+        if task is not None:
+            self._driver.wait_because(task, "stream")
+        if run.suspended:
+            run.advance()
+
+    def alone(self, index: int, item: Any) -> ItemRun:
+        """Compute one item beside those that are under way, and wait for it."""
+        run = self._make(index, item)
+        try:
+            self._start(run, item)
+            while not run.over or self._begin_again([run]):
+                self._go_on(run)
+        except BaseException:  # Ctrl-C: nothing of it may be left behind
+            run.abandon()
+            raise
+        self._dispatcher.over(run)
+        return run
+
+    def advance(self) -> bool:
+        """Let functions go on whose waits are over, and begin again with items of lost devices; tell whether there were any."""
+        ready = [run for run in self.runs if run.suspended and run.waits_for is None]
+        for run in ready:
+            run.advance()
+        return bool(self._begin_again(self.runs) or ready)
+
+    def _begin_again(self, runs: Iterable[ItemRun]) -> bool:
+        """Compute items once more that a lost device kept from their results; tell whether there were any."""
+        failed = [run for run in runs if run.over and run.failure is not None and self._begins_again(run)]
+        if failed:
+            for run in failed:
+                run.told()
+            self._dispatcher.lost(failed[0].item)
+        for run in failed:
+            self.again += 1
+            run.begin(*self._dispatcher.place(run), threaded=self._terms.threaded)
+        return bool(failed)
+
+    def take(self) -> ItemRun | None:
+        """Return the next item that is over and remove it; None if none is."""
+        for run in list(self.runs)[: 1 if self._in_order else None]:
+            if run.over:
+                self.runs.remove(run)
+                self._dispatcher.over(run)
+                return run
+        return None
+
+    def _begins_again(self, run: ItemRun) -> bool:
+        """Tell whether nothing but a lost device kept an item from its result, and nothing that it needs has changed."""
+        return self._terms.repeatable and run.can_begin_again and run.begun <= self._most_begun
+
+    def awaited(self) -> list[Task]:
+        """Return tasks of which one must be over before anything here can go on."""
+        first = [self.runs[0]] if self._in_order and self.runs else list(self.runs)
+        runs = [*first, *[run for run in self.runs if run.suspended and run not in first]]
+        return [task for run in runs if (task := run.waits_for) is not None]
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until something can go on."""
+        tasks = self.awaited()
+        if tasks:
+            self._driver.wait_because(tasks[0], "stream", timeout, tasks[1:])
+
+    def abandon(self) -> None:
+        """End all items."""
+        while self.runs:
+            self.runs.popleft().abandon()
