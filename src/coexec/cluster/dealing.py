@@ -1,31 +1,34 @@
 """Deal tasks to the ranks of a cluster: each gets a part of the index space, or one of them gets all of it.
 
-Before: cluster/exchange.py, plan/split.py, plan/conflicts.py.  After: lower/exchanging.py, runtime.py.
+Before: cluster/exchange.py, plan/split.py, plan/conflicts.py.  After: cluster/table.py, lower/exchanging.py.
 
-Every rank deals every task, from what all ranks know: shapes, mappers, weights, and what was dealt before. Nothing that
-is measured may decide anything here, or ranks would disagree.
+Every rank deals every task, from what all ranks know: shapes, mappers, weights, what was dealt before, and the shares that
+all of them were told. Nothing else that is measured may decide anything here, or ranks would disagree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial as partially
 from math import lcm
 from typing import Any, NamedTuple
 
 from ..errors import unknown_name
-from ..geometry import Box, Pattern, Region, cut, overlaps, whole
-from ..graph.command import AwaitPush, Chunk, Deal, Parcel, Push
+from ..geometry import Box, Pattern, Region, overlaps, whole
+from ..graph.command import AwaitPush, Chunk, Deal, Push
 from ..graph.mapped import Mapped, mapped
 from ..graph.task import Task
-from ..machine.platform import Platform
 from ..plan.conflicts import Conflicts
 from ..plan.fixed import set_grain
 from ..plan.split import blocks
-from ..predict.features import Rows, part_of
+from ..predict.features import part_of
 from ..program.access import Access
 from ..program.array import Array
 from .exchange import Boxes, Exchange, Held, Moves, Strided, Written
+from .gathering import Gathers
+from .parting import cut_for, runs_for
+from .placing import placed_on_ranks
+from .roster import Roster
+from .speeds import Shares
 
 Uses = dict[int, dict[int, list[Written]]]
 """Boxes, and which elements of them, by argument and rank."""
@@ -58,14 +61,14 @@ class Round:
         self,
         hands: dict[int, Hand],
         moves: dict[int, Moves],
-        gathers: dict[int, Moves],
+        gathers: Gathers,
         written: dict[int, tuple[Region, dict[int, Boxes]]],
         known: dict[Any, Deal],
     ) -> None:
         self.hands = hands
         self.slots = sum(len(hand.blocks) for hand in hands.values())  # blocks of a reduction
         self.moves = moves  # by argument, before the task
-        self.gathers = gathers  # by argument, after it: slots of private arrays
+        self.gathers = gathers  # after it: slots of private arrays
         self.written = written  # by argument: everything, and what each rank writes
         self._deals: dict[int, Deal] = {}
         self._known = known  # of all rounds: a deal like another is the same object
@@ -80,8 +83,8 @@ class Round:
     def _made(self, rank: int) -> Deal:
         hand = self.hands.get(rank)
         box, mine, first = (None, (), 0) if hand is None else hand[1:]
-        pushes = [*_pushes(rank, self.moves, partial=False), *_pushes(rank, self.gathers, partial=True)]
-        awaits = [*_awaits(rank, self.moves, partial=False), *_awaits(rank, self.gathers, partial=True)]
+        pushes = [*_pushes(rank, self.moves), *self.gathers.pushes(rank)]
+        awaits = [*_awaits(rank, self.moves), *self.gathers.awaits(rank)]
         stale = []
         for argument, (everything, by_rank) in self.written.items():
             others = everything - Region(by_rank.get(rank, ()))
@@ -92,37 +95,34 @@ class Round:
         return self._known.setdefault(content, Deal(*content))
 
 
-def _pushes(rank: int, moves: dict[int, Moves], *, partial: bool) -> list[Push]:
+def _pushes(rank: int, moves: dict[int, Moves]) -> list[Push]:
     found = []
     for argument, of in moves.items():
         targets = tuple([(receiver, boxes) for (sender, receiver), boxes in of.items() if sender == rank])
         if targets:
-            found.append(Push(argument, targets, partial))
+            found.append(Push(argument, targets))
     return found
 
 
-def _awaits(rank: int, moves: dict[int, Moves], *, partial: bool) -> list[AwaitPush]:
+def _awaits(rank: int, moves: dict[int, Moves]) -> list[AwaitPush]:
     found = []
     for argument, of in moves.items():
         sources = tuple([(sender, boxes) for (sender, receiver), boxes in of.items() if receiver == rank])
         if sources:
-            found.append(AwaitPush(argument, sources, partial))
+            found.append(AwaitPush(argument, sources))
     return found
 
 
 class Dealing:
     """Deals one task after another. Pure: no thread, no device, no clock. Programs repeat themselves, so rounds are kept."""
 
-    def __init__(self, ranks: int, platform: Platform, *, reproducible: bool = False) -> None:
-        self.ranks = ranks
+    def __init__(self, ranks: int, roster: Roster, *, reproducible: bool = False) -> None:
+        self.ranks, self.roster = ranks, roster
         self._reproducible = reproducible  # parts are made of blocks that depend on shapes alone
         self.exchange = Exchange(ranks)
-        topology = platform.topology
-        place = (lambda memory: (0, memory)) if topology is None else topology.place
-        self._owners = {device.name: place(device.memory)[0] for device in platform.devices if "/" in device.name}
-        self._granule = lcm(*[max(1, device.granule) for device in platform.devices])
         self._conflicts = Conflicts()
         self._points = [0] * ranks  # of undivided tasks, dealt so far
+        self._shares: Shares | None = roster.shares or None  # of work, by rank; None for equal ones
         self._deals: dict[Any, Deal] = {}  # by what they say
         self._divisions: dict[Hashable, tuple[Hand, ...]] = {}  # () = undivided
         self._rounds: dict[Hashable, tuple[Round, Patterns]] = {}  # and who holds what afterwards
@@ -141,7 +141,7 @@ class Dealing:
                 _make_room(self._divisions)
                 self._divisions[key] = hands
         if not hands or (len(hands) == 1 and hands[0].rank < 0):
-            only = hands[0] if hands else Hand(0, task.box, (task.box,))
+            only = hands[0] if hands else Hand(0, task.domain, (task.domain,))
             hands = (only._replace(rank=self._one(task)),)
         return self._again(task, None if key is None else (key, hands[0].rank), hands)
 
@@ -150,11 +150,11 @@ class Dealing:
         self._prepare(task)
         check(task)
         points = list(self._points)
-        hands = self._hands(task) or [Hand(-1, task.box, (task.box,))]
+        hands = self._hands(task) or [Hand(-1, task.domain, (task.domain,))]
         if hands[0].rank < 0:
             hands = [hands[0]._replace(rank=self._one(task))]
         self._points = points
-        return Round({hand.rank: hand for hand in hands}, {}, {}, {}, self._deals)
+        return Round({hand.rank: hand for hand in hands}, {}, Gathers(self.ranks), {}, self._deals)
 
     def _prepare(self, task: Task) -> None:
         if self._reproducible:
@@ -188,13 +188,16 @@ class Dealing:
 
     def _hands(self, task: Task) -> list[Hand]:
         """Return the parts of a divided task. Rank -1, or no part: one rank gets it, which is chosen anew each time."""
-        kernel, options, box = task.kernel, task.options, task.box
+        kernel, options, box = task.kernel, task.options, task.domain
         assert kernel is not None
-        if kernel.host:
+        if kernel.host and not kernel.split:
             return [Hand(0, box, (box,))]
         axes, able = [axis for axis in task.axes if box.hi[axis] - box.lo[axis] > 1], self._able(task)
         if not axes or box.empty or not (options is None or options.split):
             return []
+        placed = placed_on_ranks(task, self.roster.owners, self._independent)
+        if placed is not None:
+            return [Hand(*found) for found in placed]
         hands = self._blocks(task, axes[0], able) if kernel.reduces else self._parts(task, axes[0], able)
         return hands if len(hands) > 1 else [hand._replace(rank=-1) for hand in hands]
 
@@ -204,39 +207,47 @@ class Dealing:
         if not names or any("/" not in name for name in names):
             return range(self.ranks)
         for name in names:
-            if name not in self._owners:
-                raise unknown_name("device", name, list(self._owners))
-        return sorted({self._owners[name] for name in names})
+            if name not in self.roster.owners:
+                raise unknown_name("device", name, list(self.roster.owners))
+        return sorted({self.roster.owners[name] for name in names})
 
     def _parts(self, task: Task, axis: int, able: Sequence[int]) -> list[Hand]:
-        """Return about equal parts of the index space along one axis; none if they would conflict."""
-        assert task.kernel is not None
-        granule, rows = lcm(task.granule, self._granule), Rows(task, task.box, axis)
-        if rows.even:
-            parts = cut(task.box, axis, len(able), granule)
-        else:
-            count = len(able)
-            at = [round(rows.position(rows.rows * i / count) / granule) * granule for i in range(count)]
-            ends = [*at[1:], rows.rows]
-            parts = [
-                part_of(task.box, axis, lo, min(hi, rows.rows)) for lo, hi in zip(at, ends, strict=True) if lo < hi
-            ]
-        if len(parts) < 2 or not self._independent(task, parts):
+        """Return parts of the index space along one axis, as ranks share work; none if they would conflict."""
+        granule = lcm(task.granule, self.roster.granule)
+        parts = cut_for(task, axis, able, self._shares_of(task, able), granule)
+        if len(parts) < 2 or not self._independent(task, [part for _, part in parts]):
             return []
-        return [Hand(rank, part) for rank, part in zip(able, parts, strict=False)]
+        return [Hand(rank, part) for rank, part in parts]
 
     def _blocks(self, task: Task, axis: int, able: Sequence[int]) -> list[Hand]:
-        """Return the fixed blocks of a reduction in runs of about equal length; all in one if they would conflict."""
+        """Return the fixed blocks of a reduction in runs, as ranks share work; all in one if they would conflict."""
         assert task.kernel is not None
-        parts = blocks(task.box, axis, task.kernel.granule)
+        parts = blocks(task.domain, axis, task.kernel.granule)
         if not self._independent(task, parts):
-            return [Hand(0, task.box, (task.box,))]
-        hands, count = [], min(len(able), len(parts))
-        for number, rank in enumerate(able[:count]):
-            first, last = number * len(parts) // count, (number + 1) * len(parts) // count
+            return [Hand(0, task.domain, (task.domain,))]
+        hands = []
+        for rank, first, last in runs_for(len(parts), able, self._shares_of(task, able)):
             mine = tuple(parts[first:last])
-            hands.append(Hand(rank, part_of(task.box, axis, *_span(task.box, mine, axis)), mine, first))
+            hands.append(Hand(rank, part_of(task.domain, axis, *_span(task.domain, mine, axis)), mine, first))
         return hands
+
+    def _shares_of(self, task: Task, able: Sequence[int]) -> list[float] | None:
+        """Return which part of a call's work each of some ranks gets; None for equal parts."""
+        if self._shares is None or (task.options is not None and task.options.policy == "even"):
+            return None
+        mine = [self._shares[rank] for rank in able]
+        return [share / sum(mine) for share in mine]
+
+    @property
+    def shares(self) -> Shares:
+        """How much of a call's work each rank gets."""
+        return self._shares or (1.0 / self.ranks,) * self.ranks
+
+    def share(self, shares: Shares) -> None:
+        """Divide by these shares from the next call on: the same on every rank."""
+        self._shares = None if len(set(shares)) == 1 else shares
+        self._divisions.clear()
+        self._rounds.clear()
 
     def _independent(self, task: Task, parts: Sequence[Box]) -> bool:
         """Tell whether parts do not conflict, and hulls of what they write do not overlap: they are sent as a whole."""
@@ -259,19 +270,20 @@ class Dealing:
     def _one(self, task: Task) -> int:
         """Return the rank for an undivided task: the one that holds most of what it reads.
 
-        Among equals it is the idlest. A small task is no work worth spreading: the first, so that loops repeat themselves.
+        Among equals it is the one that would be done first with all it got of these. A small task is no work worth spreading: the first, so that loops repeat themselves.
         """
         held = [0] * self.ranks
-        parts = (None,) * len(task.arrays) if task.visited is None else mapped(task, task.box)
+        parts = (None,) * len(task.arrays) if task.space is None else mapped(task, task.domain)
         for param, array, part in zip(task.accesses, task.arrays, parts, strict=True):
             if _reads(param.access, array) and param.access.mode != "reduce":
                 of = self.exchange.volume(array._storage.id, array._storage.box, _touched(array, part))
                 held = [a + b * array.itemsize for a, b in zip(held, of, strict=True)]
         able = self._able(task)
-        if task.box.volume < SMALL:
+        if task.domain.volume < SMALL:
             return min(able, key=lambda rank: (-held[rank], rank))
-        chosen = min(able, key=lambda rank: (-held[rank], self._points[rank], rank))
-        self._points[chosen] += task.box.volume
+        shares = self._shares or (1.0,) * self.ranks
+        chosen = min(able, key=lambda rank: (-held[rank], self._points[rank] / shares[rank], rank))
+        self._points[chosen] += task.domain.volume
         return chosen
 
     # Who sends what ---------------------------------------------------------------------------------------------------
@@ -303,7 +315,7 @@ class Dealing:
         reads: Uses = {}
         writes: Uses = {}
         agreed: dict[int, list[Written]] = {}
-        entire = task.visited is None and (len(hands) == 1 or task.kernel is None)
+        entire = task.space is None and (len(hands) == 1 or task.kernel is None)
         for rank, hand in hands.items():
             parts = (None,) * len(task.arrays) if entire else mapped(task, hand.box)
             for param, array, part, argument in zip(task.accesses, task.arrays, parts, arguments, strict=True):
@@ -320,23 +332,18 @@ class Dealing:
                         reads.setdefault(argument, {}).setdefault(rank, []).append((array._box, array._grid))
         return reads, writes, agreed
 
-    def _gathers(self, task: Task, hands: dict[int, Hand]) -> dict[int, Moves]:
+    def _gathers(self, task: Task, hands: dict[int, Hand]) -> Gathers:
         """Return who sends which partial results of reductions: every rank gets all, and combines them in order."""
-        found: dict[int, Moves] = {}
         if task.kernel is None or not task.kernel.reduces:
-            return found
+            return Gathers(self.ranks)
         slots = sum(len(hand.blocks) for hand in hands.values())
-        for argument, (param, array) in enumerate(zip(task.accesses, task.arrays, strict=True)):
-            if param.access.mode == "reduce" and array.size:
-                extent = whole((slots, *array.shape))
-                slot_range = partially(part_of, extent, 0)
-                found[argument] = {
-                    (rank, other): (Parcel(slot_range(hand.first, hand.first + len(hand.blocks))),)
-                    for rank, hand in hands.items()
-                    for other in range(self.ranks)
-                    if other != rank
-                }
-        return found
+        extents = {
+            argument: whole((slots, *array.shape))
+            for argument, (param, array) in enumerate(zip(task.accesses, task.arrays, strict=True))
+            if param.access.mode == "reduce" and array.size
+        }
+        spans = {rank: (hand.first, hand.first + len(hand.blocks)) for rank, hand in hands.items()}
+        return Gathers(self.ranks, extents, spans)
 
 
 def named_devices(task: Task) -> list[str]:

@@ -45,6 +45,11 @@ class Exchange:
             held = self._held[array] = RegionMap(extent, Held(self._everyone))
         return held
 
+    def given(self, array: int, extent: Box, rank: int) -> None:
+        """Note that one rank alone has the first contents of an array."""
+        if not extent.empty:
+            self.holders(array, extent).set(extent, Held(1 << rank))
+
     def forget(self, array: int) -> None:
         """Forget an array that is gone."""
         self._held.pop(array, None)
