@@ -60,8 +60,7 @@ def advance(p, q, pq, rr, x, r, new):  # one step along p; r stays b - A x
 
 @cx.kernel(split=0, r=cx.read, p=cx.update, flops=2.0)
 def turn(r, p, new, rr):  # the next direction is conjugate to all before
-    p *= new / rr
-    p += r
+    p[...] = new / rr * p + r
 
 
 # For OpenCL a work-group does a block, its items a row each, four numbers at a time; then the first adds up what all have.
@@ -111,7 +110,6 @@ __kernel void advance(
 }}""",
     **ONE_GROUP,
 )
-turn.opencl("p(i, j) = new / rr * p(i, j) + r(i, j);")
 
 
 def compute(x, r, p, q, rr, tolerance=1e-8, most=10_000):

@@ -15,11 +15,6 @@ def step(u, out, k):
     out[...] = u[1:-1, 1:-1] + k * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1])
 
 
-step.opencl("""
-    out(i, j) = u(i+1, j+1) + k * (u(i, j+1) + u(i+2, j+1) + u(i+1, j) + u(i+1, j+2) - 4 * u(i+1, j+1));
-""")
-
-
 def start(side):
     """Return a plate with a hot band, twice: each step reads one and writes the other."""
     plate = np.zeros((side, side))

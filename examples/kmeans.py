@@ -110,7 +110,7 @@ def start(points, clusters, dimensions=8):
     turns, far = 2.4 * np.arange(clusters), 3 * np.sqrt(np.arange(clusters))  # laid out like the seeds of a sunflower
     place[:, :2] = np.stack([far * np.cos(turns), far * np.sin(turns)], axis=1)
     x = place[random.integers(clusters, size=points)] + random.normal(size=(points, dimensions))
-    return x, x[:clusters].copy(), np.empty(points, np.int32), np.empty_like(place), np.empty(clusters)
+    return x, x[:clusters].copy(), np.zeros(points, np.int32), np.zeros_like(place), np.zeros(clusters)
 
 
 def run(*arrays, steps=10):

@@ -83,7 +83,7 @@ def start(bodies):
     first = np.arange(bodies) < bodies // 2
     place += np.where(first[:, None], [-0.8, -0.25, 0], [0.8, 0.25, 0])
     speed += np.where(first[:, None], [0.6, 0, 0], [-0.6, 0, 0])
-    return place, np.empty_like(place), speed, np.full(bodies, 1 / bodies)
+    return place, np.zeros_like(place), speed, np.full(bodies, 1 / bodies)
 
 
 def compute(place, next, speed, mass, steps):

@@ -18,6 +18,9 @@ PREFIX = "COEXEC_"
 POLICIES = ("static", "dynamic", "auto", "even")
 OBJECTIVES = ("time", "energy")
 DIAGNOSTICS = ("warn", "error", "off")
+BUILDING = frozenset({"COMPILE"})
+"""Names that are for hatch_build.py, which builds wheels."""
+COMPILING = ("auto", "always", "off")
 LOOKAHEADS = ("auto", "none", "infinite")
 WRITTEN = {bool: "0, 1, true or false", int: "a whole number", float: "a number", str: "a text"}
 LARGEST = 1 << 40
@@ -34,6 +37,8 @@ class Config:
     memory: str = ""  # per device, e.g. opencl:0=6GB or opencl:0=shared, comma-separated
     platform: str = ""  # a preset or a TOML file: simulate its devices instead of using those that are here
     ranks: int = 1  # processes that drive a simulated cluster: 1 for all of it, 0 for one on each node
+    join: bool = True  # be one of the ranks that a launcher started; else this process works for itself alone
+    patience: float = 5.0  # seconds in which a program must make a call after a rank is lost, or it is ended; 0 = ever
     execute: bool = False  # a simulation computes values, on this machine; else reading what it should compute raises
     scenario: str = ""  # a TOML file with what goes wrong in a simulation, and how much durations vary
     trace: str = ""  # file to stream the trace to; empty = none
@@ -54,6 +59,7 @@ class Config:
     fuse: bool = True  # compute chains of elementwise operations as one kernel, without their dead temporaries
     lookahead: str = "auto"  # hold back what allocates parts of arrays until they stop growing: auto, none or infinite
     replay: bool = True  # make steps that repeat themselves from a template, without analysing them again
+    compile_bodies: str = "auto"  # NumPy bodies as machine code: auto (once they are worth it), always (at once) or off
     inline: bool = True  # run calls cheaper than their own scheduling at once, when nothing is pending
 
 
@@ -61,6 +67,8 @@ class RuntimeOptions(TypedDict, total=False):
     """The options that `Runtime` takes by keyword, beside devices, memory and trace. Config says what they mean."""
 
     ranks: int | None
+    join: bool | None
+    patience: float | None
     execute: bool | None
     sync: bool | None
     diagnostics: str | None
@@ -79,6 +87,7 @@ class RuntimeOptions(TypedDict, total=False):
     fuse: bool | None
     lookahead: str | None
     replay: bool | None
+    compile_bodies: str | None
     inline: bool | None
 
 
@@ -87,6 +96,8 @@ def parse(environ: Mapping[str, str], prefix: str = PREFIX) -> Config:
     known = {field.name.upper(): field for field in fields(Config)}
     values: dict[str, object] = {}
     for key in (k.removeprefix(prefix) for k in environ if k.startswith(prefix)):
+        if key in BUILDING:
+            continue
         if key not in known:
             raise ConfigError(str(unknown_name("environment variable", prefix + key, [prefix + k for k in known])))
         text = environ[prefix + key]
@@ -150,7 +161,13 @@ def merged(config: Config, **given: object) -> Config:
         if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
             raise ConfigError(f"Runtime({name}={value!r}): expected a {kind.__name__}")
     config = replace(config, **chosen)  # type: ignore[arg-type]  # checked above
-    choices = {"policy": POLICIES, "objective": OBJECTIVES, "diagnostics": DIAGNOSTICS, "lookahead": LOOKAHEADS}
+    choices = {
+        "policy": POLICIES,
+        "objective": OBJECTIVES,
+        "diagnostics": DIAGNOSTICS,
+        "lookahead": LOOKAHEADS,
+        "compile_bodies": COMPILING,
+    }
     for name, known in choices.items():
         if (value := getattr(config, name)) not in known:
             with blamed(name, value):
@@ -158,6 +175,7 @@ def merged(config: Config, **given: object) -> Config:
     ranges = {
         "energy_cap": (0.0 <= config.energy_cap < inf, "must be a number of joules, or 0 for no cap"),
         "data_threshold": (0.0 <= config.data_threshold <= 1.0, "must be a share from 0 to 1"),
+        "patience": (0.0 <= config.patience < inf, "must be a number of seconds, or 0 for ever"),
         "horizon": (1 <= config.horizon < LARGEST, f"must be at least 1 and below {LARGEST:,}"),
         "ranks": (0 <= config.ranks < LARGEST, "must be 1, or 0 for one process on each node, or the number of nodes"),
     }

@@ -20,14 +20,23 @@ class CoexecError(Exception):
     |   `-- NoValues         a simulated program reads values that nobody computed
     |-- TaskFailed           a kernel raised; the original error is its cause and also its type
     |-- TaskCancelled        a task was cancelled before it began
+    |-- ItemFailed           an item of a stream has no result; the original error is its cause
     |-- PlanError            no plan fits the platform
     |   |-- CannotCompute    no device has a rate for the type that a call computes with
     |   `-- DoesNotFit       a working set is larger than the memory it was placed in
     |-- BackendError         a device failed; the original error is the cause
     |   |-- DeviceLost       a device computes nothing any more
     |   `-- VariantRefused   a body gives other values on a device than on NumPy, and stays on NumPy
+    |-- ClusterError         ranks cannot go on together
+    |   |-- RankLost         a rank is gone, or ended before the others
+    |   |-- RankAborted      a rank gave up, and says why
+    |   |-- RanksDiverge     ranks are not at the same call of the same program
+    |   |-- RanksHang        all ranks wait for each other
+    |   `-- RemoteFailure    a rank could not make what it was to send
     |-- ConfigError          an option is unknown or malformed (also a ValueError)
     |   `-- PlatformError    a platform file cannot be read, or contradicts itself
+    |-- ModelError           a model cannot be read, or holds what coexec does not have (also a ValueError)
+    |-- CheckpointError      a checkpoint cannot be read or written (also a ValueError)
     |-- UnknownName          no extension or device of that name (also a LookupError)
     |-- TraceError           a trace file cannot be read (also a ValueError)
     `-- RuntimeClosed        the runtime was closed, or this is a forked child
@@ -59,13 +68,17 @@ class NoValues(ProgramError):
     """A simulated program reads values that nobody computed."""
 
 
-class Told:
-    """Whether the program knows that one call failed: the same object for all of its chunks, on all ranks."""
+class Reported:
+    """Whether the program knows that one call failed: the same object for all of its chunks, on all ranks.
 
-    __slots__ = ("yes",)
+    All calls of one item of a stream share one, which is held while the stream may still tell of the item.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("held", "yes")
+
+    def __init__(self, *, held: bool = False) -> None:
         self.yes = False
+        self.held = held
 
 
 class TaskFailed(CoexecError):
@@ -74,7 +87,8 @@ class TaskFailed(CoexecError):
     task: str = ""
     device: str = ""
     chunk: str = ""
-    told: Told | None = None
+    round: int = 0  # of the call among ranks: the same number on all of them
+    told: Reported | None = None
 
     @property
     def reported(self) -> bool:
@@ -84,6 +98,14 @@ class TaskFailed(CoexecError):
 
 class TaskCancelled(CoexecError):
     """A task was cancelled before it began."""
+
+
+class ItemFailed(CoexecError):
+    """An item of a stream has no result. `index` and `stage` say which and where; `__cause__` is the original error."""
+
+    def __init__(self, message: str, index: int = -1, stage: str = "") -> None:
+        self.index, self.stage = index, stage
+        super().__init__(message)
 
 
 class PlanError(CoexecError):
@@ -131,6 +153,34 @@ class VariantRefused(BackendError):
     """A variant does not compile, or gives other values on a device than on NumPy. Nothing was written; NumPy does it."""
 
 
+class ClusterError(CoexecError):
+    """Ranks cannot go on together. `rank` and `host` say who, where one is to blame."""
+
+    def __init__(self, message: str, rank: int | None = None, host: str = "") -> None:
+        self.rank, self.host = rank, host
+        super().__init__(message)
+
+
+class RankLost(ClusterError):
+    """A rank is gone: killed, stopped, or ended while others still counted on it."""
+
+
+class RankAborted(ClusterError):
+    """A rank gave up, and says why."""
+
+
+class RanksDiverge(ClusterError):
+    """Two ranks do not agree about a message: they are not at the same call of the same program."""
+
+
+class RanksHang(ClusterError):
+    """All ranks wait for each other, and nothing is on its way."""
+
+
+class RemoteFailure(ClusterError):
+    """A rank could not make what it was to send. Other messages are not concerned."""
+
+
 class ConfigError(CoexecError, ValueError):
     """An option is unknown or malformed."""
 
@@ -146,6 +196,14 @@ class PlatformError(ConfigError):
 
 class UnknownName(CoexecError, LookupError):
     """No extension or device of that name is registered."""
+
+
+class ModelError(CoexecError, ValueError):
+    """A model file cannot be read, or a model holds operators, types or open sizes that coexec cannot take."""
+
+
+class CheckpointError(CoexecError, ValueError):
+    """A checkpoint cannot be read or written: there is none, it is damaged, or another version wrote it."""
 
 
 class TraceError(CoexecError, ValueError):

@@ -11,7 +11,6 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from .errors import ConfigError
 
@@ -22,11 +21,21 @@ def write_text(path: str | os.PathLike[str], text: str | Iterable[str], what: st
     What is no regular file, such as a pipe or /dev/stdout, is written to as it is; a link stays a link.
     """
     parts = [text] if isinstance(text, str) else text
+    # Names of files may be no text.
+    _write_parts(path, (part.encode("utf-8", "backslashreplace") for part in parts), what)
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes, what: str = "") -> None:
+    """Write bytes in the same way."""
+    _write_parts(path, [data], what)
+
+
+def _write_parts(path: str | os.PathLike[str], parts: Iterable[bytes], what: str) -> None:
     with _in_words(path, what):
         found = _status(Path(path))
         if found is not None and not stat.S_ISREG(found.st_mode):
             with Path(path).open("wb") as file:
-                _write(file, parts)
+                file.writelines(parts)
         else:
             _replace(Path(os.path.realpath(path)), parts, found)
 
@@ -51,7 +60,7 @@ def _status(target: Path) -> os.stat_result | None:
         return None
 
 
-def _replace(target: Path, parts: Iterable[str], found: os.stat_result | None) -> None:
+def _replace(target: Path, parts: Iterable[bytes], found: os.stat_result | None) -> None:
     if found is not None:
         os.close(os.open(target, os.O_WRONLY))  # what is protected is not replaced either
     beside = _beside(target)
@@ -61,7 +70,7 @@ def _replace(target: Path, parts: Iterable[str], found: os.stat_result | None) -
             if found is not None:
                 with suppress(OSError):  # of another owner
                     os.fchmod(file.fileno(), stat.S_IMODE(found.st_mode))
-            _write(file, parts)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())  # a disk that is full or gone may say so only now
         beside.replace(target)
@@ -78,10 +87,6 @@ def _beside(target: Path) -> Path:
 
 def _new(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
-
-
-def _write(file: BinaryIO, parts: Iterable[str]) -> None:
-    file.writelines(part.encode("utf-8", "backslashreplace") for part in parts)  # names of files may be no text
 
 
 def _settle(folder: Path) -> None:

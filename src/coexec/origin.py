@@ -7,6 +7,7 @@ names of folders or modules: a program may live in a folder called coexec, or ha
 from __future__ import annotations
 
 import os
+import sys
 from types import FrameType, TracebackType
 
 import numpy as np
@@ -32,6 +33,21 @@ def program_frame(frame: FrameType) -> FrameType:
     while frame.f_back is not None and is_passed(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
+
+
+def program_line(frame: FrameType) -> tuple[str, int]:
+    """Return file and number of the nearest line of the program."""
+    found = program_frame(frame)
+    return found.f_code.co_filename, found.f_lineno
+
+
+def program_depth() -> int:
+    """Return the `stacklevel` at which the caller's warning names the program's own line."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and is_passed(frame.f_code.co_filename):
+        frame = frame.f_back
+        depth += 1
+    return depth
 
 
 def last_program_line(trace: TracebackType | None) -> str:

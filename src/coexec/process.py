@@ -24,10 +24,14 @@ class Closable(notebook.Running, Protocol):
     def close(self) -> None:
         """Finish and end every thread."""
 
+    def forked(self) -> None:
+        """Refuse every use: this process is a forked child."""
+
 
 _open: weakref.WeakSet[Closable] = weakref.WeakSet()
 _registered: list[bool] = []
 _exit_code: list[int] = []  # what the process ends with, if not with what the program asked for
+_ending: list[bool] = []  # the program is over
 _traces: set[str] = set()  # files that runtimes of this process were told to write by the environment
 
 
@@ -39,7 +43,14 @@ def opened(runtime: Closable) -> None:
         _registered.append(True)
         atexit.register(_at_exit)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=session.mark_forked)
+            os.register_at_fork(after_in_child=_forked)
+
+
+def _forked() -> None:
+    """Refuse every use of coexec in a forked child."""
+    session.mark_forked()
+    for runtime in list(_open):
+        runtime.forked()
 
 
 def free_trace_name(path: str) -> str:
@@ -52,6 +63,11 @@ def free_trace_name(path: str) -> str:
     return name
 
 
+def ending() -> bool:
+    """Tell whether the program is over, so that nobody reads an array any more."""
+    return bool(_ending)
+
+
 def closed(runtime: Closable) -> None:
     """Forget a runtime."""
     _open.discard(runtime)
@@ -62,6 +78,7 @@ def _at_exit() -> None:
     if session.forked() or not _registered:
         return
     _registered.clear()
+    _ending.append(True)
     unseen: list[BaseException] = []
     interrupted = issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt)
     for runtime in list(_open):

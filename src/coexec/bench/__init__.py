@@ -12,8 +12,19 @@ BENCHMARKS: dict[str, str] = {
     "schedule": "coexec.bench.schedule:run",
     "apps": "coexec.bench.apps.harness:run",
     "simulate": "coexec.bench.simulate.harness:run",
+    "compile": "coexec.bench.compiled:run",
+    "plan": "coexec.bench.plan.harness:run",
+    "pipeline": "coexec.bench.pipeline.harness:run",
+    "dnn": "coexec.bench.dnn.harness:run",
+    "cluster": "coexec.bench.cluster.harness:run",
 }
 """Name -> "module:function". Each function takes (quick, progress) and returns JSON-ready data."""
 
 PICTURES: dict[str, str] = {"simulate": "coexec.bench.simulate.picture:picture"}
 """Name -> "module:function" of those with a picture. Each function takes what the benchmark returned and returns SVG."""
+
+ON_RANKS = frozenset({"cluster"})
+"""Those that take a number of `ranks`, too."""
+
+BRIEF = frozenset({"plan"})
+"""Those whose quick set is all that is asked for, unless `--full` is."""

@@ -9,10 +9,12 @@ import gc
 import math
 import os
 import platform
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import EXTENSION_SUFFIXES
 from statistics import median
 from time import perf_counter
 from typing import Any, TypeVar
@@ -37,6 +39,50 @@ def machine() -> Data:
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
+
+
+COMPILED = ("coexec.geometry.", "coexec.graph.", "coexec.lower.", "coexec.execute.")
+"""Where modules are that may be compiled."""
+
+
+def core() -> str:
+    """Return whether the modules that every task goes through are "interpreted" or "compiled" extensions."""
+    files = [
+        getattr(module, "__file__", None) or "" for name, module in sys.modules.items() if name.startswith(COMPILED)
+    ]
+    return "compiled" if any(file.endswith(tuple(EXTENSION_SUFFIXES)) for file in files) else "interpreted"
+
+
+def python_calls(act: Callable[[], object], times: int = 31) -> int:
+    """Return how many Python functions `act` calls on this thread, itself not counted: the fewest of so many times.
+
+    What happens only now and then (horizons, records that are looked at together) is not in the fewest, so the number
+    repeats exactly. Builtins are not counted, nor is anything that is compiled.
+    """
+    gc.collect()
+    gc.disable()  # or finalizers would be counted wherever the collector happens to run
+    try:
+        return min(_count_calls(act) for _ in range(times))
+    finally:
+        gc.enable()
+
+
+def _count_calls(act: Callable[[], object]) -> int:
+    count = 0
+
+    def see(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        del frame, argument
+        if event == "call":
+            count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(see)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return count - 1
 
 
 class Others:

@@ -5,6 +5,9 @@ Before: coexec's public names.  After: cli/ through bench.BENCHMARKS.
 An empty task reads one array and updates another; records, errors and handles are live. Two lanes, one per core. Analysed,
 every task goes through task graph, plan and lowering; replayed, calls that repeat themselves do not (the default). The
 contestants take turns, so that a disturbance of the machine meets all of them; figures are medians, `best` has the best.
+`cpu` is the processor time of the whole process per task, the least of all repetitions; `calls` are Python calls on the
+submitting thread, which repeat exactly. Both are of analysed tasks, but for the divided call (see `calls`). `small` are calls
+on small arrays, which become no tasks, beside NumPy's (bench/small.py).
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib.util import find_spec
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -22,7 +25,9 @@ import numpy as np
 import coexec as cx
 
 from ..machine.cores import available_cores
-from .measure import Data, Others, Progress, current, machine, middle
+from .measure import Data, Others, Progress, core, current, machine, middle, python_calls
+from .schedule import known_calls
+from .small import small_calls
 
 PAIRS = 512  # of arrays, so that independent tasks meet none that is still in flight
 BOXES = 16
@@ -52,9 +57,14 @@ def run(quick: bool, progress: Progress) -> Data:
 def collect(tasks: int, repetitions: int, soak: int, progress: Progress) -> Data:
     """Measure so many tasks so many times, and the growth over `soak` tasks."""
     others = Others()
-    times = _in_turns(tasks, repetitions, progress)
+    times, cpu = _in_turns(tasks, repetitions, progress)
     peers = {name: times.pop(name) for name in list(times) if name in PEERS}
     found: Data = dict(middle(times))
+    found["cpu"] = {key: min(cpu[name]) for key, name in CPU.items()}
+    progress("Python calls")
+    found["calls"] = calls()
+    progress("small arrays")
+    found["small"] = small_calls(max(5, repetitions))
     progress("kernels beside a busy user")
     found["busy_user"] = busy_user(max(2, tasks // 80), repetitions)
     progress(f"{soak} tasks")
@@ -67,11 +77,15 @@ def collect(tasks: int, repetitions: int, soak: int, progress: Progress) -> Data
     found["peers"] = {f"{name}_us": rate for name, rate in middle(peers).items()}
     found["best"] = {name: min(rates) for name, rates in {**times, **peers}.items()}
     about = {"tasks": tasks, "repetitions": repetitions, "others_cores": others.cores()}
-    return {**found, **about, "machine": machine()}
+    return {**found, **about, "core": core(), "machine": machine()}
 
 
-def _in_turns(tasks: int, repetitions: int, progress: Progress) -> dict[str, list[float]]:
-    """Return the microseconds per task of each contestant and repetition."""
+Times = dict[str, list[float]]
+"""Microseconds per task, of each contestant and repetition."""
+
+
+def _in_turns(tasks: int, repetitions: int, progress: Progress) -> tuple[Times, Times]:
+    """Return how long a task took, and how much processor time of this process it was."""
     with (
         ThreadPoolExecutor(2) as pool,
         closing(Pairs()) as replayed,
@@ -95,14 +109,33 @@ def _in_turns(tasks: int, repetitions: int, progress: Progress) -> dict[str, lis
             "threadpool_us": lambda tasks: thread_pool(pool, tasks),
             **{name: peer for name, peer in PEERS.items() if find_spec(name.partition("_")[0]) is not None},
         }
-        times: dict[str, list[float]] = {name: [] for name in contestants}
+        times: Times = {name: [] for name in contestants}
+        cpu: Times = {name: [] for name in contestants}
         for contestant in contestants.values():
             contestant(min(tasks, 1000))  # warm
         for repetition in range(repetitions):
             progress(f"repetition {repetition + 1} of {repetitions}")
             for name, contestant in contestants.items():
+                begun = process_time()
                 times[name].append(contestant(tasks) * 1e6)
-        return times
+                cpu[name].append((process_time() - begun) / tasks * 1e6)
+        return times, cpu
+
+
+CPU = {"chain_us": "chain_us", "independent_us": "independent_us", "queued_chain_us": "chain_queued_us"}
+"""Whose processor time is told, under which name. They all run as many tasks as they are asked to."""
+
+
+def calls() -> Data:
+    """Return how many Python functions the submitting thread calls for one task of a warm program.
+
+    `chain` is an empty task on one core, analysed. `divided` is a stencil on two null devices, divided evenly, whose shape is known
+    while the program does not repeat itself: it is linked and planned, and its instructions come from a recipe.
+    """
+    with closing(Pairs(replay=False)) as pairs:
+        pairs.chain(200)
+        chain = pairs.calls()
+    return {"chain": chain, "divided": known_calls("wave_sim", 2)}
 
 
 Contestant = Callable[[int], float]
@@ -149,6 +182,12 @@ class Pairs:
     def boxes(self, tasks: int) -> float:
         """Run tasks on 16 boxes of one pair of arrays."""
         return self._over(self._views, tasks)[1]
+
+    def calls(self) -> int:
+        """Return how many Python functions the submitting thread calls for one task."""
+        x, y = self._pairs[0]
+        with current(self._runtime):
+            return python_calls(lambda: nothing(x, y))
 
     def latency(self, tasks: int) -> float:
         """Submit a task and wait for it, again and again."""

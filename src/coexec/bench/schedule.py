@@ -4,14 +4,21 @@ Before: coexec's public names, bench/apps/programs.py.  After: cli/ through benc
 
 A task's cost is the time from its call until its instructions are handed over: task graph, plan and lowering. What the
 engine and the null devices then do is measured apart (`engine_us`). The programs are those of examples/.
+
+Three kinds of task: *unknown* ones go through all of it, *replayed* ones are part of a loop that repeats itself exactly, *known*
+ones have a shape and arrays in a state that were seen before, in a program that does not repeat itself: they are linked, planned
+as the steady plan of their shape says, and their instructions come from a recipe. `us_per_task` (medians of wall time) is of
+unknown ones, `us_per_task_replayed` of replayed ones; `cpu_us_*` are processor time of the process, the least of all parts;
+`calls_per_task` are Python calls of known ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count as numbers_from
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +27,7 @@ import coexec as cx
 
 from ..graph.instruction import Alloc, Copy, Instruction
 from .apps.programs import load
-from .measure import Data, Others, Progress, machine
+from .measure import Data, Others, Progress, core, machine, python_calls
 
 DEVICES = (1, 2, 4, 16, 64)
 FEW = 4  # devices; with more, fewer tasks are measured
@@ -28,6 +35,7 @@ MOST_INSTRUCTIONS = (
     200_000  # of a case: where tasks are thousands of them, growth is measured over fewer than 10,000 tasks
 )
 FEW_TURNS = 12  # on many devices, where each is thousands of copies
+OWN_CALLS = 3  # Python functions of the benchmark in one repetition: the turn, the one it mixes, and the next number
 TURNS = 60  # tasks of one RSim: its rows grow from step to step, and the whole of it repeats
 
 
@@ -107,18 +115,18 @@ def collect(devices: tuple[int, ...], tasks: int, progress: Progress) -> Data:
         "worst_us_per_task_replayed_4": max([case["us_per_task_replayed"] for case in four], default=0.0),
         "worst_growth": max(case["growth"] for case in cases),
         "others_cores": others.cores(),
+        "core": core(),
         "machine": machine(),
     }
 
 
 def case(program: Program, devices: int, tasks: int) -> Data:
     """Return the figures of one program on so many devices."""
+    many = devices > FEW  # one task may be thousands of instructions there
+    each, batched = 24 if many else max(120, tasks // 100), 3 if many else 5
     with _runtime(devices, replay=False) as (runtime, meter):
         arrays = meter.warm(program, program.make())
-        many = devices > FEW  # one task may be thousands of instructions there
-        batches = [
-            meter.tasks(program, arrays, 24 if many else max(120, tasks // 100)) for _ in range(3 if many else 5)
-        ]
+        batches = [meter.tasks(program, arrays, each) for _ in range(batched)]
         counts = meter.count.per_task()
         allocations = meter.count.allocated([array._storage.id for array in program.written(arrays)])
         runtime.wait()
@@ -128,14 +136,19 @@ def case(program: Program, devices: int, tasks: int) -> Data:
         steps = min(tasks, int(MOST_INSTRUCTIONS / counts["instructions"]))
         parts = 50 if steps == tasks else 10
         rates = [meter.tasks(program, arrays, max(program.tasks, steps // parts)) for _ in range(parts)]
-        live = runtime._graph.live() + runtime._lowering.live()
-        replayed = runtime._issuing.counts.replayed
+        live = runtime._driver.scheduler.link.graph.live() + runtime._driver.scheduler.lowering.live()
+        replayed = runtime._driver.scheduler.counts.replayed
         runtime.wait()
         del arrays
+    rates_known, calls = known(program, devices, each, batched)
     return {
         "us_per_task": median([batch.lowering for batch in batches]),
         "us_per_task_replayed": median([rate.lowering for rate in rates]),
         "engine_us": median([rate.engine for rate in rates]),
+        "cpu_us_known": min([rate.cpu for rate in rates_known]),
+        "cpu_us_unknown": min([batch.cpu for batch in batches]),
+        "cpu_us_replayed": min([rate.cpu for rate in rates]),
+        "calls_per_task": calls,
         **counts,
         "allocations": allocations,
         "live_nodes": live,
@@ -145,11 +158,61 @@ def case(program: Program, devices: int, tasks: int) -> Data:
     }
 
 
+def known(program: Program, devices: int, tasks: int, batches: int) -> tuple[list[Rate], float]:
+    """Return the rates of tasks whose shape is known, in a program that does not repeat itself, and the Python calls of one."""
+    with _runtime(devices, replay=True) as (runtime, meter):
+        mixed = unrepeated(program)
+        arrays = [meter.warm(mixed, mixed.make())]
+        rates = [meter.tasks(mixed, arrays[0], tasks) for _ in range(batches + 1)][1:]  # first all states are met
+        meter.end()
+        calls = python_calls(lambda: mixed.turn(arrays[0]), 31 if program.tasks == 1 else 5)
+        runtime.wait()
+        arrays.clear()
+    return rates, (calls - OWN_CALLS) / program.tasks
+
+
+def known_calls(app: str, devices: int) -> float:
+    """Return how many Python functions the submitting thread calls for one task of a known shape."""
+    return known(PROGRAMS[app](devices), devices, 60, 1)[1]
+
+
+def unrepeated(program: Program) -> Program:
+    """Return a program that makes the same calls on three sets of arrays, in an order that never repeats itself."""
+    numbers = square_free()
+
+    def turn(sets: Any) -> Any:
+        number = next(numbers)
+        sets[number] = program.turn(sets[number])
+        return sets
+
+    return Program(
+        lambda: [program.make() for _ in range(3)],
+        turn,
+        program.tasks,
+        lambda sets: [array for arrays in sets for array in program.written(arrays)],
+    )
+
+
+def square_free() -> Iterator[int]:
+    """Yield numbers below 3, of which no two neighbouring runs are alike, however long.
+
+    They are how many ones stand between the zeros of the sequence of Thue and Morse.
+    """
+    ones = 0
+    for number in numbers_from(1):
+        if number.bit_count() % 2:
+            ones += 1
+        else:
+            yield ones
+            ones = 0
+
+
 class Rate(NamedTuple):
     """Microseconds per task."""
 
     lowering: float
     engine: float
+    cpu: float  # processor time of lowering
 
 
 class Count:
@@ -163,11 +226,12 @@ class Count:
         """Count instructions."""
         self.instructions += len(instructions)
         for instruction in instructions:
-            if isinstance(instruction, Copy):
+            step = instruction.step
+            if isinstance(step, Copy):
                 self.copies += 1
-                self.bytes += instruction.nbytes
-            elif isinstance(instruction, Alloc):
-                at = (instruction.allocation.memory, instruction.allocation.array)
+                self.bytes += step.nbytes
+            elif isinstance(step, Alloc):
+                at = (step.allocation.memory, step.allocation.array)
                 self._allocations[at] = self._allocations.get(at, 0) + 1
 
     def begin(self) -> None:
@@ -196,26 +260,33 @@ class Meter:
     """Measures the runtime's own time, apart from that of engine and devices."""
 
     def __init__(self, runtime: cx.Runtime) -> None:
-        self._engine = 0.0
+        self._engine = self._engine_cpu = 0.0  # seconds
         self.count = Count()
         self.counting = True
-        executor: Any = runtime._executor
+        executor: Any = runtime._driver.executor
         submit, wait = executor.submit, executor.wait_for
 
         def timed_submit(instructions: list[Instruction]) -> None:
-            start = perf_counter()
+            start, cpu = perf_counter(), process_time()
             if self.counting:
                 self.count.add(instructions)
             submit(instructions)
             self._engine += perf_counter() - start
+            self._engine_cpu += process_time() - cpu
 
         def timed_wait(*args: Any) -> Any:
-            start = perf_counter()
+            start, cpu = perf_counter(), process_time()
             answer = wait(*args)
             self._engine += perf_counter() - start
+            self._engine_cpu += process_time() - cpu
             return answer
 
         executor.submit, executor.wait_for = timed_submit, timed_wait
+        self._executor = executor
+
+    def end(self) -> None:
+        """Measure nothing any more: what is measured here would be in the way of counting calls."""
+        del self._executor.submit, self._executor.wait_for
 
     def warm(self, program: Program, arrays: Any) -> Any:
         """Repeat the program until everything is allocated and known; return its arrays."""
@@ -228,13 +299,14 @@ class Meter:
         """Return the rate of so many tasks; an even number of repetitions leaves the arrays as they were."""
         turns = max(2, tasks // program.tasks // 2 * 2)
         self.count.begin()
-        self._engine = 0.0
-        start = perf_counter()
+        self._engine = self._engine_cpu = 0.0
+        start, begun = perf_counter(), process_time()
         for _ in range(turns):
             arrays = program.turn(arrays)
-        wall = perf_counter() - start
+        wall, cpu = perf_counter() - start, process_time() - begun
         done = self.count.tasks = turns * program.tasks
-        return Rate((wall - self._engine) / done * 1e6, self._engine / done * 1e6)
+        lowering, of_cpu = wall - self._engine, cpu - self._engine_cpu
+        return Rate(lowering / done * 1e6, self._engine / done * 1e6, of_cpu / done * 1e6)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..errors import ConfigError
 from .output import friendly, show_tracebacks
+from .plan_options import plan, run_model
 from .simulate_options import simulate
 
 
@@ -123,20 +124,34 @@ def devices(
 
 @app.command(cls=_Command)
 @friendly
-def doctor(*, json: Json = False) -> None:
+def doctor(
+    *,
+    json: Json = False,
+    kernels: Annotated[
+        Path | None, typer.Option(metavar="SCRIPT", help="Run a script, and tell which of its kernels are compiled.")
+    ] = None,
+) -> None:
     """What is wrong with this installation, and the fix.
 
     Leaves with exit code 1 only if programs cannot run at all; what is merely missing is a hint.
+    With --kernels it runs a script instead, and tells of each kernel whether its body is compiled, or why not.
 
     [bold]Examples[/bold]
 
     coexec doctor
 
     coexec doctor --json
-    """
-    from .doctor import show
 
-    show(json=json)
+    coexec doctor --kernels app.py
+    """
+    if kernels is not None:
+        from .kernels import show as show_kernels
+
+        show_kernels(kernels, json=json)
+    else:
+        from .doctor import show
+
+        show(json=json)
 
 
 @app.command(cls=_Command)
@@ -181,6 +196,17 @@ def run_script(
         str | None, typer.Option(metavar="NAME", help="A policy from `coexec devices --placements`.")
     ] = None,
     sync: Annotated[bool, typer.Option("--sync", help="Run each call at once, in order, for pdb.")] = False,
+    ranks: Annotated[
+        int | None,
+        typer.Option("-n", "--ranks", metavar="N", help="Run the program on N ranks."),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Who starts ranks: mpi, gloo, ray or dask. Default: mpi, if there."),
+    ] = None,
+    restart: Annotated[
+        int, typer.Option(metavar="N", help="Start ranks again, up to N times, after one was lost.")
+    ] = 0,
     json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON; the script's output goes to stderr.")
     ] = False,
@@ -194,19 +220,32 @@ def run_script(
     coexec run app.py
 
     coexec run --devices cpu:0,cpu:1 --trace app.json app.py --steps 100
+
+    coexec run -n 4 app.py
     """
     from .run import Request, execute
 
-    execute(Request(script, tuple(arguments or ()), trace, devices, placement, sync=sync, json=json))
+    request = Request(script, tuple(arguments or ()), trace, devices, placement, sync=sync, json=json)
+    if ranks is None and on is None and not restart:
+        execute(request)
+    from .ranks import execute_on_ranks
+
+    execute_on_ranks(request, 1 if ranks is None else ranks, on, restart)
 
 
 app.command(cls=_Command, context_settings={"ignore_unknown_options": True})(friendly(simulate))
+app.command("run-model", cls=_Command)(friendly(run_model))
 
 
 @app.command(cls=_Command)
 @friendly
 def trace(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace, e.g. run.json.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A trace, e.g. run.json; or the folder of those of all ranks.", show_default=False
+        ),
+    ],
     *,
     json: Json = False,
     graph: Annotated[
@@ -225,6 +264,8 @@ def trace(
     coexec trace run.json --gantt run.svg --perfetto run.perfetto.json
 
     coexec trace run.json --graph tasks.svg --level task
+
+    coexec trace traces/ --perfetto run.perfetto.json
     """
     from .trace import Exports, show
 
@@ -239,7 +280,7 @@ def calibrate(
     seconds: Annotated[float, typer.Option(min=0.1, max=3600.0, help="About how long to measure.")] = 45.0,
     ops: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Only these: matmul, conv2d, elementwise, reduce, matmul64."),
+        typer.Option(metavar="NAMES", help="Only these: matmul, conv2d, elementwise, chains, reduce, matmul64."),
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Say what was measured so far, and measure nothing.")] = False,
     clear: Annotated[bool, typer.Option("--clear", help="Forget what was measured so far.")] = False,
@@ -263,60 +304,7 @@ def calibrate(
     show(devices=devices, seconds=seconds, ops=ops, json=json, listing=listing, clear=clear)
 
 
-@app.command(cls=_Command)
-@friendly
-def plan(
-    op: Annotated[str, typer.Argument(metavar="OP", help="matmul, conv2d, sum, max, add, multiply, exp or sqrt.")],
-    *,
-    m: Annotated[int | None, typer.Option(min=1, metavar="N", help="matmul: rows of the result.")] = None,
-    n: Annotated[int | None, typer.Option(min=1, metavar="N", help="matmul: columns of the result.")] = None,
-    k: Annotated[int | None, typer.Option(min=1, metavar="N", help="matmul: length of the sums.")] = None,
-    size: Annotated[int | None, typer.Option(min=1, metavar="N", help="sum and others: number of elements.")] = None,
-    shape: Annotated[
-        str | None, typer.Option(metavar="N,C,H,W", help="conv2d: images, channels, rows, columns.")
-    ] = None,
-    filters: Annotated[int | None, typer.Option(min=1, metavar="N", help="conv2d: output channels.")] = None,
-    kernel: Annotated[str | None, typer.Option(metavar="R[,S]", help="conv2d: rows and columns of a filter.")] = None,
-    stride: Annotated[int | None, typer.Option(min=1, metavar="N", help="conv2d: stride, default 1.")] = None,
-    padding: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="conv2d: zeros on each side, default 0.")
-    ] = None,
-    groups: Annotated[int | None, typer.Option(min=1, metavar="N", help="conv2d: groups, default 1.")] = None,
-    dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Type of the elements, default float32.")] = None,
-    devices: Devices = None,
-    objective: Annotated[str, typer.Option(metavar="NAME", help="What to minimise: time or energy.")] = "time",
-    energy_cap: Annotated[
-        float | None, typer.Option(min=0.0, metavar="J", help="The fastest plan within so many joules.")
-    ] = None,
-    watts: Annotated[
-        str | None, typer.Option(metavar="LIST", help="What devices draw, busy/idle, e.g. cpu:0=15/3,opencl:0=20/5.")
-    ] = None,
-    policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="How to divide: static, dynamic, auto or even.")
-    ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Add the plan in sentences.")] = False,
-    json: Json = False,
-    plot: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the plan (.svg).")] = None,
-    save: Annotated[Path | None, typer.Option(metavar="OUT", help="Write the plan for Runtime(plan=...).")] = None,
-) -> None:
-    """How one call would be divided over the devices, how long it would take, and why. Nothing is computed.
-
-    The data begins on the host. Predictions come from what was measured: run `coexec calibrate` once before.
-
-    [bold]Examples[/bold]
-
-    coexec plan matmul --m 4096 --n 4096 --k 4096
-
-    coexec plan conv2d --shape 8,64,56,56 --filters 128 --kernel 3 --padding 1 --plot plan.svg
-
-    coexec plan sum --size 20000000 --devices cpu:0,cpu:1 --json
-
-    coexec plan matmul --m 4096 --n 4096 --k 4096 --objective energy --watts cpu:0=15/3,cpu:1=15/3
-    """
-    from .plan import Request, Sizes, show
-
-    sizes = Sizes(m, n, k, size, shape, filters, kernel, stride, padding, groups, dtype)
-    show(op, sizes, Request(devices, objective, energy_cap, watts, policy, explain, json, plot, save))
+app.command(cls=_Command)(friendly(plan))
 
 
 @app.command(cls=_Command)
@@ -326,7 +314,9 @@ def bench(
     *,
     json: Json = False,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, fewer repetitions.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Everything, where a quick set is usual (plan).")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the result (.svg).")] = None,
+    ranks: Annotated[int | None, typer.Option(metavar="N", help="On so many ranks (cluster).")] = None,
 ) -> None:
     """Run the benchmarks.
 
@@ -336,8 +326,10 @@ def bench(
 
     coexec bench overhead --quick
 
+    coexec bench cluster --ranks 2 --json
+
     coexec bench all --json
     """
     from .bench import show
 
-    show(name, json=json, quick=quick, plot=plot)
+    show(name, json=json, quick=quick, full=full, plot=plot, ranks=ranks)

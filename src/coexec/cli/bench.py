@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..bench import BRIEF, ON_RANKS
 from ..errors import CoexecError, ConfigError, PerformanceWarning, unknown_name
 from ..files import write_text
 from .output import FAILURE, check_files, console, emit, fields, say, table
@@ -20,14 +21,22 @@ if TYPE_CHECKING:
 
 WIDEST = 14  # columns of a table; --json has them all
 Data = dict[str, Any]
-Benchmark = Callable[[bool, Callable[[str], None]], Data]
+Benchmark = Callable[..., Data]  # (quick, progress), and ranks= where there are several
 
 
 def show(
-    name: str, *, json: bool, quick: bool, plot: Path | None = None, known: Mapping[str, str] | None = None
+    name: str,
+    *,
+    json: bool,
+    quick: bool,
+    full: bool = False,
+    plot: Path | None = None,
+    ranks: int | None = None,
+    known: Mapping[str, str] | None = None,
 ) -> None:
     """Run one benchmark or all, or list them. With all, one that fails does not stop the others."""
     drawn = _picture(name) if plot is not None else None
+    _check_ranks(name, ranks)
     check_files(("--plot", plot, (".svg",)))
     if known is None:
         from ..bench import BENCHMARKS
@@ -42,7 +51,7 @@ def show(
     failed = False
     for chosen in known if name == "all" else [name]:
         try:
-            results[chosen] = _run(chosen, known, quick=quick)
+            results[chosen] = _run(chosen, known, quick=quick or (chosen in BRIEF and not full), ranks=ranks)
         except CoexecError as error:
             if name != "all":
                 raise
@@ -60,6 +69,11 @@ def show(
                 console().print(part)
     if failed:
         raise SystemExit(FAILURE)
+
+
+def _check_ranks(name: str, ranks: int | None) -> None:
+    if ranks is not None and name not in ON_RANKS:
+        raise ConfigError(f"bench {name} runs on no ranks; --ranks goes with {', '.join(ON_RANKS)}")
 
 
 def _picture(name: str) -> Callable[[Data], str]:
@@ -80,7 +94,7 @@ def load(name: str, known: Mapping[str, str]) -> Benchmark:
     return found
 
 
-def _run(name: str, known: Mapping[str, str], *, quick: bool) -> Data:
+def _run(name: str, known: Mapping[str, str], *, quick: bool, ranks: int | None) -> Data:
     from rich.text import Text
 
     screen = console(stderr=True)
@@ -92,7 +106,7 @@ def _run(name: str, known: Mapping[str, str], *, quick: bool) -> Data:
             if not screen.is_terminal:
                 say(f"{name}: {text}")
 
-        return load(name, known)(quick, progress)
+        return load(name, known)(quick, progress, **({} if ranks is None else {"ranks": ranks}))
 
 
 def _list(known: Mapping[str, str], *, json: bool) -> None:

@@ -266,7 +266,8 @@ def verdict(found: Data) -> Iterator[str]:
     )
     cores = found["cores"]
     if all(name.startswith("cpu:") for name in found["used"]):
-        yield f"The limit on {count_text(cores, 'core')} is {cores:.2f}; this is {one / cores:.0%} of it."
+        more = " It is one of NumPy bodies: compiled ones make one pass over memory." if one > cores else ""
+        yield f"The limit on {count_text(cores, 'core')} is {cores:.2f}; this is {one / cores:.0%} of it.{more}"
     yield (
         "NumPy's own threads serve linear algebra only, and this program has none; "
         "a program that is one large matmul gains nothing here."

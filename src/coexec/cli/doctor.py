@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from ..config import PREFIX, Config, convert
-from ..errors import CoexecError, ConfigError
+from ..config import BUILDING, PREFIX, Config, convert
+from ..errors import ClusterError, CoexecError, ConfigError
 from ..observe.svg import bytes_text
 from .output import FAILURE, console, emit, table
 
@@ -117,6 +117,19 @@ def _libraries(environ: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding("libraries", "ok", ", ".join(present))
 
 
+def _core(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Tell whether the modules that every task goes through are compiled."""
+    del environ
+    from importlib.machinery import EXTENSION_SUFFIXES
+
+    from ..graph import tracker
+
+    if (tracker.__file__ or "").endswith(tuple(EXTENSION_SUFFIXES)):
+        yield Finding("core", "ok", "compiled")
+    else:
+        yield Finding("core", "ok", "interpreted (COEXEC_COMPILE=1 pip install . compiles it)")
+
+
 def _options(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Look at each COEXEC_ variable on its own, so that all mistakes are told at once."""
     from dataclasses import fields
@@ -126,6 +139,8 @@ def _options(environ: Mapping[str, str]) -> Iterator[Finding]:
     given = sorted(name for name in environ if name.startswith(PREFIX))
     good = []
     for name in given:
+        if name.removeprefix(PREFIX) in BUILDING:
+            continue
         if name not in known:
             near = get_close_matches(name, known, n=1)
             fix = f"unset {name}" + (f", or did you mean {near[0]}?" if near else "; see coexec devices --options")
@@ -271,10 +286,38 @@ def _cache(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("cache folder", "ok", str(folder))
 
 
+def _ranks(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Tell what could carry messages between ranks, and whether the launcher that a user would type belongs to it."""
+    from importlib.util import find_spec
+
+    from ..cluster.launched import launched
+    from ..cluster.launching import REMEDY, mpiexec
+
+    carriers, own = [], None
+    try:
+        own = mpiexec()
+        carriers.append(f"MPI ({own})")
+    except ClusterError:
+        pass
+    if find_spec("torch") is not None:
+        carriers.append("gloo (torch)")
+    if not carriers:
+        yield Finding("ranks", "hint", "nothing carries messages: programs run on one rank", REMEDY)
+        return
+    found = launched(environ)
+    started = "" if found is None else f"; started by {found.by} as rank {found.rank} of {found.size}"
+    yield Finding("ranks", "ok", f"carried by {', '.join(carriers)}{started}")
+    typed = shutil.which("mpiexec", path=environ.get("PATH", ""))
+    if own is not None and typed is not None and not own.samefile(typed):
+        text = f"mpiexec on the PATH is {typed}, of another MPI than coexec's: its ranks would not meet"
+        yield Finding("mpiexec", "hint", text, f"coexec run -n 4 app.py, or {own} -n 4 python app.py")
+
+
 CHECKS: tuple[Check, ...] = (
     _python,
     _numpy,
     _libraries,
+    _core,
     _options,
     _cpu,
     _cores,
@@ -282,5 +325,6 @@ CHECKS: tuple[Check, ...] = (
     _library_threads,
     _opencl,
     _torch,
+    _ranks,
     _cache,
 )

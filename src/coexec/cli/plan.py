@@ -57,6 +57,8 @@ class Request(NamedTuple):
     json: bool = False
     plot: Path | None = None
     save: Path | None = None
+    target: str | None = None  # of a pipeline: file and name
+    platform: str | None = None
 
 
 class Planned(NamedTuple):
@@ -177,7 +179,14 @@ def check(op: str, sizes: Sizes) -> Planned:
 
 
 def show(op: str, sizes: Sizes, request: Request) -> None:
-    """Plan one call and print it; write the picture and the file that were asked for."""
+    """Plan one call, or a pipeline, and print it; write the picture and the file that were asked for."""
+    if op == "pipeline" or request.target is not None:
+        from .plan_pipeline import show as show_pipeline
+
+        show_pipeline(op, sizes, request)
+        return
+    if request.platform is not None:
+        raise ConfigError("--platform goes with `coexec plan pipeline`; for one call use `coexec simulate`")
     planned = check(op, sizes)
     check_files(("--plot", request.plot, (".svg",)), ("--save", request.save, ()))
     with spoken_warnings():

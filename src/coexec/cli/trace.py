@@ -6,14 +6,16 @@ Before: observe/.  After: app.py, run.py, demo.py.  Computes nothing itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import unknown_name
 from ..files import write_text
 from ..observe.svg import bytes_text, count_text, joules_text, seconds_text
 from . import answers, grouping
-from .output import check_files, console, emit, spoken_warnings, table
+from .output import check_files, console, emit, say, spoken_warnings, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,7 +43,7 @@ def show(file: Path, exports: Exports, *, json: bool) -> None:
 
     check(exports)
     with spoken_warnings():
-        trace = Trace.load(file)
+        trace = _of_ranks(file) if file.is_dir() else Trace.load(file)
     report = summary(trace)
     written = export(trace, exports)
     if json:
@@ -56,6 +58,22 @@ def show(file: Path, exports: Exports, *, json: bool) -> None:
         screen.print(report["bottleneck"]["sentence"], soft_wrap=True)
     for path in written:
         screen.print(f"wrote {path}", soft_wrap=True)
+
+
+def _of_ranks(folder: Path) -> Trace:
+    """Return one trace of those that ranks wrote to a folder; say how well their clocks agree."""
+    from ..observe.rank_traces import merge_ranks, rank_files
+    from ..observe.trace import Trace
+
+    files = rank_files(folder)
+    with TemporaryDirectory(prefix="coexec-") as place:
+        together = Path(place, "ranks.json")
+        clocks = merge_ranks(files, together)
+        found = Trace.load(together)
+    worst = max(clock.error for clock in clocks)
+    told = "some sent no message, so their clocks are as they are" if worst == inf else f"within {seconds_text(worst)}"
+    say(f"coexec: {len(files)} ranks; clocks are aligned by their messages, {told}")
+    return found
 
 
 def check(exports: Exports) -> None:

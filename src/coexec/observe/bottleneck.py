@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .path import LAUNCH, PROGRAM, SCHEDULING, Step
+from .path import LAUNCH, PROGRAM, SCHEDULING, PathStep
 from .svg import count_text
 
 REMEDIES = {
@@ -47,9 +47,9 @@ class Part:
         return self.name if self.name and self.kind not in (LAUNCH, SCHEDULING, PROGRAM) else self.kind
 
 
-def parts(steps: Iterable[Step]) -> list[Part]:
+def parts(steps: Iterable[PathStep]) -> list[Part]:
     """Return what a path consists of, the longest first."""
-    groups: dict[tuple[str, str], list[Step]] = {}
+    groups: dict[tuple[str, str], list[PathStep]] = {}
     for step in steps:
         groups.setdefault((step.kind, _name(step)), []).append(step)
     whole = sum(step.seconds for group in groups.values() for step in group)
@@ -57,7 +57,7 @@ def parts(steps: Iterable[Step]) -> list[Part]:
     return sorted(found, key=lambda part: (-part.seconds, part.kind, part.name))
 
 
-def _name(step: Step) -> str:
+def _name(step: PathStep) -> str:
     """Return what a step is counted under: copies by what they go over, or else by their way."""
     if step.kind != "copy":
         return step.name
@@ -65,7 +65,7 @@ def _name(step: Step) -> str:
     return f"over {made_of}" if made_of else way
 
 
-def _part(kind: str, name: str, steps: Sequence[Step], whole: float) -> Part:
+def _part(kind: str, name: str, steps: Sequence[PathStep], whole: float) -> Part:
     seconds = sum(step.seconds for step in steps)
     devices = tuple(dict.fromkeys(step.device for step in steps if step.device))
     others = sum(step.others * step.seconds for step in steps) / seconds if seconds else 0.0
@@ -89,7 +89,7 @@ def _described(part: Part) -> str:
     return part.text
 
 
-def as_data(steps: Sequence[Step], listed: int) -> dict[str, Any]:
+def as_data(steps: Sequence[PathStep], listed: int) -> dict[str, Any]:
     """Return path, parts and sentence as JSON-ready data, with so many steps from the beginning and as many from the end."""
     found = parts(steps)
     shown = steps if len(steps) <= 2 * listed else [*steps[:listed], *steps[-listed:]]

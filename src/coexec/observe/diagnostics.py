@@ -1,6 +1,6 @@
 """What is odd about a program, said once per kind and kernel, with the remedy.
 
-Before: lower/watch.py, plan/conflicts.py and pace.py, which find it.  After: runtime.py.  Knows no thread and no clock.
+Before: lower/watch.py, plan/conflicts.py and pace.py, which find it.  After: pump.py, driver.py.  Knows no thread and no clock.
 
 Whoever finds something holds the program's lock and may be in the middle of its work, so nothing is said there and then:
 `speak` does, on the program's own thread, outside the lock, where a warning that was turned into an error does no harm.
@@ -8,7 +8,6 @@ Whoever finds something holds the program's lock and may be in the middle of its
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -23,7 +22,7 @@ from ..graph.task import Task
 from ..lower.state import ArrayState
 from ..lower.watch import Unwritten
 from ..machine.platform import Platform
-from ..origin import is_passed
+from ..origin import program_depth
 from .pace import Pace, Progress
 
 OFTEN = 10  # allocations of one array in one memory, or moves of one box back to where it came from
@@ -64,7 +63,7 @@ class Diagnostics:
         """Warn of everything that was found since the last time, at the program's present line."""
         while self.pending:
             category, text = self.pending.pop(0)
-            warnings.warn(text, category, stacklevel=_depth_of_the_program())
+            warnings.warn(text, category, stacklevel=program_depth())
 
     # What the program asks for ----------------------------------------------------------------------------------------
 
@@ -116,9 +115,9 @@ class Diagnostics:
                 "allocations back until it is known with Runtime(lookahead='infinite')",
             )
 
-    def copied(self, copy: Copy) -> None:
+    def copied(self, task: Task | None, copy: Copy) -> None:
         """Count how often the same box went back to where it came from, because a task needed it there."""
-        source, target, task = copy.source, copy.target, copy.task
+        source, target = copy.source, copy.target
         if task is None or source.array < 0 or copy.reason != "coherence":
             return
         for box in copy.boxes:
@@ -161,8 +160,9 @@ class Diagnostics:
         """Study what finished, or some of it: here, because what is replayed is lowered only once."""
         if self._pace is not None and self._pace.ran(records):
             for ran in records:
-                if type(ran.instruction) is Copy:
-                    self.copied(ran.instruction)
+                step = ran.instruction.step
+                if type(step) is Copy:
+                    self.copied(ran.instruction.task, step)
 
     def waited(self, seconds: float, tasks: int, *, own: bool) -> None:
         """Note that the program waited, after so many tasks, of which the wait itself is one if `own`; say what is odd."""
@@ -217,12 +217,3 @@ def _task(name: str, call: str, line: int) -> str:
 
 def _array(state: ArrayState) -> str:
     return f"an array of shape {state.box.hi} and type {state.dtype}"
-
-
-def _depth_of_the_program() -> int:
-    """Return the `stacklevel` at which the caller's warning names the program's own line."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and is_passed(frame.f_code.co_filename):
-        frame = frame.f_back
-        depth += 1
-    return depth

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..machine.platform import HOST, Platform
@@ -24,11 +25,19 @@ def merge(paths: Sequence[str | os.PathLike[str]], target: str | os.PathLike[str
     writer.close(max(trace.duration for trace in ranks))
 
 
+def merge_away(paths: Sequence[str | os.PathLike[str]], target: str | os.PathLike[str], platform: Platform) -> None:
+    """Write one trace of the traces of all ranks, and remove those."""
+    merge(paths, target, platform)
+    for path in paths:
+        Path(path).unlink()
+
+
 def merged(ranks: Sequence[Iterable[Row]], platform: Platform, name: str = "") -> Iterator[Row]:
     """Yield the rows of one trace of those of all ranks."""
     everything = [list(rows) for rows in ranks]
     yield _header([rows[0] for rows in everything], platform, name)
-    merging = Merging(everything, platform)
+    hosts = [platform.memories[_host(platform, rank)].name for rank in range(len(everything))]
+    merging = Merging(everything, hosts, platform)
     for rank, rows in enumerate(everything):
         for row in rows:
             yield from merging.row(rank, row)
@@ -37,12 +46,17 @@ def merged(ranks: Sequence[Iterable[Row]], platform: Platform, name: str = "") -
 class Merging:
     """Renames the rows of ranks. Number n of rank r becomes n * ranks + r."""
 
-    def __init__(self, ranks: Sequence[Sequence[Row]], platform: Platform) -> None:
+    def __init__(self, ranks: Sequence[Sequence[Row]], hosts: Sequence[str], platform: Platform | None = None) -> None:
+        """`hosts` are the names of the ranks' host memories; `platform`, if there is one, knows the links between them."""
         self._count = len(ranks)
-        self._platform = platform
+        self._hosts, self._platform = hosts, platform
         self._links: set[tuple[Any, ...]] = set()
-        self._sends = {_key(row): (rank, row) for rank, rows in enumerate(ranks) for row in rows if _is(row, "send")}
-        received = {_key(row): (rank, row) for rank, rows in enumerate(ranks) for row in rows if _is(row, "receive")}
+        self._sends = {
+            message_key(row): (rank, row) for rank, rows in enumerate(ranks) for row in rows if _is(row, "send")
+        }
+        received = {
+            message_key(row): (rank, row) for rank, rows in enumerate(ranks) for row in rows if _is(row, "receive")
+        }
         self._instead = {
             (rank, row["id"]): self._name(received[key][0], received[key][1]["id"])
             for key, (rank, row) in self._sends.items()
@@ -98,15 +112,22 @@ class Merging:
         if row["row"] == "ran":
             yield {**new, "lane": LANES * rank + LANES // 2 + row["lane"] % (LANES // 2)}
             return
-        sender, send = self._sends.get(_key(row), (row["from_rank"], {"needs": [], "after": []}))
+        sender, send = self._sends.get(message_key(row), (row["from_rank"], {"needs": [], "after": []}))
         for field in ("needs", "after"):
             new[field] = [*new[field], *[self._instruction(sender, id) for id in send[field]]]
-        source, target = _host(self._platform, sender), _host(self._platform, rank)
-        names = [self._platform.memories[end].name for end in (source, target)]
-        if (link := self._platform.link(source, target)) is not None:
-            wire = {"row": "link", "from": names[0], "to": names[1], "name": link.name, "shared": link.shared}
-            yield from self._link({**wire, "latency_s": link.latency, "bytes_per_s": link.bandwidth})
+        names = self._hosts[sender], self._hosts[rank]
+        yield from self._wire(sender, rank)
         yield new | {"from": names[0], "to": names[1], "reason": "message"}
+
+    def _wire(self, sender: int, rank: int) -> Iterator[Row]:
+        """Yield the link between the hosts of two ranks, if it is known."""
+        if self._platform is None:
+            return
+        link = self._platform.link(_host(self._platform, sender), _host(self._platform, rank))
+        if link is not None:
+            wire = {"row": "link", "from": self._hosts[sender], "to": self._hosts[rank], "name": link.name}
+            rates = {"shared": link.shared, "latency_s": link.latency, "bytes_per_s": link.bandwidth}
+            yield from self._link({**wire, **rates})
 
     def _link(self, row: Row) -> Iterator[Row]:
         ends = (row["from"], row["to"])
@@ -119,7 +140,8 @@ def _is(row: Row, kind: str) -> bool:
     return bool(row["row"] == "instruction" and row["kind"] == kind)
 
 
-def _key(row: Row) -> tuple[Any, ...]:
+def message_key(row: Row) -> tuple[Any, ...]:
+    """Return what both sides know a message by; it begins with sender and receiver."""
     return (row["from_rank"], row["to_rank"], *row["message"])
 
 

@@ -1,6 +1,6 @@
 """Whether scheduling keeps up with execution, and whether execution goes on at all: found from what ran and who waited.
 
-Before: execute/ (its records).  After: diagnostics.py, which says it; runtime.py.  Costs the calls themselves nothing.
+Before: execute/ (its records).  After: diagnostics.py, which says it; pump.py.  Costs the calls themselves nothing.
 
 All of the first records are studied and later one in eight, so a figure is a good estimate, not a count.
 """
@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ..backend.base import Ran
-from ..execute.at_once import EVERY
-from ..graph.instruction import Copy, Fill, HostTask, Instruction, Kernel, Reduce
+from ..execute.inline_calls import EVERY
+from ..graph.instruction import Copy, Fill, HostLaunch, Instruction, Launch, Reduce
+from ..graph.task import Task
 from .intervals import length, merge
 from .svg import seconds_text
 
@@ -28,7 +29,7 @@ SHORT = 1e-3  # seconds: a wait this long is for work, not for the wait's own sa
 STARVED = 0.2  # of the active time
 MOMENT = 5e-3  # seconds of activity below which nothing is said
 PATIENCE = 20.0  # seconds without any completion
-WORKING = frozenset({Kernel, HostTask, Reduce, Copy, Fill})
+WORKING = frozenset({Launch, HostLaunch, Reduce, Copy, Fill})
 
 
 class _Tally:
@@ -59,16 +60,16 @@ class Pace:
         self._studied += len(records)
         working: list[tuple[float, float]] = []
         for instruction, _, _, start, stop, waited, _ in records:
-            if type(instruction) in WORKING:
+            step = instruction.step
+            if type(step) in WORKING:
                 working.append((start, stop))
-                if type(instruction) is Kernel:
-                    self._tally(instruction, stop - start - waited)
+                if type(step) is Launch:
+                    self._tally(instruction.task, step, stop - start - waited)
         self._busy += length(merge(working))
         return True
 
-    def _tally(self, kernel: Kernel, seconds: float) -> None:
-        task = kernel.task
-        if task.studied and not kernel.chunk.slot:
+    def _tally(self, task: Task, step: Launch, seconds: float) -> None:
+        if task.studied and not step.chunk.slot:
             # A known call, run again in the caller and not scheduled; one record stands for several.
             self._busy += seconds * (EVERY - 1)
             return
@@ -76,7 +77,7 @@ class Pace:
         if tally is None:
             tally = self._kernels[task.name] = _Tally()
         tally.seconds += seconds
-        if kernel.chunk.slot:
+        if step.chunk.slot:
             return  # its task is counted with its first part
         task.studied = True
         tally.tasks += 1
@@ -158,7 +159,7 @@ class Progress:
                 self._tell([i for i in issued if i.id in self._open], now - self._since)
 
     def _tell(self, issued: Sequence[Instruction], seconds: float) -> None:
-        running = [(i.task, i.device) for i in issued if type(i) in WORKING and i.task is not None]
+        running = [(i.task, i.device) for i in issued if type(i.step) in WORKING and i.task is not None]
         names = dict.fromkeys(f"T{task.id} {task.name!r} on {device}" for task, device in running)
         if names:
             self._say(

@@ -29,7 +29,7 @@ _CLOSE = 1e-9  # seconds: times are written with so many digits
 _FAR = 256  # instructions without a record that are looked through for what is behind them
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """A stretch of the run, and what was waited for in it."""
 
     start: float
@@ -56,7 +56,7 @@ class _Cause(NamedTuple):
     why: str
 
 
-def path_taken(trace: Trace) -> list[Step]:
+def path_taken(trace: Trace) -> list[PathStep]:
     """Return the steps from the first submission to the last completion, without holes."""
     return _Walk(trace).steps() if trace.work else []
 
@@ -72,10 +72,10 @@ class _Walk:
         self._wait_stops = [float(wait["stop"]) for wait in self._waits]
         self._launch = trace.launches
         self._at_once = {str(d["name"]): int(d.get("concurrent") or 1) for d in trace.header.get("devices", ())}
-        self._found: list[Step] = []
+        self._found: list[PathStep] = []
         self._seen: set[int] = set()  # instructions that are on the path: things that took no time may wait in a circle
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[PathStep]:
         """Return the steps in order."""
         row: Row | None = max(self._trace.work, key=lambda r: (r["stop"], r["id"]))
         why = "it was the last to end"
@@ -95,7 +95,7 @@ class _Walk:
 
     def _add(self, start: float, stop: float, kind: str, device: str, why: str) -> None:
         if stop - start > _CLOSE:
-            self._found.append(Step(start, stop, kind, "", device, why))
+            self._found.append(PathStep(start, stop, kind, "", device, why))
 
     def _carried_out(self, row: Row, stop: float, why: str) -> None:
         start = float(row["start"])
@@ -103,7 +103,7 @@ class _Walk:
             copy = row["kind"] == "copy"
             name = self._trace.way(row) if copy else str(row.get("name") or row["kind"])
             others = self._crowding.others(row) if copy else 0.0
-            self._found.append(Step(start, stop, row["kind"], name, row["device"] or "", why, row["id"], others))
+            self._found.append(PathStep(start, stop, row["kind"], name, row["device"] or "", why, row["id"], others))
 
     def _gap(self, row: Row, start: float, stop: float) -> None:
         """Tell why an instruction did not begin when it could have."""

@@ -1,6 +1,6 @@
-"""From what happened to the trace and to the predictors: one record serves both.
+"""From what happened to the trace.
 
-Before: backend/base.py's Ran, predict/.  After: runtime.py, which gives it everything.  Owned by the runtime; task and
+Before: backend/base.py's Ran.  After: driver.py, which gives it everything.  Owned by the runtime; task and
 command rows come from submitting threads under the program's lock, `ran` from whoever drains.
 """
 
@@ -21,25 +21,16 @@ from ..backend.base import Ran
 from ..config import blamed
 from ..errors import TaskCancelled
 from ..graph.command import Command
-from ..graph.instruction import Allocation, Copy, Instruction, Kernel, MemoryInstruction, Message
+from ..graph.instruction import Allocation, Copy, Instruction, Launch, MemoryStep, Message, Step
 from ..graph.task import Task
 from ..machine.platform import Platform
 from .trace import TraceWriter
 
-LONG = 50e-6  # seconds: of shorter kernels backends do not measure how long they wait
 KEPT = 4096  # completion times remembered, to tell when an instruction became ready
 
 
-LearnLink = Callable[[int, int, int, float], None]
-"""Takes source memory, target memory, bytes and seconds of one copy."""
-
-
-def _forget(source: int, target: int, nbytes: int, seconds: float) -> None:
-    del source, target, nbytes, seconds
-
-
 class Recorder:
-    """Streams rows to a trace file, if one was asked for, and teaches the predictors."""
+    """Streams rows to a trace file, if one was asked for."""
 
     def __init__(
         self,
@@ -47,12 +38,10 @@ class Recorder:
         platform: Platform,
         clock: Callable[[], float],
         options: Mapping[str, Any] | None = None,
-        learn_link: LearnLink = _forget,
         closing: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
         """Begin. `closing` tells what is known at the end only, of a run in a time of its own."""
         self._platform = platform
-        self._learn_link = learn_link
         self._options = options or {}
         self.clock = clock
         self._closing = closing
@@ -123,17 +112,18 @@ class Recorder:
         if self._writer is None:
             return
         for instruction in instructions:
-            row = {"row": "instruction", **self._named(instruction), "needs": instruction.needs}
-            row["after"] = instruction.after
-            row["bytes"] = instruction.nbytes
-            if isinstance(instruction, Copy):
+            row = {"row": "instruction", **self._named(instruction), "needs": tuple(dict.fromkeys(instruction.needs))}
+            row["after"] = tuple(dict.fromkeys(instruction.after))
+            step = instruction.step
+            row["bytes"] = step.nbytes
+            if isinstance(step, Copy):
                 memories = self._platform.memories
-                self._link(instruction.source.memory, instruction.target.memory)
-                row["from"] = memories[instruction.source.memory].name
-                row["to"] = memories[instruction.target.memory].name
-                row["reason"] = instruction.reason
-            elif isinstance(instruction, Message):
-                (number, route) = instruction.key
+                self._link(step.source.memory, step.target.memory)
+                row["from"] = memories[step.source.memory].name
+                row["to"] = memories[step.target.memory].name
+                row["reason"] = step.reason
+            elif isinstance(step, Message):
+                (number, route) = step.key(instruction.task)
                 row |= {"from_rank": route.sender, "to_rank": route.receiver, "message": (number, *route[2:])}
             self._writer.row(row)
 
@@ -149,23 +139,23 @@ class Recorder:
             self._writer.row({**row, "latency_s": link.latency, "bytes_per_s": link.bandwidth})
 
     def _named(self, instruction: Instruction) -> dict[str, Any]:
-        task = instruction.task
+        task, step = instruction.task, instruction.step
         return {
             "id": instruction.id,
-            "kind": instruction.kind,
-            "name": task.name if task is not None and isinstance(instruction, Kernel) else instruction.kind,
+            "kind": step.kind,
+            "name": task.name if task is not None and isinstance(step, Launch) else step.kind,
             "task": task.id if task is not None else None,
-            "device": instruction.device or "host",
-            **self._where(instruction),
+            "device": step.device or "host",
+            **self._where(step),
         }
 
-    def _where(self, instruction: Instruction) -> dict[str, Any]:
-        """Return whose memory an instruction takes or gives back: an allocation's, or that of a kernel's temporaries."""
-        if isinstance(instruction, MemoryInstruction):
-            place = instruction.allocation
+    def _where(self, step: Step) -> dict[str, Any]:
+        """Return whose memory a step takes or gives back: an allocation's, or that of a kernel's temporaries."""
+        if isinstance(step, MemoryStep):
+            place = step.allocation
             return {"memory": self._platform.memories[place.memory].name, "array": place.array}
-        if isinstance(instruction, Kernel) and instruction.scratch is not None:
-            memory, nbytes = instruction.scratch
+        if isinstance(step, Launch) and step.scratch is not None:
+            memory, nbytes = step.scratch
             return {"memory": self._platform.memories[memory].name, "scratch": nbytes}
         return {}
 
@@ -179,25 +169,13 @@ class Recorder:
     # What happened ------------------------------------------------------------------------------------------------
 
     def ran(self, records: Sequence[Ran]) -> None:
-        """Record what finished, and learn from it."""
-        for record in records:
-            instruction = record.instruction
-            if type(instruction) is Kernel and record.error is None and instruction.model is not None:
-                seconds = record.stop - record.start - record.waited
-                if record.stop == record.start:
-                    continue  # nothing was computed, so nothing is learnt
-                instruction.model.learn(instruction.work, seconds, together=instruction.together)
-                if seconds > LONG:
-                    instruction.model.learn_wait(record.waited, seconds, together=instruction.together)
-            elif type(instruction) is Copy and record.error is None:
-                source, target = instruction.source.memory, instruction.target.memory
-                self._learn_link(source, target, instruction.nbytes, record.stop - record.start)
+        """Record what finished."""
         if self._writer is not None:
             for record in records:
                 self._writer.row(self._ran_row(record))
 
     def _ran_row(self, record: Ran) -> dict[str, Any]:
-        instruction = record.instruction
+        instruction, step = record.instruction, record.instruction.step
         over = self._over
         over[instruction.id] = record.stop
         if len(over) > KEPT:
@@ -213,14 +191,20 @@ class Recorder:
         row["ready"] = self._since(min(start, ready))
         row["start"], row["stop"] = self._since(start), self._since(stop)
         row["waited"] = round(record.waited, 9)
-        row["predicted"] = instruction.predicted if isinstance(instruction, Kernel) else None
-        if self._virtual and isinstance(instruction, Kernel) and instruction.source:
+        row["predicted"] = step.predicted if isinstance(step, Launch) else None
+        if self._virtual and instruction.source:
             row["source"] = instruction.source
-        row["bytes"] = instruction.nbytes
+        row["bytes"] = step.nbytes
         row["state"] = _state(record)
         if row["state"] == "failed":
             row["error"] = f"{type(record.error).__name__}: {record.error}"
         return row
+
+    def small(self, name: str, start: float, stop: float, calls: int) -> None:
+        """Record one of `calls` calls of a function on small arrays, by `clock`."""
+        if self._writer is not None:
+            row = {"row": "small", "name": name, "start": self._since(start), "stop": self._since(stop)}
+            self._writer.row({**row, "calls": calls})
 
     def wait(self, start: float, stop: float, what: str, task: int) -> None:
         """Record that the program waited for a task, by `clock`."""

@@ -124,6 +124,7 @@ _FIELDS: dict[str, dict[str, Spec]] = {
     },
     "given": {"t": _TIME, "array": _or_null(_WHOLE), "memory": _TEXT, "bytes": _BYTES},
     "link": {"from": _TEXT, "to": _TEXT, "name": _or_null(_TEXT), "shared": _TEXTS},
+    "small": {"name": _TEXT, "start": _TIME, "stop": _TIME, "calls": _WHOLE},
     "wait": {"start": _TIME, "stop": _TIME, "what": _or_null(_TEXT), "task": _or_null(_WHOLE)},
     "note": {"t": _TIME, "text": _TEXT},
     "simulation": {
@@ -144,6 +145,7 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "ran": ("id", "kind", "device", "start", "stop"),
     "given": ("t", "memory", "bytes"),
     "link": ("from", "to"),
+    "small": ("name", "start", "stop", "calls"),
     "wait": ("start", "stop"),
     "note": ("t", "text"),
 }
@@ -166,7 +168,7 @@ def check_row(where: str, row: object, *, first: bool) -> None:
         )
     _check_fields(where, row, _FIELDS.get(kind, {}), "")
     start, stop = row.get("start"), row.get("stop")
-    if kind in ("ran", "wait") and start is not None and stop is not None and stop < start:
+    if kind in ("ran", "small", "wait") and start is not None and stop is not None and stop < start:
         raise TraceError(f"{where}: 'stop' is {stop!r}, before 'start', {start!r}; record the run again")
 
 

@@ -13,6 +13,8 @@ from .invented import invented_platform
 from .kernels import check_kernel
 from .model_memory import at_random, run_all
 from .queries import InstructionGraph, Selection
+from .teams import on_teams
+from .transports import check_transport, on_ranks
 from .verify import verify
 
 __all__ = [
@@ -24,11 +26,14 @@ __all__ = [
     "at_random",
     "check_backend",
     "check_kernel",
+    "check_transport",
     "every_choice",
     "every_order",
     "explore",
     "few_orders",
     "invented_platform",
+    "on_ranks",
+    "on_teams",
     "run_all",
     "sample",
     "verify",

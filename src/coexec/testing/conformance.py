@@ -25,7 +25,7 @@ import numpy as np
 from ..backend.base import Backend, Ran
 from ..geometry import Box, whole
 from ..graph.command import Chunk
-from ..graph.instruction import Allocation, Copy, Fill, Instruction, Kernel
+from ..graph.instruction import Allocation, Copy, Fill, Instruction, Launch
 from ..machine.platform import HOST, USER, Device
 from ..plan.candidate import Share
 from ..program.variant import Variant
@@ -64,8 +64,7 @@ def _require(promise: bool, words: str) -> None:
 
 def _no_kernel(id: int, device: Device, x: Allocation, y: Allocation, a: int) -> Instruction:
     del x, a
-    nothing: Any = None
-    return Kernel(id, device.name, nothing, Chunk(device.name, y.box), NO_SHARE, (), (), ())
+    return Instruction(id, Launch(device.name, Chunk(device.name, y.box), NO_SHARE, ()), None)
 
 
 @dataclass(frozen=True)
@@ -149,13 +148,14 @@ class Stage:
         allocation.data, allocation.frozen = data, data
         return allocation
 
-    def copy(self, device: Device, source: Allocation, target: Allocation, *boxes: Box) -> Copy:
+    def copy(self, device: Device, source: Allocation, target: Allocation, *boxes: Box) -> Instruction:
         """Return a copy instruction."""
-        return Copy(next(self.ids), device.name, None, source, target, boxes, "coherence", (), ())
+        return Instruction(next(self.ids), Copy(device.name, source, target, boxes, "coherence"), None)
 
-    def fill(self, device: Device, allocation: Allocation, value: int, *boxes: Box) -> Fill:
+    def fill(self, device: Device, allocation: Allocation, value: int, *boxes: Box) -> Instruction:
         """Return a fill instruction."""
-        return Fill(next(self.ids), device.name, None, allocation, boxes, allocation.dtype.type(value), ())
+        step = Fill(device.name, allocation, boxes, allocation.dtype.type(value))
+        return Instruction(next(self.ids), step, None)
 
     def step(self, device: Device, x: Allocation, y: Allocation, a: int) -> Instruction:
         """Return the suite's kernel: y = a * y + x."""
@@ -179,7 +179,7 @@ class Stage:
             found = self.contents(device, allocation)
             _require(np.array_equal(found, values), f"{promise}; {device.name} gave {found!r}, not {values!r}")
 
-    def broken(self, device: Device) -> Copy:
+    def broken(self, device: Device) -> Instruction:
         """Return an instruction that cannot succeed: a copy between allocations without memory."""
         source, target = (Allocation(next(self.ids), device.memory, 0, whole((4,)), np.dtype(int)) for _ in range(2))
         return self.copy(device, source, target, source.box)

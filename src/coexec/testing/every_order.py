@@ -82,8 +82,8 @@ def _step(instruction: Instruction, memory: Memory) -> Memory:
         else:
             set_data(allocation, data.copy() if allocation.id in changed else data)
     perform(instruction)
-    if isinstance(instruction, Free):
-        return {id: data for id, data in memory.items() if id != instruction.allocation.id}
+    if isinstance(instruction.step, Free):
+        return {id: data for id, data in memory.items() if id != instruction.step.allocation.id}
     return {**memory, **{a.id: a.data for a in written_by(instruction)}}
 
 

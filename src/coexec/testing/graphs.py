@@ -1,6 +1,7 @@
 """Build the three graphs by hand, on an invented machine: real arrays and kernels, no thread and no device.
 
-Before: program/, graph/, lower/.  After: tests.  Knows no planner: the test says which device gets which chunk.
+Before: schedule/.  After: tests.  Drives the scheduler that programs have; the test is the planner, and says which device
+gets which chunk.
 
     g = GraphBuilder(devices=2)
     a, b = g.array(100), g.array(100)
@@ -13,36 +14,41 @@ Before: program/, graph/, lower/.  After: tests.  Knows no planner: the test say
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Self
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ..backend.launch import set_data
+from ..errors import InvariantError
 from ..geometry import Box, whole
 from ..graph.call import describe, describe_read, make_returned
-from ..graph.command import Chunk, Command
-from ..graph.instruction import Allocation, Instruction
+from ..graph.command import Command
+from ..graph.instruction import Allocation, Instruction, Join
 from ..graph.task import Task
-from ..graph.task_graph import TaskGraph
-from ..lower.lookahead import Lookahead
 from ..lower.lowering import Lowering
-from ..lower.recipes import Recipes
-from ..lower.touch import Draft
 from ..lower.watch import Watch
 from ..machine.platform import HOST, USER, Platform
-from ..plan.candidate import Share
-from ..plan.oversubscribe import cut_again
-from ..plan.plan import Part, Plan
-from ..plan.split import even
+from ..plan.place import Loads
+from ..plan.plan import Plan
 from ..program import session
-from ..program.array import Array, Storage
+from ..program.array import Array
 from ..program.call import Options
+from ..program.fuse import Line
 from ..program.host_task import HostTask
 from ..program.kernel import Kernel
+from ..program.storage import Storage
+from ..schedule.copying import copy_scheduler
+from ..schedule.events import HELD, Batch, Called, Dropped, Event, Made, Mark, Over, Read, Settle
+from ..schedule.scheduler import Scheduler, Settings
+from .as_told import AsTold
 from .calls import Body, Uses, declare
 from .invented import invented_platform
 from .queries import InstructionGraph, Selection
 from .verify import verify
+
+if TYPE_CHECKING:
+    from ..cluster.table import Seat
 
 
 class GraphBuilder:
@@ -64,26 +70,56 @@ class GraphBuilder:
         replay: bool = False,
         watch: Watch | None = None,
         lookahead: str = "none",
+        planner: AsTold | None = None,
+        seat: Seat | None = None,
     ) -> None:
         self.platform = platform or invented_platform(
             devices, shared=shared, peers=peers, paged=paged, capacity=capacity, host=host
         )
         self.devices = [device.name for device in self.platform.devices]
-        self.graph = TaskGraph()
-        self.lowering = Lowering(self.platform, watch)
-        self.recipes = Recipes(self.lowering, on=replay)
-        self.lookahead = Lookahead(self.lowering, lookahead)
+        self._planner = planner or AsTold()
+        self._settings = Settings(lookahead=lookahead, replay=replay, fuse=False)
+        self._begin(
+            Scheduler(
+                Lowering(self.platform, watch),
+                self._planner,
+                Loads(self.platform),
+                _no_chains,
+                self._settings,
+                version=self._planner,
+                seat=seat,
+            )
+        )
+        self.epoch("start")
+
+    def copy(self, arrays: Sequence[Array]) -> tuple[GraphBuilder, list[Array]]:
+        """Return a builder whose scheduler is a copy that knows these arrays, and the arrays as it knows them."""
+        made = object.__new__(GraphBuilder)
+        made.platform, made.devices, made._planner, made._settings = (
+            self.platform, self.devices, self._planner, self._settings
+        )  # fmt: skip
+        copied = copy_scheduler(
+            self.scheduler, arrays, made, made._planner, Loads(made.platform), _no_chains, made._settings, made._planner
+        )
+        made._begin(copied.scheduler)
+        made.given, made.filled = list(self.given), set(self.filled)
+        made.emitted = list(self.emitted)
+        return made, copied.arrays
+
+    def _begin(self, scheduler: Scheduler) -> None:
+        """Keep what the scheduler answers from now on."""
+        self.scheduler, self.lowering = scheduler, scheduler.lowering
+        self.graph, self.recipes, self.lookahead = scheduler.link.graph, scheduler.lower.recipes, scheduler.hold
         self.tasks: list[Task] = []
         self.commands: list[Command] = []
         self.emitted: list[Instruction] = []
         self.batches: list[list[Instruction]] = []  # what each call emitted
         self.given: list[Allocation] = []  # hold values from the beginning
         self.filled: set[int] = set()  # arrays that begin with one value
+        self.refused: list[tuple[Task, BaseException]] = []  # tasks that could not be lowered when their turn came
+        self.raises = True  # the errors of those
         self.delivered: dict[int, Any] = {}  # what host reads got, by task id, once something ran them
-        self._storages: list[Storage] = []
-        self._last_mark = 0
         self._known: tuple[int, InstructionGraph] | None = None
-        self.epoch("start")
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 
@@ -96,23 +132,22 @@ class GraphBuilder:
 
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
         """Register a new array, with its first contents if `data` is not None."""
-        self._storages.append(storage)
-        storage.id = len(self._storages)
-        self.graph.register(storage)
-        backing = self.lowering.register(storage, None if data is None else USER if borrowed else HOST)
+        memory = None if data is None else USER if borrowed else HOST
+        self._send(Made(storage, memory))
         if storage.initial is not None:
             self.filled.add(storage.id)
-        if backing is not None:
-            self.given.append(backing.allocation)
-            set_data(backing.allocation, np.array(data))
+        if memory is not None:
+            allocation = storage.state.complete[memory].allocation
+            self.given.append(allocation)
+            set_data(allocation, np.array(data))
 
     def dropped(self, storage_id: int) -> None:
         """Do nothing: a test says when an array is dropped."""
 
     def drop(self, array: Array) -> list[Instruction]:
         """Drop the last handle of an array; return what has been emitted since."""
-        id, before = array._storage.id, len(self.emitted)
-        self.lookahead.drop(id, lambda: self._emit(self.lowering.drop(id)))
+        before = len(self.emitted)
+        self._send(Dropped(array._storage.id))
         return self.emitted[before:]
 
     # Calls ------------------------------------------------------------------------------------------------------------
@@ -201,14 +236,10 @@ class GraphBuilder:
         """Return what `submit` would do, as data; nothing is known of any time."""
         arrays, scalars = kernel.bind(args, kwargs)
         returned = make_returned(kernel, arrays, scalars, self)
-        task = describe(kernel, [*arrays, *returned], scalars, options, self)
-        chosen = "host" if kernel.host else options.devices or self.devices[0]
-        total = task.box.volume or 1
-        parts = tuple(
-            Part(chunk.device, kernel.variants[0].name, chunk.box.lo, chunk.box.hi, chunk.box.volume / total)
-            for chunk in self._chunks(task, kernel, chosen, None)
-        )
-        return Plan("kernel", task.name, repr(task.key), task.space, parts, None, why="as the test says")
+        chosen = options._replace(devices="host" if kernel.host else options.devices or self.devices[0])
+        plan = self.scheduler.preview(describe(kernel, [*arrays, *returned], scalars, chosen, self))
+        assert plan is not None, "nothing is dealt here"
+        return plan
 
     def _named(self, on: str | Sequence[str]) -> str:
         names = self.devices if on == "all" else [on] if isinstance(on, str) else on
@@ -222,48 +253,12 @@ class GraphBuilder:
         options: Options,
         chunks: Sequence[tuple[str, Box]] | None,
     ) -> Task:
-        """Go the way of a call through the runtime: task graph, command, lowering."""
+        """Go the way of a call through the scheduler."""
         task = describe(kernel, arrays, scalars, options, self)
         self.tasks.append(task)
-        self._deal(task)
-        if self.recipes.on:
-            task.shape = self.graph.shapes.of(task)
-        self.graph.add(task)
-        parts = self._chunks(task, kernel, options.devices or "", chunks)
-        if len(parts) > 1 or chunks is not None:
-            task.visited = task.box
-        command = Command(task.id, task, parts, task.after, "as the test says")
-        self.commands.append(command)
-        shares = [Share(kernel.variants[0], None, None, None) for chunk in parts]
-
-        def lower(draft: Draft | None = None) -> None:
-            self._emit(self.recipes.lower(command, shares, draft, late=self.lookahead.late))
-
-        recalled = None if self.lookahead.holding else self.recipes.recall(command, shares)
-        if recalled is not None:
-            self._emit(recalled)
-        elif self.lookahead.passes(command):
-            lower()
-        else:
-            self.lookahead.command(command, lower)
+        self._planner.chunks = chunks
+        self._send(Called(task))
         return task
-
-    def _deal(self, task: Task) -> None:
-        """Do nothing: there is one rank."""
-
-    def _chunks(
-        self, task: Task, kernel: Kernel, devices: str, chunks: Sequence[tuple[str, Box]] | None
-    ) -> tuple[Chunk, ...]:
-        if chunks is not None:
-            return tuple(Chunk(device, part, slot) for slot, (device, part) in enumerate(chunks))
-        names = devices.split(",")
-        parts: tuple[Chunk, ...] = (Chunk(names[0], task.box),)
-        if len(names) > 1 and kernel.split:
-            parts = even(task.box, kernel.split, names, kernel.granule)
-        again = task.options.oversubscribe if task.options is not None else 1
-        if again > 1:
-            parts = tuple(piece.chunk for piece in cut_again(task, parts, again, lambda _: kernel.granule))
-        return parts
 
     # The host program -------------------------------------------------------------------------------------------------
 
@@ -271,27 +266,21 @@ class GraphBuilder:
         """Record a host read. `delivered` has the values once something has run it."""
         task = describe_read(array, self)
         self.tasks.append(task)
-        self._deal(task)
 
         def deliver(values: Any) -> None:
             self.delivered[task.id] = values
 
-        self.graph.add(task)
-        self.lookahead.fence(
-            array, lambda: self._emit(self.recipes.fence(task, array, deliver, late=self.lookahead.late)), task
-        )
+        self._send(Read(task, array, deliver))
         return task
 
     def flush(self) -> None:
         """Lower what lookahead holds back."""
-        self.lookahead.flush()
+        self._send(Settle(HELD))
 
     def horizon(self, failed: Collection[int] = ()) -> Task:
         """Pass a horizon, as the runtime does every so many tasks."""
-        task = self.graph.mark("horizon")
-        self.graph.passed(self._last_mark)
-        self._last_mark = task.id
-        self.lookahead.then(lambda: self._emit(self.lowering.horizon(task, failed)), task)
+        task = Task(0, "horizon", None, self)
+        self._send(Mark(task, failed, horizon=True))
         return task
 
     def wait(self) -> None:
@@ -300,11 +289,9 @@ class GraphBuilder:
 
     def epoch(self, name: str = "wait", failed: Collection[int] = ()) -> Task:
         """Pass an epoch that takes effect at once, as when `cx.wait()` has returned."""
-        task = self.graph.mark(name)
-        self.graph.passed(task.id)
-        self._last_mark = task.id
-        self.lookahead.then(lambda: self._emit(self.lowering.epoch(task, failed)), task)
-        self.lookahead.flush()
+        task = Task(0, name, None, self)
+        self._send(Mark(task, failed))
+        self._send(Over(task, failed))
         return task
 
     def wait_for(self, task: Task, timeout: float | None = None) -> bool:
@@ -324,11 +311,28 @@ class GraphBuilder:
     def __exit__(self, *error: object) -> None:
         session.remove(self)
 
-    def _emit(self, instructions: list[Instruction]) -> list[Instruction]:
-        if instructions:
-            self.batches.append(instructions)
-            self.emitted += instructions
-        return instructions
+    def _send(self, event: Event) -> None:
+        """Let the scheduler handle an event, and keep what it answers."""
+        try:
+            batches = self.scheduler.handle(event)
+        except BaseException:
+            self._take(self.scheduler.take())
+            raise
+        self._take(batches)
+        for batch in batches:
+            if batch.refused is not None and self.raises:
+                raise batch.refused.failure.__cause__ or batch.refused.failure
+
+    def _take(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            if batch.planned is not None:
+                self.commands.append(batch.planned.command)
+            if batch.refused is not None and batch.task is not None:  # it stands for what is undefined now
+                self.refused.append((batch.task, batch.refused.failure))
+                self.emitted.append(Instruction(batch.refused.id, Join(), batch.task, (), (self.emitted[0].id,)))
+            if batch.instructions:
+                self.batches.append(batch.instructions)
+                self.emitted += batch.instructions
 
     # Questions --------------------------------------------------------------------------------------------------------
 
@@ -375,3 +379,8 @@ class GraphBuilder:
         """Raise InvariantError unless the instructions so far are right, in whatever legal order they run."""
         capacities = {id: m.capacity for id, m in enumerate(self.platform.memories) if m.capacity is not None}
         verify(self.emitted, given=self.given, filled=self.filled, capacities=capacities)
+
+
+def _no_chains(kernel: Kernel, args: tuple[Any, ...], context: Context, line: Line) -> Called:
+    """Refuse: nothing is held back, so every operation is a task of its own."""
+    raise InvariantError(f"{kernel.name} at {line} with {args} in {context} became a chain where nothing is fused")

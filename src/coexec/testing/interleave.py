@@ -96,7 +96,7 @@ class HandBackend:
         if error is None:
             self.ran.append(instruction)
             try:
-                run(instruction)
+                run(instruction.task, instruction.step)
             except Exception as raised:  # noqa: BLE001 - whatever a body raises is its result
                 error = raised
         self._over.add(instruction.id)
@@ -167,7 +167,7 @@ class Drive:
     def state(self) -> object:
         """Return all that decides what can happen from here on: what waits where, and what every allocation holds."""
         lanes = {lane: tuple(i.id for i, _ in queue) for lane, queue in self.backend.lanes.items() if queue}
-        nodes = [(n.instruction.id, n.issued, n.handed, n.waiting, str(n.failure)) for n in self.engine._open.values()]
+        nodes = [(n.id, n.issued, n.handed, n.waiting, str(n.poison)) for n in self.engine.open.values()]
         held = {a.id: None if a.data is None else a.data.tobytes() for a in self._allocations}
         failed = tuple(sorted(self.engine.failed))
         return len(self._batches), tuple(sorted(lanes.items())), tuple(nodes), tuple(sorted(held.items())), failed

@@ -28,9 +28,10 @@ from ..graph.task_graph import touched
 from ..lower.lowering import Lowering
 from ..machine.platform import HOST
 from ..plan.candidate import Share
-from ..program.array import Array, Storage
+from ..program.array import Array
 from ..program.call import DEFAULT
 from ..program.kernel import ArrayParam, Kernel
+from ..program.storage import Storage
 from ..program.variant import Variant
 
 PATIENCE = 120.0  # seconds that one instruction may take on a device
@@ -153,8 +154,8 @@ class Trial:
         task = self._task = Task(1, kernel.name, kernel, None)
         task.accesses, task.arrays, task.scalars = kernel.array_params, self._arrays, case.scalars
         task.options = DEFAULT
-        task.space, self.box, _ = kernel.space(self._arrays, case.scalars)
-        task.visited = self.box
+        task.extents, self.box, _ = kernel.space(self._arrays, case.scalars)
+        task.space = self.box
         task.shapes = [array.shape for array in self._arrays]
         task.body = kernel.body()
 
@@ -210,7 +211,7 @@ class Trial:
             try:
                 self._step(instruction)
             except Exception as error:
-                chunk = getattr(instruction, "chunk", None)
+                chunk = getattr(instruction.step, "chunk", None)
                 if chunk is None or variant is None:
                     raise
                 where = f"on chunk {chunk.box} ({chunk.device}, variant {variant.name}, with {self._given(chunk)})"
@@ -224,18 +225,19 @@ class Trial:
     def _given(self, chunk: Chunk) -> str:
         """Return the box of each array that the body is given for a chunk."""
         return ", ".join(
-            f"{p.name}{p.access.mapper.box(chunk.box, self._task.space, a.shape)} of {a.shape}"
+            f"{p.name}{p.access.mapper.box(chunk.box, self._task.extents, a.shape)} of {a.shape}"
             for p, a in self._params()
         )
 
     def _step(self, instruction: Instruction) -> None:
         memories = self._machine.memories
-        if isinstance(instruction, Alloc):
-            memories[instruction.allocation.memory].allocate(instruction.allocation)
-        elif isinstance(instruction, Free):
-            memories[instruction.allocation.memory].release(instruction.allocation)
-        elif (backend := self._machine.lanes[instruction.device]).kind == "cpu":
-            run(instruction, debug=True)
+        step = instruction.step
+        if isinstance(step, Alloc):
+            memories[step.allocation.memory].allocate(step.allocation)
+        elif isinstance(step, Free):
+            memories[step.allocation.memory].release(step.allocation)
+        elif (backend := self._machine.lanes[step.device]).kind == "cpu":
+            run(instruction.task, step, debug=True)
         else:
             _finish(backend, instruction)
 
@@ -266,7 +268,7 @@ class Trial:
         element = Box(at, tuple(i + 1 for i in at))
         if param.access.mode != "reduce":
             for number, chunk in enumerate(chunks):
-                if covers(param.access.mapper.box(chunk.box, self._task.space, array.shape), element):
+                if covers(param.access.mapper.box(chunk.box, self._task.extents, array.shape), element):
                     return f"in chunk {number + 1} of {len(chunks)}, {chunk.box}"
         return f"a reduction over {len(chunks)} chunks"
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..backend.launch import run, set_data
 from ..errors import InvariantError
-from ..graph.instruction import Alloc, Allocation, Epoch, Free, Horizon, Instruction
+from ..graph.instruction import Alloc, Allocation, Epoch, Free, Horizon, Instruction, Join
 
 Choose = Callable[[Sequence[Instruction]], Instruction]
 """Picks the next one among those that may run."""
@@ -34,15 +34,15 @@ def release(allocation: Allocation) -> None:
 
 def perform(instruction: Instruction) -> None:
     """Do what one instruction says, on model memory."""
-    match instruction:
+    match instruction.step:
         case Alloc(allocation=allocation):
             allocate(allocation)
         case Free(allocation=allocation):
             release(allocation)
-        case Horizon() | Epoch():
+        case Horizon() | Epoch() | Join():
             pass
         case _:
-            run(instruction)
+            run(instruction.task, instruction.step)
 
 
 def at_random(seed: int) -> Choose:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, overload
 
 from ..geometry import Box, Region
-from ..graph.instruction import Alloc, Allocation, Copy, Fence, Fill, Free, Instruction, Kernel, Reduce
+from ..graph.instruction import Alloc, Allocation, Copy, Fence, Fill, Free, Instruction, Launch, Reduce
 from ..graph.task import Task
 
 
@@ -130,8 +130,8 @@ class Selection(Sequence[Any]):
         if to is not None:
             found = found.where(lambda i: any(a.memory == to for a in written_by(i)))
         if source is not None:
-            found = found.where(lambda i: isinstance(i, Copy) and i.source.memory == source)
-        return found if reason is None else found.where(lambda i: isinstance(i, Copy) and i.reason == reason)
+            found = found.where(lambda i: isinstance(i.step, Copy) and i.step.source.memory == source)
+        return found if reason is None else found.where(lambda i: isinstance(i.step, Copy) and i.step.reason == reason)
 
     def only(self) -> Any:
         """Return the single instruction selected, or raise AssertionError."""
@@ -176,17 +176,17 @@ class Selection(Sequence[Any]):
     @property
     def copied(self) -> Region:
         """The elements that copies among them move."""
-        return Region([box for i in self if isinstance(i, Copy) for box in i.boxes])
+        return Region([box for i in self if isinstance(i.step, Copy) for box in i.step.boxes])
 
     @property
     def chunks(self) -> list[Box]:
         """The boxes of the index space that kernels among them compute."""
-        return [i.chunk.box for i in self if isinstance(i, Kernel)]
+        return [i.step.chunk.box for i in self if isinstance(i.step, Launch)]
 
     @property
     def allocated(self) -> list[Box]:
         """The boxes that allocations among them hold."""
-        return [i.allocation.box for i in self if isinstance(i, Alloc)]
+        return [i.step.allocation.box for i in self if isinstance(i.step, Alloc)]
 
     @property
     def nbytes(self) -> int:
@@ -204,29 +204,29 @@ class Selection(Sequence[Any]):
 
 def allocations(instruction: Instruction) -> list[Allocation]:
     """Return the allocations an instruction touches."""
-    match instruction:
+    match step := instruction.step:
         case Alloc() | Free() | Fill():
-            return [instruction.allocation]
+            return [step.allocation]
         case Copy():
-            return [instruction.source, instruction.target]
-        case Kernel():
-            return [b.allocation for b in instruction.bindings if b.allocation is not None]
+            return [step.source, step.target]
+        case Launch():
+            return [b.allocation for b in step.bindings if b.allocation is not None]
         case Reduce():
-            return [b.allocation for b in (instruction.partials, instruction.target) if b.allocation is not None]
-        case Fence() if instruction.binding.allocation is not None:
-            return [instruction.binding.allocation]
+            return [b.allocation for b in (step.partials, step.target) if b.allocation is not None]
+        case Fence() if step.binding.allocation is not None:
+            return [step.binding.allocation]
     return []
 
 
 def written_by(instruction: Instruction) -> list[Allocation]:
     """Return the allocations an instruction makes or writes to."""
-    match instruction:
+    match step := instruction.step:
         case Alloc() | Fill():
-            return [instruction.allocation]
+            return [step.allocation]
         case Copy():
-            return [instruction.target]
-        case Kernel():
-            return [b.allocation for b in instruction.bindings if b.writes and b.allocation is not None]
-        case Reduce() if instruction.target.allocation is not None:
-            return [instruction.target.allocation]
+            return [step.target]
+        case Launch():
+            return [b.allocation for b in step.bindings if b.writes and b.allocation is not None]
+        case Reduce() if step.target.allocation is not None:
+            return [step.target.allocation]
     return []

@@ -10,11 +10,11 @@ Before: testing/graphs.py, cluster/.  After: tests.  Knows no transport: a messa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..cluster.dealing import Dealing
-from ..cluster.table import Seat, Table
+from ..cluster.roster import of_platform
+from ..cluster.table import Table
 from ..errors import InvariantError
 from ..geometry import Box
 from ..graph.command import Chunk
@@ -22,8 +22,10 @@ from ..graph.instruction import Allocation, Instruction, Receive, Send
 from ..graph.task import Task
 from ..plan.split import even
 from ..program.array import Array
+from ..program.call import DEFAULT
 from ..program.kernel import Kernel
 from ..program.view import extract
+from .as_told import AsTold
 from .graphs import GraphBuilder
 from .model_memory import Choose, perform
 
@@ -31,31 +33,18 @@ Mail = dict[Any, Any]
 """What was sent and not taken yet, by key."""
 
 
-class RankBuilder(GraphBuilder):
-    """The graphs of one rank: what is dealt to it is divided evenly over its devices."""
+class AsDealt(AsTold):
+    """Divides what is dealt to a rank evenly over the devices that a call names."""
 
-    def __init__(self, seat: Seat, devices: int = 1, **options: Any) -> None:
-        self.seat = seat
-        super().__init__(devices, **options)
-        self.lowering.join(seat.rank)
-
-    def _deal(self, task: Task) -> None:
-        if task.kernel is None:
-            self.seat.read(task, range(self.seat.ranks))
-        else:
-            self.seat.task(task, _nobody)
-
-    def _chunks(
-        self, task: Task, kernel: Kernel, devices: str, chunks: Sequence[tuple[str, Box]] | None
-    ) -> tuple[Chunk, ...]:
-        deal = task.deal
-        assert deal is not None and chunks is None, "the deal says what this rank computes"
-        names = devices.split(",")
+    def divided(self, task: Task) -> tuple[Chunk, ...]:
+        """Return the chunks of a call."""
+        deal, kernel, options = task.deal, task.kernel, task.options
+        assert deal is not None and kernel is not None and options is not None and self.chunks is None, "as it is dealt"
+        names = (options.devices or "").split(",")
         if deal.box is None:
             return ()
-        if deal.box != task.box:
-            task.visited = task.box
-            task.shapes = task.shapes or [array.shape for array in task.arrays]
+        if deal.box != task.domain:
+            task.map_parts()
         if kernel.reduces:
             return tuple([Chunk(names[i % len(names)], b, deal.first + i) for i, b in enumerate(deal.blocks)])
         if len(names) > 1 and kernel.split:
@@ -68,9 +57,9 @@ class RankGraphs:
 
     def __init__(self, ranks: int, devices: int = 1, **options: Any) -> None:
         probe = GraphBuilder(devices).platform
-        table = Table(Dealing(ranks, probe), range(ranks))
+        table = Table(Dealing(ranks, of_platform(probe)), range(ranks))
         self.exchange = table.dealing.exchange
-        self.ranks = [RankBuilder(seat, devices, **options) for seat in table.seats]
+        self.ranks = [GraphBuilder(devices, planner=AsDealt(), seat=seat, **options) for seat in table.seats]
 
     def array(self, shape: Any, value: Any = None, *, data: Any = None, borrowed: bool = False) -> list[Array]:
         """Return a new array, as each rank knows it."""
@@ -86,7 +75,7 @@ class RankGraphs:
 
     def submit(self, kernel: Kernel, *arrays: list[Array]) -> list[Task]:
         """Record the call of a real kernel on every rank, divided over all of its devices."""
-        options = kernel.options._replace(devices=",".join(self.ranks[0].devices))
+        options = DEFAULT._replace(devices=",".join(self.ranks[0].devices))
         return [g.submit(kernel, tuple([a[rank] for a in arrays]), {}, options) for rank, g in enumerate(self.ranks)]
 
     def read(self, array: list[Array]) -> list[Task]:
@@ -132,22 +121,24 @@ def _of(rank: int, use: Any) -> Any:
 
 
 def _there(instruction: Instruction, mail: Mail) -> bool:
-    return not isinstance(instruction, Receive) or instruction.key in mail
+    step = instruction.step
+    return not isinstance(step, Receive) or step.key(instruction.task) in mail
 
 
 def _step(instruction: Instruction, mail: Mail, reason: BaseException | None) -> BaseException | None:
     """Carry one instruction out; return what it failed with."""
-    if isinstance(instruction, Send):
-        told = reason is not None or instruction.route.grid is not None
-        part = None if told else _part(instruction.allocation, instruction.box).copy()
-        mail[instruction.key] = (part, reason)
+    step = instruction.step
+    if isinstance(step, Send):
+        told = reason is not None or step.route.grid is not None
+        part = None if told else _part(step.allocation, step.box).copy()
+        mail[step.key(instruction.task)] = (part, reason)
         return reason
     if reason is not None:
         return reason
-    if isinstance(instruction, Receive):
-        part, failure = mail.pop(instruction.key)
+    if isinstance(step, Receive):
+        part, failure = mail.pop(step.key(instruction.task))
         if part is not None:
-            _part(instruction.allocation, instruction.box)[...] = part
+            _part(step.allocation, step.box)[...] = part
         failed: BaseException | None = failure
         return failed
     try:
@@ -159,7 +150,3 @@ def _step(instruction: Instruction, mail: Mail, reason: BaseException | None) ->
 
 def _part(allocation: Allocation, box: Box) -> Any:
     return extract(allocation.data, allocation.box.lo, box, None)
-
-
-def _nobody(task: Task) -> None:
-    del task

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import InvariantError
 from ..geometry import Box, whole
-from ..graph.instruction import Alloc, Allocation, Binding, Copy, Fence, Fill, Free, Instruction, Kernel, Reduce
+from ..graph.instruction import Alloc, Allocation, Binding, Copy, Fence, Fill, Free, Instruction, Launch, Reduce
 from ..program.view import extract
 from .queries import InstructionGraph, allocations
 
@@ -70,16 +70,18 @@ def check_capacities(graph: InstructionGraph, given: Iterable[Allocation], capac
                 )
             if not lasts:
                 frees[memory].append((instruction, nbytes))
-        if isinstance(instruction, Free) and instruction.allocation.memory in capacities:
-            frees[instruction.allocation.memory].append((instruction, instruction.nbytes))
+        step = instruction.step
+        if isinstance(step, Free) and step.allocation.memory in capacities:
+            frees[step.allocation.memory].append((instruction, step.nbytes))
 
 
 def _taken(instruction: Instruction, memories: Container[int]) -> Iterator[tuple[int, int, bool]]:
     """Yield the memory and bytes that an instruction takes, and whether it keeps them when it is over."""
-    if isinstance(instruction, Alloc) and instruction.allocation.memory in memories:
-        yield instruction.allocation.memory, instruction.nbytes, True
-    elif isinstance(instruction, Kernel) and instruction.scratch and instruction.scratch[0] in memories:
-        yield *instruction.scratch, False
+    step = instruction.step
+    if isinstance(step, Alloc) and step.allocation.memory in memories:
+        yield step.allocation.memory, step.nbytes, True
+    elif isinstance(step, Launch) and step.scratch and step.scratch[0] in memories:
+        yield *step.scratch, False
 
 
 def check_edges(instructions: Sequence[Instruction]) -> None:
@@ -91,8 +93,6 @@ def check_edges(instructions: Sequence[Instruction]) -> None:
             raise InvariantError(f"{instruction!r} was emitted twice")
         if unknown := [id for id in edges if id not in seen]:
             raise InvariantError(f"{instruction!r} comes after I{unknown[0]}, which was not emitted before it")
-        if len(set(edges)) != len(edges):
-            raise InvariantError(f"{instruction!r} names a dependency twice: {edges}")
         if number and not edges:
             raise InvariantError(f"{instruction!r} comes after nothing, not even an epoch")
         seen.add(instruction.id)
@@ -132,7 +132,7 @@ class _Checker:
         return known
 
     def step(self, instruction: Instruction) -> None:
-        match instruction:
+        match step := instruction.step:
             case Alloc(allocation=allocation):
                 if allocation.id in self._held:
                     raise InvariantError(f"{instruction!r}: {allocation!r} is allocated twice")
@@ -149,8 +149,8 @@ class _Checker:
                     into, places = self._touch(instruction, target, box, None, writes=True)
                     self._check_present(instruction, held, elements, box, None)
                     into.versions[places] = held.versions[elements]
-            case Kernel():
-                self._kernel(instruction)
+            case Launch():
+                self._kernel(instruction, step)
             case Reduce(partials=partials, target=target, operator=operator):
                 self._read(instruction, partials)
                 if not operator.fresh:
@@ -159,12 +159,12 @@ class _Checker:
             case Fence(binding=binding):
                 self._read(instruction, binding)
 
-    def _kernel(self, instruction: Kernel) -> None:
+    def _kernel(self, instruction: Instruction, step: Launch) -> None:
         modes = {param.name: param.access.mode for param in instruction.task.accesses}
-        for binding in instruction.bindings:
+        for binding in step.bindings:
             if modes[binding.name] != "write":
                 self._read(instruction, binding)
-        for binding in instruction.bindings:
+        for binding in step.bindings:
             if binding.writes:
                 self._write(instruction, binding)
 

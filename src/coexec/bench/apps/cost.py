@@ -38,7 +38,7 @@ def observed(app: App, devices: str, warm_up: int, runs: int) -> Data:
 
 def _last_moment(way: Through) -> float:
     """Return the present in the trace's time."""
-    recorder = way.runtime._recorder
+    recorder = way.runtime._driver.recorder
     return recorder._since(recorder.clock())
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backend.opencl import driver
-from ...backend.opencl.layout import Launch, dividing_group, launches, rounded
+from ...backend.opencl.layout import WorkRange, dividing_group, launches, rounded
 from ...backend.opencl.source import Written, write
 from ..arguments import arguments
 from .hand import Crew, Signals, run_step
@@ -27,7 +27,7 @@ class Ready(NamedTuple):
     """A kernel with its arguments set, and how to launch it."""
 
     kernel: Any
-    launch: Launch
+    launch: WorkRange
 
 
 class Buffers:
@@ -62,7 +62,7 @@ class Buffers:
         variant = next(v for v in kernel.variants if v.kind == "opencl")
         named = dict(zip(kernel.passed, call.bind(self.arrays), strict=True))
         arrays = [named[p.name] for p in kernel.array_params]
-        shape, _, _ = kernel.space(arrays, {})
+        shape, _ = kernel.find_space(arrays, {})
         single = all(array.dtype != np.float64 for array in arrays)
         buffers = {
             name: self.buffers[given]
@@ -88,13 +88,13 @@ class Buffers:
             self._programs[written.text] = cl.Program(self.context, written.text).build(list(written.options))
         return self._programs[written.text]
 
-    def _launches(self, variant: Any, shape: tuple[int, ...]) -> list[Launch]:
+    def _launches(self, variant: Any, shape: tuple[int, ...]) -> list[WorkRange]:
         if variant.global_size is None:
             return list(launches(shape, exact=True, largest=self._traits.largest_group))
         size, group = tuple(variant.global_size(shape)), variant.local_size
         if group is None:
-            return [Launch((), size, dividing_group(size, self._traits.largest_group), checked=False)]
-        return [Launch((), rounded(size, group), group, checked=True)]
+            return [WorkRange((), size, dividing_group(size, self._traits.largest_group), checked=False)]
+        return [WorkRange((), rounded(size, group), group, checked=True)]
 
     def enqueue(self, number: int) -> list[Any]:
         """Enqueue one step; return its events."""

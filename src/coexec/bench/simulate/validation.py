@@ -23,7 +23,7 @@ import coexec as cx
 from ...backend.base import Ran
 from ...backend.simulated import Costs, SimulatedBackend, simulate
 from ...calibrate.costs import measured_costs
-from ...graph.instruction import Kernel
+from ...graph.instruction import Launch
 from ...machine.cores import available_cores
 from ...machine.platform import HOST, Platform
 from ..measure import Data, Others, Progress, bandwidth, one_library_thread
@@ -136,8 +136,8 @@ def described(platform: Platform, rates: Rates) -> Platform:
 
 def observe(case: Case, runtime: cx.Runtime, warm_up: int, runs: int) -> Watched:
     """Run a program again and again; return what the runs after the warm-up took, by the runtime's clock."""
-    turns, count = Turns(case, runtime), Count(runtime._executor.on_finished)
-    runtime._executor.on_finished = count
+    turns, count = Turns(case, runtime), Count(runtime._driver.executor.on_finished)
+    runtime._driver.executor.on_finished = count
     try:
         for _ in range(warm_up):
             turns.seconds()
@@ -148,7 +148,7 @@ def observe(case: Case, runtime: cx.Runtime, warm_up: int, runs: int) -> Watched
         middle = [median(column) for column in zip(*parts, strict=True)]
         return Watched(seconds, *middle)
     finally:
-        runtime._executor.on_finished = count.then
+        runtime._driver.executor.on_finished = count.then
         turns.close()
 
 
@@ -168,7 +168,7 @@ class Count:
         return self._kernels, self._busy, self._waited
 
     def __call__(self, ran: Ran) -> None:
-        if type(ran.instruction) is Kernel:
+        if type(ran.instruction.step) is Launch:
             self._kernels += 1
             self._busy += ran.stop - ran.start
             self._waited += ran.waited

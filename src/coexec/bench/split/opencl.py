@@ -13,7 +13,7 @@ import numpy as np
 
 from ...backend.launch import aligned_empty
 from ...backend.opencl import driver
-from ...backend.opencl.layout import Launch, launches, rounded
+from ...backend.opencl.layout import WorkRange, launches, rounded
 from ...backend.opencl.source import is_long, write
 from ...program.kernel import Kernel
 from ..arguments import arguments
@@ -49,7 +49,7 @@ class InOpenCL:
         self._launches = self._prepared(code.kernel, {**code.named, **outputs})
         self.kernel_seconds: list[float] = []
 
-    def _prepared(self, called: Kernel, named: Mapping[str, Any]) -> list[tuple[Any, Launch]]:
+    def _prepared(self, called: Kernel, named: Mapping[str, Any]) -> list[tuple[Any, WorkRange]]:
         """Build the kernel and set its arguments, once."""
         import pyopencl as cl
 
@@ -80,13 +80,13 @@ class InOpenCL:
             found.append((kernel, launch))
         return found
 
-    def _cut(self, variant: Any, shape: tuple[int, ...]) -> list[Launch]:
+    def _cut(self, variant: Any, shape: tuple[int, ...]) -> list[WorkRange]:
         if variant.global_size is None:
             return list(launches(shape, exact=True, largest=self._traits.largest_group))
         size = tuple(variant.global_size(shape))
         group = variant.local_size(shape) if callable(variant.local_size) else variant.local_size
         group = (*group, *(1 for _ in size[len(group) :]))
-        return [Launch((), rounded(size, group), group, checked=not is_long(variant.source))]
+        return [WorkRange((), rounded(size, group), group, checked=not is_long(variant.source))]
 
     def begin(self) -> None:
         pass

@@ -124,7 +124,7 @@ class Watched:
         if task.kernel.host:
             return planned
         self.seconds.append(perf_counter() - start)
-        volume = task.box.volume
+        volume = task.domain.volume
         if volume > 1:
             self.shares = {}
             for chunk in planned.command.chunks:
@@ -139,12 +139,12 @@ class Watched:
 @contextmanager
 def watched(runtime: cx.Runtime) -> Iterator[Watched]:
     """Stand in front of a runtime's planner."""
-    planner = runtime._planner
-    runtime._planner = found = Watched(planner)  # type: ignore[assignment]
+    planner = runtime._driver.scheduler.plan.planner
+    runtime._driver.scheduler.plan.planner = found = Watched(planner)
     try:
         yield found
     finally:
-        runtime._planner = planner
+        runtime._driver.scheduler.plan.planner = planner
 
 
 @cx.host_task(array=cx.write)

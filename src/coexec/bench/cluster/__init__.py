@@ -1,0 +1,1 @@
+"""Real ranks against hand-written MPI: `coexec bench cluster`."""

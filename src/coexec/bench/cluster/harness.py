@@ -1,0 +1,53 @@
+"""`coexec bench cluster`: real ranks of this machine over MPI, beside the same algorithms written by hand with mpi4py.
+
+Before: on_rank.py, cluster/launching.py.  After: cli/.  Starts processes; what they measure is theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ...cluster.launching import mpi_command, mpi_environment
+from ...config import PREFIX
+from ...errors import ClusterError, ConfigError
+from ..measure import Data, Others, Progress, machine
+
+LONGEST = 3600.0
+"""Seconds after which ranks that have not ended are taken for hung."""
+
+
+def run(quick: bool, progress: Progress, ranks: int = 2) -> Data:
+    """Measure real ranks against hand-written MPI: time, messages, bytes, latency, and what a waiting rank uses."""
+    if ranks < 2:
+        raise ConfigError(f"--ranks {ranks}: messages need 2 ranks at least")
+    progress(f"{ranks} ranks over MPI, in turns with mpi4py")
+    others = Others()
+    found = measured(ranks, "quick" if quick else "full")
+    return {"machine": machine(), "ranks": ranks, **found, "others_cores": others.cores()}
+
+
+def measured(ranks: int, effort: str) -> Data:
+    """Return what so many ranks of this machine found; `effort` is one of on_rank.py's."""
+    with TemporaryDirectory(prefix="coexec-") as folder:
+        file = Path(folder) / "found.json"
+        module = [sys.executable, "-m", "coexec.bench.cluster.on_rank", effort, str(file)]
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        ended = subprocess.run(  # noqa: S603 - our own module
+            mpi_command(ranks, module),
+            env=mpi_environment(environ),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LONGEST,
+            check=False,
+        )
+        if ended.returncode or not file.is_file():
+            last = ended.stderr.strip().splitlines()[-1:] or ["they said nothing"]
+            raise ClusterError(f"the ranks ended with exit code {ended.returncode}: {last[0]}")
+        found: Data = json.loads(file.read_text())
+    return found

@@ -1,0 +1,246 @@
+"""Compiled bodies: the plain formula through NumPy and through `coexec.compile`, on one core and on two.
+
+Before: compile/.  After: cli/.  Measures bodies alone, without a runtime around them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from time import perf_counter, thread_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..compile import Compiled, compile_body
+from ..compile.verify import compare
+from ..errors import BackendError
+from .by_numba import loops
+from .measure import Data, Others, Progress, in_turns, machine
+
+LARGE, SMALL = 16_000_000, 40_000  # elements of the long vectors: a large one is several times the last cache
+ROUNDS, QUICK = (5, 15), (1, 2)  # runs of each way, least and most
+SECONDS = 4.0  # per case
+BLOCK = 1 << 17  # elements of a block of rows: what the body makes of them stays in a core's own cache
+Arrays = dict[str, Any]
+
+
+class Case(NamedTuple):
+    """A body, its arguments for a number of elements, what it writes, and the arrays that it goes through once."""
+
+    body: Callable[..., Any]
+    make: Callable[[int, np.random.Generator], Arrays]
+    writes: tuple[str, ...]
+    streams: tuple[str, ...]  # an array that is read and written counts twice
+    rows: tuple[str, ...]  # arrays that are cut by rows for two threads; what has two rows more keeps a halo
+
+
+def _triad(x: Any, y: Any, out: Any, s: float) -> None:
+    out[...] = x + s * y
+
+
+def _wave(u: Any, out: Any, speed: float) -> None:
+    out[...] = (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]) * speed - out + u[1:-1, 1:-1] * (2 - 4 * speed)
+
+
+def _heat(u: Any, out: Any, k: float) -> None:
+    out[...] = u[1:-1, 1:-1] + k * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1])
+
+
+_TERMS = (0.319381530, -0.356563782, 1.781477937, -1.821255978, 1.330274429)
+
+
+def _below(x: Any) -> Any:
+    z = np.abs(x)
+    w = 1 / (1 + 0.2316419 * z)
+    series = w * (_TERMS[0] + w * (_TERMS[1] + w * (_TERMS[2] + w * (_TERMS[3] + w * _TERMS[4]))))
+    p = series * np.exp(-0.5 * z * z) * 0.3989422804014327
+    return np.where(x > 0, 1 - p, p)
+
+
+def _black_scholes(spot: Any, strike: Any, years: Any, call: Any, put: Any, rate: float, volatility: float) -> None:
+    root = volatility * np.sqrt(years)
+    d = (np.log(spot / strike) + (rate + 0.5 * volatility**2) * years) / root
+    discounted = strike * np.exp(-rate * years)
+    call[...] = spot * _below(d) - discounted * _below(d - root)
+    put[...] = call - spot + discounted
+
+
+def _chain(x: Any, y: Any, out: Any) -> None:
+    out[...] = np.sqrt(x * y + 1) / 2 + x
+
+
+def _nbody(stars: Any, mass: Any, mine: Any, pull: Any) -> None:
+    dx, dy, dz = (b[None, :] - a[:, None] for a, b in zip(mine.T, stars.T, strict=True))
+    w = mass / (dx**2 + dy**2 + dz**2 + 0.0025) ** 1.5
+    pull[...] = np.stack([(w * d).sum(axis=1) for d in (dx, dy, dz)], axis=1)
+
+
+def _assign(x: Any, centre: Any, label: Any) -> None:
+    label[...] = ((x[:, None, :] - centre[None]) ** 2).sum(axis=2).argmin(axis=1)
+
+
+def _softmax(x: Any, out: Any) -> None:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    out[...] = e / e.sum(axis=1, keepdims=True)
+
+
+def _masked(x: Any, y: Any, out: Any, limit: float) -> None:
+    out[...] = np.where(x > limit, out + 0.5 * (y - x), out * 0.9)
+
+
+def _vectors(*names: str, dtype: str = "f8", low: float = 0.0, high: float = 1.0) -> Callable[..., Arrays]:
+    return lambda n, rng: {name: rng.uniform(low, high, n).astype(dtype) for name in names}
+
+
+def _grid(dtype: str) -> Callable[[int, np.random.Generator], Arrays]:
+    def make(n: int, rng: np.random.Generator) -> Arrays:
+        side = int(n**0.5)
+        return {"u": rng.random((side + 2, side + 2)).astype(dtype), "out": rng.random((side, side)).astype(dtype)}
+
+    return make
+
+
+def _stars(n: int, rng: np.random.Generator) -> Arrays:
+    count = max(64, int(n**0.5) // 2)
+    places = rng.normal(0, 0.25, (count, 3))
+    return {"stars": places, "mass": np.full(count, 1 / count), "mine": places.copy(), "pull": np.zeros((count, 3))}
+
+
+def _points(n: int, rng: np.random.Generator) -> Arrays:
+    return {"x": rng.normal(size=(n // 8, 8)), "centre": rng.normal(size=(20, 8)), "label": np.zeros(n // 8, np.intp)}
+
+
+def _table(n: int, rng: np.random.Generator) -> Arrays:
+    return {"x": rng.normal(size=(max(2, n // 1000), 1000)), "out": np.zeros((max(2, n // 1000), 1000))}
+
+
+def _with(make: Callable[[int, np.random.Generator], Arrays], **numbers: float) -> Callable[..., Arrays]:
+    return lambda n, rng: make(n, rng) | numbers
+
+
+def _options(n: int, rng: np.random.Generator) -> Arrays:
+    prices = _vectors("spot", "strike", low=50, high=150)(n // 4, rng) | _vectors("years", low=0.1, high=2)(n // 4, rng)
+    return prices | {"call": np.zeros(n // 4), "put": np.zeros(n // 4), "rate": 0.02, "volatility": 0.3}
+
+
+_PAIR = ("x", "y", "out")
+_MARKET = ("spot", "strike", "years", "call", "put")
+CASES: dict[str, Case] = {
+    "triad": Case(_triad, _with(_vectors(*_PAIR), s=3.0), ("out",), _PAIR, _PAIR),
+    "wave": Case(_wave, _with(_grid("f4"), speed=0.25), ("out",), ("u", "out", "out"), ("u", "out")),
+    "heat": Case(_heat, _with(_grid("f8"), k=0.2), ("out",), ("u", "out"), ("u", "out")),
+    "black_scholes": Case(_black_scholes, _options, ("call", "put"), _MARKET, _MARKET),
+    "chain": Case(_chain, _vectors(*_PAIR), ("out",), _PAIR, _PAIR),
+    "nbody": Case(_nbody, _stars, ("pull",), ("mine", "pull"), ("mine", "pull")),
+    "kmeans_assign": Case(_assign, _points, ("label",), ("x", "label"), ("x", "label")),
+    "softmax": Case(_softmax, _table, ("out",), ("x", "out"), ("x", "out")),
+    "masked": Case(_masked, _with(_vectors(*_PAIR, dtype="f4"), limit=0.5), ("out",), (*_PAIR, "out"), _PAIR),
+}
+
+
+def run(quick: bool, progress: Progress) -> Data:
+    """Measure plain NumPy bodies, compiled by themselves, against NumPy and the speed of memory."""
+    others = Others()
+    cases: list[Data] = []
+    triads: dict[str, float] = {}
+    for name, case in CASES.items():
+        progress(name)
+        for found in _measured(name, case, quick=quick):
+            if name == "triad":
+                triads[found["devices"]] = found.get("gb_per_s", 0.0)
+            triad = triads.get(found["devices"], 0.0)
+            cases.append(
+                found | {"triad_gb_per_s": triad, "of_triad": found.get("gb_per_s", 0.0) / triad if triad else 0.0}
+            )
+    return {"machine": machine(), "other_processes_cores": others.cores(), "cases": cases}
+
+
+def _measured(name: str, case: Case, *, quick: bool) -> list[Data]:
+    """Return the figures of one case, on one core and on two."""
+    arguments = case.make(SMALL if quick else LARGE, np.random.default_rng(0))
+    form = compile_body(case.body, arguments, writes=case.writes)
+    if not isinstance(form, Compiled):
+        return [{"name": name, "devices": "core:1", "refused": form.reason}]
+    wanted, got = (
+        {key: value.copy() if key in case.writes else value for key, value in arguments.items()} for _ in range(2)
+    )
+    case.body(**wanted)
+    missed = form(*got.values())
+    found = missed or next((why for key in case.writes if (why := compare(key, wanted[key], got[key]))), "")
+    halves = _halves(case, arguments)
+    blocks = _blocks(case, arguments)
+    ways: dict[str, Callable[[], float]] = {
+        "numpy": lambda: _timed(lambda: case.body(**arguments)),
+        "blocked": lambda: _timed(lambda: [case.body(**block) for block in blocks]),
+        "core:1": lambda: _timed(lambda: _run(form, arguments)),
+        "core:2": lambda: _timed(lambda: _together([partial(_run, form, part) for part in halves]), perf_counter),
+    }
+    by_numba = loops(name)
+    if by_numba is not None:
+        by_numba(**got)  # compiles
+        ways["numba"] = lambda: _timed(lambda: by_numba(**arguments))
+    with np.errstate(all="ignore"):
+        times = {
+            way: min(t) for way, t in in_turns(ways, QUICK if quick else ROUNDS, 0.0 if quick else SECONDS).items()
+        }
+    moved = sum(arguments[key].nbytes for key in case.streams)
+    return [
+        {
+            "name": name,
+            "devices": way,
+            "numpy_ms": times["numpy"] * 1e3,
+            "blocked_ms": times["blocked"] * 1e3,
+            **({"numba_ms": times["numba"] * 1e3} if "numba" in times and way == "core:1" else {}),
+            "compiled_ms": times[way] * 1e3,
+            "gb_per_s": moved / times[way] / 1e9,
+            "bits": found or "equal",
+            "compile_ms": form.seconds * 1e3,
+        }
+        for way in ("core:1", "core:2")
+    ]
+
+
+def _timed(work: Callable[[], object], clock: Callable[[], float] = thread_time) -> float:
+    """Return the seconds of some work: processor time of this thread, which other programs change little, or another clock's."""
+    start = clock()
+    work()
+    return clock() - start
+
+
+def _run(form: Compiled, arguments: Arrays) -> None:
+    if missed := form(*arguments.values()):
+        raise BackendError(f"the compiled form of {form.name} does not take its own arguments: {missed}")
+
+
+def _halves(case: Case, arguments: Arrays) -> list[Arrays]:
+    """Return the arguments of two threads: half of the rows each."""
+    rows = len(arguments[case.writes[0]])
+    return _cut(case, arguments, [0, rows // 2, rows])
+
+
+def _blocks(case: Case, arguments: Arrays) -> list[Arrays]:
+    """Return the arguments of one block of rows after the other, as one would write it by hand for NumPy."""
+    written = arguments[case.writes[0]]
+    each = max(1, BLOCK * len(written) // written.size)
+    return _cut(case, arguments, [*range(0, len(written), each), len(written)])
+
+
+def _cut(case: Case, arguments: Arrays, cuts: list[int]) -> list[Arrays]:
+    """Return the arguments of each run of rows, with a halo where an array has one."""
+    rows = len(arguments[case.writes[0]])
+    parts = []
+    for low, high in pairwise(cuts):
+        cut = {name: arguments[name][low : high + len(arguments[name]) - rows] for name in case.rows}
+        parts.append(arguments | cut)
+    return parts
+
+
+def _together(works: list[Callable[[], object]]) -> None:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

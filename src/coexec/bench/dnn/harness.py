@@ -1,0 +1,34 @@
+"""`coexec bench dnn`: searches for mappings of networks, and networks that run as they are planned.
+
+Before: bench/dnn/search.py, bench/dnn/real.py.  After: the table of benchmarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import mean, median
+from typing import Any
+
+from .real import real_cases
+from .search import multimodal_cases, typical_cases
+
+EQUAL = 1e-9
+"""Relative difference of times that counts as none."""
+
+
+def run(quick: bool, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Mappings of networks on many accelerators against baselines and bounds, and planned networks that run here."""
+    typical, modal = list(typical_cases(quick, progress)), list(multimodal_cases(quick, progress))
+    real = list(real_cases(quick, progress))
+    errors = [case["error"] for case in real if case.get("error") is not None]
+    return {
+        "search": {
+            "cases": typical + modal,
+            "mean_reduction": mean(case["reduction"] for case in typical),
+            "mean_reduction_all8": mean(case["reduction_all8"] for case in typical),
+            "mean_reduction_h2h": mean(case["reduction"] for case in modal),
+            "worse_than_h2h": sum(case["latency_s"] > case["baseline_s"] * (1 + EQUAL) for case in modal),
+            "worse_than_all8": sum(case["latency_s"] > case["all8_s"] * (1 + EQUAL) for case in typical),
+        },
+        "real": {"cases": real, "median_error": median(errors) if errors else None},
+    }

@@ -1,0 +1,106 @@
+"""Plans that run here: measured latency against the best device alone, ONNX Runtime, and the prediction.
+
+Before: coexec's public names, models/.  After: bench/dnn/harness.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import perf_counter, process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ... import Model, Runtime
+from ...errors import CoexecError
+from ...models.building import NetBuilder
+
+DEVICES = ("cpu:0,cpu:1", "cpu:0,opencl:0@1", "cpu:0,torch:cpu@1")
+REPEATED = {True: 5, False: 15}
+"""Runs of which the quickest counts, after as many to warm up."""
+Case = dict[str, Any]
+
+
+def networks(quick: bool) -> dict[str, Model]:
+    """Return the networks that run: a residual network, a small one, and a block of an encoder."""
+    net = NetBuilder("small_cnn")
+    x = net.input("image", (1, 3, 64, 64))
+    for filters, stride in ((32, 1), (64, 2), (64, 1), (128, 2)):
+        x = net.same("Relu", net.conv(x, filters, 3, stride))
+    small = Model(net.done(net.fc(net.flatten(net.global_pool(x)), 10)))
+    encoder = Model.named("encoder", length=128, width=256, blocks=1, heads=4)
+    residual = Model.named("resnet18", image=64 if quick else 224)
+    mobile = Model.named("mobilenet_v2", image=64 if quick else 224)
+    return {"resnet18": residual, "mobilenet_v2 (depthwise)": mobile, "small_cnn": small, "encoder_block": encoder}
+
+
+def real_cases(quick: bool, progress: Callable[[str], None]) -> Iterator[Case]:
+    """Yield each network on each choice of devices that this machine has."""
+    for name, model in networks(quick).items():
+        inputs = {n: np.random.default_rng(0).standard_normal(t.shape).astype(t.dtype) for n, t in model.inputs.items()}
+        for devices in DEVICES:
+            progress(f"{name} on {devices}")
+            try:
+                yield real_case(name, model, inputs, devices, REPEATED[quick])
+            except CoexecError as error:
+                yield {"model": name, "devices": devices, "error_text": str(error).partition("\n")[0]}
+
+
+def real_case(name: str, model: Model, inputs: dict[str, Any], devices: str, times: int) -> Case:
+    """Return one case; runs of the peers follow each other in the same process."""
+    singles = [alone(model, inputs, one, times) for one in devices.split(",")]
+    with Runtime(devices=devices):
+        plan = model.plan(budget="20s", baselines=("single",))
+        taken = quickest(lambda: np.asarray(model(**inputs, plan=plan)), times)
+        free = quickest(lambda: np.asarray(model(**inputs)), times)
+    singles += [alone(model, inputs, one, times) for one in devices.split(",")]  # before and after: machines change
+    best = Quickest(*map(min, zip(*singles, strict=True)))
+    peer = by_onnxruntime(model, inputs, len(devices.split(",")), times)
+    predicted = plan.latency_s
+    used = {part.device for group in plan.children for layer in group.children for part in layer.parts}
+    return {
+        "model": name, "devices": devices, "coexec_s": taken.seconds, "coexec_cpu_s": taken.processor,
+        "unplanned_s": free.seconds, "best_single_s": best.seconds, "best_single_cpu_s": best.processor,
+        "of_best_single": best.seconds / taken.seconds, "devices_used": sorted(used),
+        "onnxruntime_s": None if peer is None else peer.seconds,
+        "of_onnxruntime": None if peer is None else taken.seconds / peer.seconds, "predicted_s": predicted,
+        "error": None if not predicted else abs(taken.seconds - predicted) / taken.seconds,
+    }  # fmt: skip
+
+
+class Quickest(NamedTuple):
+    """The shortest of some runs, and the least processor time of all threads, which neighbours change less."""
+
+    seconds: float
+    processor: float
+
+
+def alone(model: Model, inputs: dict[str, Any], device: str, times: int) -> Quickest:
+    """Return what a model takes on one device alone."""
+    with Runtime(devices=device):
+        return quickest(lambda: np.asarray(model(**inputs)), times)
+
+
+def quickest(run: Callable[[], object], times: int) -> Quickest:
+    """Return the shortest of some runs, after as many to warm up: the first ones are planned, and what they take is learned."""
+    found = []
+    for _ in range(2 * times):
+        begun, used = perf_counter(), process_time()
+        run()
+        found.append(Quickest(perf_counter() - begun, process_time() - used))
+    return Quickest(*map(min, zip(*found[times:], strict=True)))
+
+
+def by_onnxruntime(model: Model, inputs: dict[str, Any], threads: int, times: int) -> Quickest | None:
+    """Return what it takes by ONNX Runtime with so many threads; None if it is not installed."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    from ...models.onnx_writing import to_onnx
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
+    proto = to_onnx(model.graph)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return quickest(lambda: session.run(None, inputs), times)

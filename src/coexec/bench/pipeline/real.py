@@ -1,0 +1,194 @@
+"""Streams on real devices: against every static assignment to two devices, each device alone, and a pool of threads.
+
+Before: coexec's public names, stream/.  After: harness.py.  Wall time, the best of a few rounds taken in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations, groupby, product
+from operator import itemgetter
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import coexec as cx
+
+from ...errors import CoexecError
+from ...plan.pipeline import PipelinePoint, PipelineStage, judged
+from ...stream.planning import Prepared
+from ..measure import Data, Progress
+
+MIXES = ("cpu:0,cpu:1", "cpu:0,opencl:0@1", "cpu:0,torch:cpu")
+ROUNDS = 3
+MOST_WAYS = 64  # assignments of calls to two devices that are all tried; beyond, those with one cut
+
+
+class Workload(NamedTuple):
+    """A function of one item, its constants, items, and the same in NumPy."""
+
+    name: str
+    function: Callable[..., Any]
+    constants: dict[str, Any]
+    items: list[Any]
+    plain: Callable[..., Any]
+
+
+def workloads(quick: bool) -> Iterator[Workload]:
+    """Yield a graph network, attention within a window, and an image pipeline, small enough for two cores."""
+    import scipy.sparse as sp
+
+    random = np.random.default_rng(0)
+    count, side = (8, 1) if quick else (24, 2)
+    nodes = 2_000 * side
+    graph = sp.random_array((nodes, nodes), density=8 / nodes, format="csr", dtype=np.float32, rng=random)
+    features = random.standard_normal((nodes, 64)).astype(np.float32)
+    w1, w2 = (random.standard_normal(shape).astype(np.float32) for shape in ((64, 32), (32, 8)))
+    a = cx.csr(graph)
+    yield Workload(
+        "gcn",
+        lambda x, w1, w2: a @ (cx.relu(a @ (x @ w1)) @ w2),
+        {"w1": w1, "w2": w2},
+        [features * (n + 1) for n in range(count)],
+        lambda x: graph @ (np.maximum(graph @ (x @ w1), 0) @ w2),
+    )
+    rows = 512 * side
+    q = random.standard_normal((rows, 64)).astype(np.float32)
+    mix = random.standard_normal((64, 64)).astype(np.float32)
+    yield Workload(
+        "window attention",
+        lambda x, mix: cx.matmul(cx.window_attention(x, x, x, 64), mix),
+        {"mix": mix},
+        [q * (1 + n / 10) for n in range(count)],
+        lambda x: _attention(x, 64) @ mix,
+    )
+    picture = random.random((256 * side, 256)).astype(np.float32)
+    weights = random.standard_normal((256, 10)).astype(np.float32)
+    yield Workload(
+        "image",
+        lambda x, weights: np.tanh(np.sqrt(np.abs(x * 2 - 1)) @ weights),
+        {"weights": weights},
+        [picture + n for n in range(count)],
+        lambda x: np.tanh(np.sqrt(np.abs(x * 2 - 1)) @ weights),
+    )
+
+
+def _attention(x: Any, window: int) -> Any:
+    """Return attention within a window, row by row."""
+    out = np.empty_like(x)
+    for row in range(len(x)):
+        near = x[max(0, row - window // 2) : row + window // 2 + 1]
+        scores = near @ x[row] / np.sqrt(x.shape[1])
+        weights = np.exp(scores - scores.max())
+        out[row] = weights @ near / weights.sum()
+    return out
+
+
+def run(quick: bool, progress: Progress) -> Data:
+    """Return items per second of each case, and how that compares."""
+    found = []
+    for mix in MIXES[:1] if quick else MIXES:
+        try:
+            with cx.Runtime(devices=mix, store="off", diagnostics="off"):
+                for workload in workloads(quick):
+                    progress(f"{workload.name} on {mix}")
+                    found.append({"mix": mix, **compare(workload, quick)})
+        except CoexecError as error:
+            found.append({"mix": mix, "error": str(error)})
+    known = [case for case in found if "items_per_s" in case]
+    if not known:
+        return {"cases": found}
+    return {
+        "cases": found,
+        "mean_of_best_single": float(np.mean([case["of_best_single"] for case in known])),
+        "least_of_best_static": min(case["of_best_static"] for case in known),
+        "median_prediction_error": median([case["prediction_error"] for case in known]),
+    }
+
+
+def compare(workload: Workload, quick: bool) -> Data:
+    """Return the figures of one workload on the devices of the current runtime."""
+    pipe = cx.Pipeline(workload.function, **workload.constants)
+    pipe.plan(workload.items[0])
+    prepared = pipe.planned
+    chosen = prepared.front.choose("throughput")
+    ways: dict[str, PipelinePoint] = {"planned": chosen, **statics(prepared)}
+    took = {name: float("inf") for name in ways}
+    for _ in range(1 if quick else ROUNDS):
+        for name, point in ways.items():
+            begin = perf_counter()
+            results = pipe.map(workload.items, plan=pipe.as_plan(point))
+            took[name] = min(took[name], perf_counter() - begin)
+            np.testing.assert_allclose(results[0], workload.plain(workload.items[0]), rtol=1e-2, atol=1e-2)
+    with ThreadPoolExecutor(2) as pool:
+        begin = perf_counter()
+        list(pool.map(workload.plain, workload.items))
+        threads = perf_counter() - begin
+    count = len(workload.items)
+    single = min(seconds for name, seconds in took.items() if name.startswith("alone"))
+    static = min(seconds for name, seconds in took.items() if name != "planned")
+    return {
+        "workload": workload.name,
+        "items_per_s": count / took["planned"],
+        "of_best_static": static / took["planned"],
+        "of_best_single": single / took["planned"],
+        "prediction_error": abs(chosen.period * count / took["planned"] - 1.0),
+        "concurrent_futures_items_per_s": count / threads,
+        "ways": {name: count / seconds for name, seconds in took.items()},
+    }
+
+
+def statics(prepared: Prepared) -> dict[str, PipelinePoint]:
+    """Return every static assignment of calls to devices: each device alone, each call on either of two, and items in turn."""
+    names = tuple([kernel.name for kernel in prepared.work.kernels])
+    classes = [c.name for c in prepared.system.classes]
+    tried: dict[str, list[PipelineStage]] = {
+        f"alone on {c}": [PipelineStage(names, ((c, 1),), "alone", 0)] for c in classes
+    }
+    for c in prepared.system.classes:
+        if c.count > 1:
+            tried[f"in turn on {c.count} {c.name}"] = [PipelineStage(names, ((c.name, c.count),), "in turn", 0)]
+    for first, second in _pairs(prepared):
+        for chosen in assignments(len(names), alike=first == second):
+            stages = placed(names, chosen, (first, second))
+            text = " | ".join(f"{stage.group[0][0]}: {', '.join(stage.kernels)}" for stage in stages)
+            tried[text if first != second else f"{text} (two of a kind)"] = stages
+    found = {}
+    for name, stages in tried.items():
+        try:
+            found[name] = judged(prepared.work, prepared.system, stages)
+        except CoexecError:
+            continue
+    return found
+
+
+def _pairs(prepared: Prepared) -> Iterator[tuple[str, str]]:
+    """Yield two devices by their classes: of one class, if it has two, and of each two classes."""
+    classes = prepared.system.classes
+    yield from ((c.name, c.name) for c in classes if c.count > 1)
+    yield from ((a.name, b.name) for a, b in combinations(classes, 2))
+
+
+def assignments(calls: int, *, alike: bool) -> Iterator[tuple[int, ...]]:
+    """Yield each way to give calls to two devices that uses both; beyond MOST_WAYS, those with one cut.
+
+    Of two that are alike, the first gets the first call.
+    """
+    if 2**calls > MOST_WAYS:
+        ways = [(0,) * at + (1,) * (calls - at) for at in range(1, calls)]
+        yield from ways if alike else [*ways, *[tuple(1 - d for d in way) for way in ways]]
+        return
+    for way in product((0, 1), repeat=calls):
+        if len(set(way)) == 2 and not (alike and way[0]):
+            yield way
+
+
+def placed(names: Sequence[str], chosen: Sequence[int], classes: tuple[str, str]) -> list[PipelineStage]:
+    """Return calls that are given to two devices as stages: neighbours on one device are one stage."""
+    stages: list[PipelineStage] = []
+    for device, entries in groupby(zip(chosen, names, strict=True), key=itemgetter(0)):
+        stages.append(PipelineStage(tuple([name for _, name in entries]), ((classes[device], 1),), "alone", device))
+    return stages
