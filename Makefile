@@ -6,11 +6,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 comma := ,
-RUN := $(VENV)/.stamp-run# coexec and OpenCL: enough for the demo and the benchmarks
+RUN := $(VENV)/.stamp-run# coexec, OpenCL and the compiler of bodies: enough for the demo and the benchmarks
 DEV := $(VENV)/.stamp-dev# and the tools that test and check it
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check bench fuzz format clean
+.PHONY: help demo test test-slow test-compiled check bench fuzz format compiled pure clean
 .NOTPARALLEL:
 
 help:  ## list the commands
@@ -37,6 +37,23 @@ check: $(DEV)  ## what CI runs: format, lint, types, tests
 	@$(BIN)/mypy src tests
 	@$(MAKE) --no-print-directory test
 
+compiled: $(DEV)  ## compile the core in place with mypyc (minutes); `make pure` goes back
+	@echo "Compiling the core: hatch_build.py"
+	@$(BIN)/python hatch_build.py
+
+pure:  ## remove the compiled core
+	@echo "Removing the compiled core"
+	@find src -name '*.so' -delete
+
+test-compiled: compiled  ## run the tests of the core with it compiled, and compare what programs become with both
+	@echo "Running tests of the core, compiled: pytest in $(WORKERS) processes"
+	@$(PYTEST) tests/geometry tests/graph tests/lower tests/program --deselect tests/graph/test_assigned_once.py
+	@echo "Comparing what programs become: python -m tests.becomes"
+	@mkdir -p build/pure && rm -rf build/pure/src && cp -r src build/pure/src && find build/pure/src -name '*.so' -delete
+	@PYTHONPATH=build/pure/src:. $(BIN)/python -m tests.becomes record --out build/pure.jsonl --programs 40 --jobs $(WORKERS)
+	@$(BIN)/python -m tests.becomes record --out build/compiled.jsonl --programs 40 --jobs $(WORKERS)
+	@$(BIN)/python -m tests.becomes compare build/pure.jsonl build/compiled.jsonl
+
 bench: $(RUN)  ## run every benchmark
 	@echo "Running the benchmarks: coexec bench all"
 	@$(BIN)/coexec bench all
@@ -54,17 +71,18 @@ clean:  ## remove .venv, caches and builds
 	@echo "Removing $(VENV), caches and builds"
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+	@find src -name '*.so' -delete
 
 define set_up
 	@echo "Setting up $(VENV): $(2) (once; needs the package index)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "coexec needs Python 3.11 or newer: make PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) --editable '.[$(1)]'
+	@COEXEC_COMPILE=0 $(PIP) --editable '.[$(1)]'
 	@touch $(3)
 endef
 
 $(RUN): pyproject.toml constraints.txt
-	$(call set_up,opencl,coexec with OpenCL,$@)
+	$(call set_up,opencl$(comma)compile,coexec with OpenCL and LLVM,$@)
 
 $(DEV): pyproject.toml constraints.txt
-	$(call set_up,opencl$(comma)torch$(comma)dev,coexec with OpenCL$(comma) torch and the development tools,$(RUN) $@)
+	$(call set_up,opencl$(comma)compile$(comma)torch$(comma)mpi$(comma)dev,coexec with OpenCL$(comma) torch$(comma) MPI and the development tools,$(RUN) $@)

@@ -49,7 +49,14 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("POCL_CACHE_DIR", str(kernel_cache() or folder))
         patch.setenv("XDG_CACHE_HOME", str(folder))
         patch.setenv("COEXEC_STORE", "off")  # or one test would plan by what another measured
+        patch.setenv("COEXEC_COMPILE_BODIES", "off")  # or plans would change once tests have computed for long enough
         yield folder
+
+
+@pytest.fixture
+def bodies_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let bodies be compiled, and run on OpenCL devices, as they do for users."""
+    monkeypatch.setenv("COEXEC_COMPILE_BODIES", "auto")
 
 
 @pytest.fixture(scope="module", autouse=True)

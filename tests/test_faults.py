@@ -376,7 +376,7 @@ def test_an_error_of_our_own_fails_every_wait_with_its_cause(monkeypatch) -> Non
         def finish(*args, **kwargs):
             raise RuntimeError("a bug of ours")
 
-        monkeypatch.setattr(runtime._engine, "finish", finish)
+        monkeypatch.setattr(runtime._driver.executor.engine, "finish", finish)
         answers: list[BaseException | None] = []
 
         def wait_elsewhere():

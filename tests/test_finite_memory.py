@@ -44,7 +44,7 @@ def temporary(x):
 
 
 def evictions(runtime: cx.Runtime) -> int:
-    return sum(account.evictions for account in runtime._lowering.coherence.budget.open)
+    return sum(account.evictions for account in runtime._driver.scheduler.lowering.coherence.budget.open)
 
 
 def test_data_several_times_larger_than_the_device_completes_and_is_numpys(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_many_temporaries_fit_into_a_memory_of_a_few() -> None:
         for _ in range(5_000):
             temporary(x)
         runtime.wait()
-        (account,) = runtime._lowering.coherence.budget.open
+        (account,) = runtime._driver.scheduler.lowering.coherence.budget.open
         assert account.evictions == 0 and account.waits > 2_500
         assert account.held <= 80_000 and len(account.freed) < 30
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.driver import GUESSES
 from coexec.observe.trace import Trace
-from coexec.pace import GUESSES
 from tests.devices import CORES, TWO
 from tests.small_loops import axpy
 

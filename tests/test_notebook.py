@@ -100,19 +100,24 @@ later = increment(queued)
 
 
 def test_an_interrupt_never_breaks_into_the_bookkeeping_of_a_later_cell(book: Notebook) -> None:
-    assert book.run("runtime = cx.Runtime().__enter__(); adopt = runtime._upkeep.adopt") == ""
+    assert (
+        book.run(
+            "from coexec.schedule.events import Made; runtime = cx.Runtime().__enter__(); handlers = runtime._driver.scheduler._handlers; adopt = handlers[Made]"
+        )
+        == ""
+    )
     interrupt = """
 def interrupted(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGINT)
     adopt(*args, **kwargs)
     registered.append(True)
 
-registered, runtime._upkeep.adopt = [], interrupted
+registered, handlers[Made] = [], interrupted
 x = cx.zeros(3)
-x[...] = 1
+increment(x)
 """
     assert book.run(interrupt).startswith("KeyboardInterrupt")
-    assert book.run("runtime._upkeep.adopt = adopt; print(registered)") == "[True]\n"
+    assert book.run("handlers[Made] = adopt; print(registered)") == "[True]\n"
 
 
 def test_a_failure_that_nobody_looked_at_is_shown_at_the_end_of_a_cell_and_once(book: Notebook) -> None:

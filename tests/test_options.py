@@ -8,6 +8,7 @@ import pytest
 
 import coexec as cx
 from coexec.errors import ConfigError, UnknownName
+from tests.inside import planner_of
 
 
 @pytest.mark.parametrize(
@@ -162,14 +163,14 @@ def test_the_options_of_divisions_reach_their_places(tmp_path, monkeypatch) -> N
     monkeypatch.setenv("COEXEC_POLICY", "auto")
     store = tmp_path / "s.sqlite"
     with cx.Runtime("cpu:0", objective="energy", watts="cpu:0=15/3", store=store) as runtime:
-        assert not runtime._fusing.on
-        assert runtime._planner._policy == "auto"
-        assert runtime._planner.divider.for_energy
+        assert not runtime._driver.scheduler.fuse.enabled
+        assert planner_of(runtime)._policy == "auto"
+        assert planner_of(runtime).divider.for_energy
         assert (runtime.platform.device("cpu:0").watts, runtime.platform.device("cpu:0").idle_watts) == (15.0, 3.0)
         assert runtime.learned.store.path == store
     with cx.Runtime("cpu:0", fuse=True, policy="static", energy_cap=2, watts="cpu:0=9", store="off") as runtime:
-        assert runtime._fusing.on
-        assert runtime._planner.divider.for_energy
+        assert runtime._driver.scheduler.fuse.enabled
+        assert planner_of(runtime).divider.for_energy
         assert runtime.learned.store.path is None
 
 
@@ -178,7 +179,7 @@ def test_files_may_be_given_as_paths(tmp_path) -> None:
         x = cx.zeros(4)
         cx.kernel(x=cx.update)(lambda x: None).plan(x).save(tmp_path / "p.json")
     with cx.Runtime("cpu:0", plan=tmp_path / "p.json") as runtime:
-        assert len(runtime._planner._plans) == 1
+        assert len(planner_of(runtime)._followed_plans) == 1
 
 
 @pytest.mark.parametrize("store", ["folder", "read-only"])

@@ -75,9 +75,9 @@ def test_a_program_keeps_its_lines_whatever_its_folder_and_module_are_called(tmp
 
 def test_a_warning_names_the_line_of_a_program_in_a_folder_called_coexec(tmp_path) -> None:
     its = program(tmp_path / "coexec", "coexec.program")
-    with cx.Runtime("cpu:0") as runtime, warnings.catch_warnings(record=True) as caught:
+    with cx.Runtime("cpu:0", inline=False) as runtime, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        runtime._diagnostics.say("odd", "it", "it is odd")
+        runtime._driver.diagnostics.say("odd", "it", "it is odd")
         its.assign(cx.zeros(4))
     assert [(w.filename, w.lineno) for w in caught] == [(its.file, line("the assignment"))]
 

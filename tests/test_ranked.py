@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.backend.simulated.scenario import Happening, Scenario
+from coexec.ranked import Ranks
 from tests.clusters import cluster
 
 
@@ -338,3 +340,46 @@ def test_more_stepped_views_than_are_told_apart_lose_nothing_silently():
             np.asarray(x[::40])
         x[...] = 3
         np.testing.assert_array_equal(np.asarray(x), [3] * 120)
+
+
+def shares_of(runtime: cx.Runtime) -> tuple[float, ...]:
+    assert isinstance(runtime._way, Ranks)
+    return runtime._way.balance.shares
+
+
+def test_ranks_of_speed_one_and_three_come_close_to_the_best_there_is():
+    """Node 0's device takes three times as long: of 4 parts it should compute 1."""
+
+    def step_time(policy: str, slow: float, *, wait: bool) -> tuple[float, tuple[float, ...]]:
+        scenario = Scenario((Happening.slow("n0/gpu:0", slow),))
+        with cx.Runtime(platform=cluster(2), ranks=2, scenario=scenario, policy=policy) as runtime:
+            u, v = cx.zeros(1 << 25), cx.zeros(1 << 25)
+            marks = []
+            for step in range(320):
+                smooth(u, v)
+                u, v = v, u
+                if wait or step in (279, 319):
+                    cx.wait()
+                if step in (279, 319):
+                    marks.append(runtime.machine.lanes["host"].now)
+            return marks[1] - marks[0], shares_of(runtime)
+
+    for wait in (False, True):
+        alike, _ = step_time("even", 1.0, wait=wait)
+        unlike, shares = step_time("static", 3.0, wait=wait)
+        assert shares == (0.25, 0.75)
+        best = alike * 2 * 3 / (1 + 3)  # two ranks of speed 3 have done it in `alike`
+        assert best / unlike >= 0.9
+        even, shares = step_time("even", 3.0, wait=wait)
+        assert shares == (0.5, 0.5)
+        assert even > 1.5 * unlike
+
+
+def test_ranks_that_are_alike_keep_equal_shares():
+    with cx.Runtime(platform=cluster(3), ranks=3) as runtime:
+        u, v = cx.zeros(1 << 24), cx.zeros(1 << 24)
+        for _ in range(100):
+            smooth(u, v)
+            u, v = v, u
+        cx.wait()
+        assert shares_of(runtime) == (1 / 3,) * 3

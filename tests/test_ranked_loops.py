@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import coexec as cx
-from coexec.ranked import Ranked
+from coexec.ranked import Ranks
 from tests.clusters import cluster
 from tests.test_ranked import smooth
 
@@ -18,8 +18,8 @@ def test_every_rank_replays_a_loop() -> None:
             smooth(u, v)
             u, v = v, u
         got = np.asarray(u)
-        assert isinstance(runtime, Ranked)
-        assert [member._issuing.counts.replayed > 15 for member in runtime.members] == [True] * 3
+        assert isinstance(runtime._way, Ranks)
+        assert [member.scheduler.counts.replayed > 15 for member in runtime._way.members] == [True] * 3
     a, b = data.copy(), np.zeros(60)
     for _ in range(40):
         b[1:-1] = (a[:-2] + a[1:-1] + a[2:]) / 3

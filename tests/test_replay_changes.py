@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import coexec as cx
 from tests.devices import TWO
+from tests.inside import planner_of
 from tests.small_loops import SIZE, axpy, mixed, opened, values
 
 pytestmark = pytest.mark.filterwarnings("ignore::coexec.CoexecWarning")
@@ -130,7 +131,7 @@ def compare(changes: dict[int, str], turns: int) -> int:
             results.append([np.asarray(array) for array in (loop.x, loop.y, loop.z)] + [np.array(loop.seen)])
     for expected, found in zip(*results, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
-    return runtime._issuing.counts.replayed
+    return runtime._driver.scheduler.counts.replayed
 
 
 def disturb(runtime: cx.Runtime, loop: Changing, change: str) -> None:
@@ -140,7 +141,7 @@ def disturb(runtime: cx.Runtime, loop: Changing, change: str) -> None:
     elif change == "plan":
         axpy.plan(loop.x, loop.y, 0.5)
     elif change == "a variant off":
-        runtime._planner._candidates.forget()
+        planner_of(runtime)._candidates.forget()
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -174,4 +175,4 @@ def test_arrays_made_and_dropped_while_calls_are_held_back_disturb_no_loop(named
         del o, z
         for _ in range(2):  # instructions that are not over hold arrays
             cx.wait()
-        assert len(runtime._upkeep.live) == len(runtime._lowering.states()) == 2
+        assert len(runtime._driver.scheduler.lowering.states()) == len(runtime._driver.scheduler.lowering.states()) == 2

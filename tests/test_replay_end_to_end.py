@@ -122,10 +122,10 @@ def test_a_loop_computes_the_same_with_replay_and_without(name: str, devices: st
     for replay in (False, True):
         with opened(devices, replay=replay, memory=memory) as runtime:
             found.append([np.asarray(array) for array in loop()])
-            steps.append(runtime._issuing.counts.replayed)
+            steps.append(runtime._driver.scheduler.counts.replayed)
     assert steps[0] == 0
     if devices == TWO or name == "stencil":  # what is allocated in a limited memory is counted anew each time
-        assert steps[1] >= TURNS // 6, runtime._issuing.counts
+        assert steps[1] >= TURNS // 6, runtime._driver.scheduler.counts
     for plain, replayed, expected in zip(*found, in_numpy(), strict=True):
         np.testing.assert_array_equal(plain, replayed)
         np.testing.assert_allclose(replayed, expected, rtol=1e-12)
@@ -138,7 +138,7 @@ def test_a_loop_computes_the_same_with_replay_and_without(name: str, devices: st
 def test_a_loop_is_replayed_where_nothing_is_computed(name: str, devices: str) -> None:
     with opened(devices) as runtime:
         LOOPS[name][0]()
-        assert runtime._issuing.counts.replayed >= 3
+        assert runtime._driver.scheduler.counts.replayed >= 3
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 16])
@@ -147,7 +147,7 @@ def test_horizons_at_any_distance_change_nothing(name: str, step: int) -> None:
     loop, in_numpy = LOOPS[name]
     with opened(TWO, horizon=step) as runtime:
         found = [np.asarray(array) for array in loop()]
-        assert runtime._graph.since_horizon <= 2 * step + 1
+        assert runtime._driver.scheduler.link.graph.since_horizon <= 2 * step + 1
     for replayed, expected in zip(found, in_numpy(), strict=True):
         np.testing.assert_allclose(replayed, expected, rtol=1e-12)
 
@@ -181,7 +181,7 @@ def test_a_body_that_raises_in_a_replayed_step_poisons_what_it_writes_until_that
         for _ in range(20):
             tasks.append(fragile(x))
             axpy(x, y, 1.0)
-        assert runtime._issuing.counts.replayed >= 10
+        assert runtime._driver.scheduler.counts.replayed >= 10
         failed = tasks[14].exception()
         assert isinstance(failed, ValueError) and isinstance(failed, cx.TaskFailed)
         assert f"T{tasks[14].id} fragile" in str(failed) and "as the test wants" in str(failed)
@@ -317,14 +317,14 @@ def test_arrays_passed_as_scalars_are_dropped_as_soon_as_the_program_drops_them(
             mixed(x, y, a, 0.25)
         del a
         cx.wait()
-        assert len(runtime._upkeep.live) == 2
+        assert len(runtime._driver.scheduler.lowering.states()) == 2
 
 
 def test_the_trace_of_a_replayed_run_is_valid_and_says_what_was_replayed(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     with opened(TWO, trace=file) as runtime:
         convergence()
-        replayed = runtime._issuing.counts.replayed
+        replayed = runtime._driver.scheduler.counts.replayed
     trace = Trace.load(file)
     assert trace.complete and replayed > 0
     again = [task for task in trace.tasks if task["why"].endswith("(replayed)")]
@@ -349,7 +349,7 @@ def test_ctrl_c_in_a_replayed_loop_leaves_a_usable_runtime() -> None:
                 for turn in range(10**6):
                     grow(x)
                     if turn == 50:
-                        assert runtime._issuing.counts.replayed > 20
+                        assert runtime._driver.scheduler.counts.replayed > 20
                         os.kill(os.getpid(), signal.SIGINT)
             except KeyboardInterrupt:
                 print("interrupted")

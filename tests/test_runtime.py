@@ -283,8 +283,8 @@ def test_arrays_in_reference_cycles_are_freed_whenever_the_collector_runs() -> N
         del node
         gc.collect()
         cx.wait()
-        assert len(runtime._upkeep.live) == 0
-        assert len(runtime._lowering.states()) == 0
+        assert len(runtime._driver.scheduler.lowering.states()) == 0
+        assert len(runtime._driver.scheduler.lowering.states()) == 0
 
 
 # Sync ---------------------------------------------------------------------------------------------------------------------

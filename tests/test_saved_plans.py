@@ -131,15 +131,15 @@ def test_a_chain_of_operations_can_follow_a_plan_too(tmp_path: Path) -> None:
     x = np.random.default_rng(0).random(ROWS)
     with cx.Runtime(TWO) as runtime:
         ours = cx.array(x)
-        with runtime._lock:
+        with runtime._driver.lock:
             y = np.exp(ours * 2.0 + 1.0)
-            assert runtime._fusing.held is not None
-            ((kernel, args, _),) = runtime._fusing.held.calls()
+            assert runtime._driver.scheduler.fuse.held is not None
+            ((kernel, args, _),) = runtime._driver.scheduler.fuse.held.calls()
         plan = uneven(kernel.plan(*args))
         plan.save(tmp_path / "plan.json")
     with cx.Runtime(TWO, plan=str(tmp_path / "plan.json"), trace=tmp_path / "trace.json") as runtime:
         ours = cx.array(x)
-        with runtime._lock:
+        with runtime._driver.lock:
             y = np.exp(ours * 2.0 + 1.0)
         np.testing.assert_array_equal(np.asarray(y), np.exp(x * 2.0 + 1.0))
     rows = json.loads((tmp_path / "trace.json").read_text())

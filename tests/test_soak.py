@@ -33,15 +33,15 @@ def state_of(runtime) -> tuple[int, ...]:
     """Return how much the runtime remembers once everything is over."""
     gc.collect()
     return (
-        runtime._graph.live(),
-        runtime._lowering.live(),
-        len(runtime._lowering.states()),
-        len(runtime._engine),
-        len(runtime._engine.failed),
-        len(runtime._upkeep.live),
-        len(runtime._upkeep.dropped),
-        len(runtime._executor.records),
-        len(runtime._executor.failures),
+        runtime._driver.scheduler.link.graph.live(),
+        runtime._driver.scheduler.lowering.live(),
+        len(runtime._driver.scheduler.lowering.states()),
+        len(runtime._driver.executor.engine),
+        len(runtime._driver.executor.engine.failed),
+        len(runtime._driver.scheduler.lowering.states()),
+        len(runtime._driver.pump.dropped),
+        len(runtime._driver.executor.records),
+        len(runtime._driver.executor.failures),
     )
 
 
@@ -67,7 +67,8 @@ def drive(runtime, tasks: int) -> list[tuple[tuple[int, ...], int, float]]:
                 add(scratch, y[:32])
                 del scratch
             elif number % 20 == 2:
-                y[number % 64] = 0
+                y[number % 64] = 0  # no task where the array is at home
+                increment(y)
                 np.asarray(y)
             else:
                 increment(x)
@@ -119,7 +120,7 @@ def test_failures_do_not_pile_up_once_they_are_healed() -> None:
             increment(y)
             if number % 100 == 99:
                 cx.wait()
-                counts.append(len(runtime._engine.failed))
+                counts.append(len(runtime._driver.executor.engine.failed))
         assert np.asarray(x).sum() == 0 and float(y[0]) == 1000
         assert max(counts) <= 4 * 32, counts
-        assert len(runtime._executor.failures) <= 4 * 32
+        assert len(runtime._driver.executor.failures) <= 4 * 32

@@ -72,10 +72,10 @@ def test_programs_whose_device_fails_on_the_way(seed, memory, monkeypatch) -> No
     rng = random.Random(seed)
     launch, launches, last = Launcher.launch, itertools.count(1), rng.randrange(1, 25)
 
-    def flaky(self, queue, instruction, waits):
-        if next(launches) == last and instruction.together:
+    def flaky(self, queue, task, step, waits):
+        if next(launches) == last and step.together:
             raise RuntimeError("OUT_OF_RESOURCES")
-        return launch(self, queue, instruction, waits)
+        return launch(self, queue, task, step, waits)
 
     monkeypatch.setattr(Launcher, "launch", flaky)
     with cx.Runtime(MIXED, memory={"opencl:0": memory}):

@@ -12,7 +12,7 @@ from coexec.backend.opencl import OpenCLBackend
 from coexec.backend.opencl.probe import probe
 from coexec.geometry import Box, whole
 from coexec.graph.command import Chunk
-from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Kernel
+from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Instruction, Launch
 from coexec.machine.platform import HOST, USER
 from coexec.plan.candidate import Share
 from coexec.program.variant import Variant
@@ -71,13 +71,15 @@ class Rig(Driven[OpenCLBackend]):
         self.run(self.copy(allocation, target, allocation.box))
         return target.data
 
-    def copy(self, source: Allocation, target: Allocation, *boxes: Box) -> Copy:
-        return Copy(self.id(), "opencl:0", None, source, target, boxes, "coherence", (), ())
+    def copy(self, source: Allocation, target: Allocation, *boxes: Box) -> Instruction:
+        return Instruction(self.id(), Copy("opencl:0", source, target, boxes, "coherence"), None)
 
-    def fill(self, allocation: Allocation, value: Any, *boxes: Box) -> Fill:
-        return Fill(self.id(), "opencl:0", None, allocation, boxes, allocation.dtype.type(value), ())
+    def fill(self, allocation: Allocation, value: Any, *boxes: Box) -> Instruction:
+        if not isinstance(value, np.generic):
+            value = allocation.dtype.type(value)
+        return Instruction(self.id(), Fill("opencl:0", allocation, boxes, value), None)
 
-    def kernel(self, source: Any, chunk: Box, arrays: dict[str, Any], **scalars: Any) -> Kernel:
+    def kernel(self, source: Any, chunk: Box, arrays: dict[str, Any], **scalars: Any) -> Instruction:
         """Return a kernel; `arrays` maps names to an allocation or a Binding, in the order of the parameters."""
         bindings = tuple(
             value if isinstance(value, Binding) else Binding(name, value, value.box, None, writes=True)
@@ -85,9 +87,8 @@ class Rig(Driven[OpenCLBackend]):
         )
         body = source if isinstance(source, Variant) else Source(source)
         task: Any = Call((*arrays, *scalars), scalars)
-        return Kernel(
-            self.id(), "opencl:0", task, Chunk("opencl:0", chunk), Share(body, None, None, None), bindings, (), ()
-        )
+        step = Launch("opencl:0", Chunk("opencl:0", chunk), Share(body, None, None, None), bindings)
+        return Instruction(self.id(), step, task)
 
 
 def aligned(data: np.ndarray, alignment: int = 128) -> np.ndarray:

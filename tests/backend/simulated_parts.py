@@ -132,12 +132,12 @@ def arrays(number: int, nbytes: int = 8) -> Sequence[cx.Array]:
 def kernels_of(runtime: cx.Runtime) -> dict[str, list[tuple[float, float]]]:
     """Return, by device, when each kernel begins and ends; it fills as they do."""
     ran: dict[str, list[tuple[float, float]]] = {}
-    before = runtime._executor.on_finished
+    before = runtime._driver.executor.on_finished
 
     def note(record: Any) -> None:
         before(record)
         if record.instruction.kind == "kernel" and record.lane >= 0:  # it began
             ran.setdefault(record.device, []).append((record.start, record.stop))
 
-    runtime._executor.on_finished = note
+    runtime._driver.executor.on_finished = note
     return ran

@@ -14,7 +14,7 @@ from coexec.backend.library_threads import LibraryThreads
 from coexec.errors import DoesNotFit
 from coexec.geometry import whole
 from coexec.graph.command import Chunk
-from coexec.graph.instruction import Allocation, Binding, Kernel
+from coexec.graph.instruction import Allocation, Binding, Instruction, Launch
 from coexec.graph.task import Task
 from coexec.machine.platform import HOST, USER, Device
 from coexec.plan.candidate import Share
@@ -44,7 +44,7 @@ def cpu_kernel(id, device, x, y, a):
     task.scalars, task.body, task.open = {"a": a}, scale_and_add, 1
     bindings = (Binding("x", x, x.box, None, writes=False), Binding("y", y, y.box, None, writes=True))
     share = Share(Variant("python", "python"), None, None, None)
-    return Kernel(id, device.name, task, Chunk(device.name, y.box), share, bindings, (), ())
+    return Instruction(id, Launch(device.name, Chunk(device.name, y.box), share, bindings), task)
 
 
 @pytest.mark.parametrize("devices", [[narrow(0)], [narrow(0), narrow(1)], [wide()], [narrow(0), narrow(1), wide()]])

@@ -12,7 +12,7 @@ from coexec.backend.opencl import OpenCLBackend, driver
 from coexec.backend.opencl.lanes import DeviceClock
 from coexec.errors import BackendError, CoexecWarning, ConfigError, DoesNotFit, InvariantError, RuntimeClosed
 from coexec.geometry import whole
-from coexec.graph.instruction import Alloc, Allocation, Fence, Free
+from coexec.graph.instruction import Alloc, Allocation, Binding, Fence, Free, Instruction
 from coexec.machine.cores import available_cores
 from coexec.machine.platform import HOST, USER
 from tests.backend.opencl_parts import OWN, Rig, needs_opencl
@@ -66,16 +66,16 @@ def test_what_is_too_large_says_how_much_there_is():
 def test_allocating_and_freeing_also_come_as_instructions():
     with Rig() as rig:
         allocation = Allocation(0, OWN, 0, whole((3, 0)), np.dtype(np.float64))
-        rig.run(Alloc(rig.id(), "opencl:0", None, allocation, ()))
+        rig.run(Instruction(rig.id(), Alloc(allocation), None))
         assert allocation.data is not None
-        rig.run(Free(rig.id(), "opencl:0", None, allocation, ()))
+        rig.run(Instruction(rig.id(), Free(allocation), None))
         assert allocation.data is None
 
 
 def test_instructions_of_the_host_are_refused():
     with Rig() as rig, pytest.raises(BackendError, match="cannot run 'fence' instructions"):
-        fence = Fence(rig.id(), "opencl:0", None, None, lambda _: None, (), ())  # type: ignore[arg-type]
-        rig.run(fence)
+        fence = Fence(Binding("", None, whole((3,)), None, writes=False), lambda _: None)
+        rig.run(Instruction(rig.id(), fence, None))
 
 
 def test_the_workers_are_kept_on_the_cores_named_and_let_go_again():
@@ -107,7 +107,7 @@ def test_an_error_of_the_listener_does_not_end_the_lane(monkeypatch):
     backend.start(listener)
     for id in range(3):
         allocation = Allocation(id, OWN, 0, whole((2,)), np.dtype(np.int8))
-        backend.issue(Alloc(id, "opencl:0", None, allocation, ()), 0)
+        backend.issue(Instruction(id, Alloc(allocation), None), 0)
     backend.stop()
     assert [told.acquire(blocking=False) for _ in range(4)] == [True, True, True, False]
     assert [str(hook.exc_value) for hook in shown] == ["mine"] * 3
@@ -126,7 +126,7 @@ def test_more_lanes_than_queues_still_keep_their_order():
 
 def test_it_is_started_once_used_between_and_closed_for_good():
     backend = OpenCLBackend(memory_id=OWN)
-    alloc = Alloc(0, "opencl:0", None, Allocation(0, OWN, 0, whole((2,)), np.dtype(np.int8)), ())
+    alloc = Instruction(0, Alloc(Allocation(0, OWN, 0, whole((2,)), np.dtype(np.int8))), None)
     with pytest.raises(InvariantError, match="before opencl:0 was started"):
         backend.issue(alloc, 0)
     backend.stop()

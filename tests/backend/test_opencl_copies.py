@@ -122,9 +122,7 @@ def test_fills_set_their_boxes_and_nothing_else(mode, dtype, boxes):
     value: Any = np.ones((), dtype)[()]
     with Rig(mode) as rig:
         target = rig.put(start)
-        fill = rig.fill(target, 0, *boxes)
-        fill.value = value
-        rig.run(fill)
+        rig.run(rig.fill(target, value, *boxes))
         for box in boxes:
             start[box.slices((0, 0, 0))] = value
         assert np.array_equal(rig.get(target), start)

@@ -14,6 +14,7 @@ import coexec as cx
 from coexec.plan import split
 from coexec.plan.blocking import Blocking
 from coexec.plan.candidate import Candidate
+from tests.inside import planner_of
 from tests.ops.forced import DEVICES
 
 
@@ -29,8 +30,8 @@ class Always(Blocking):
 def in_pieces(devices: str, cache: int, *, debug: bool = False) -> Iterator[cx.Runtime]:
     """Open a runtime that computes pieces of `cache` bytes."""
     with cx.Runtime(devices, debug=debug) as runtime:
-        runtime._planner._blocking = Always(cache)
-        runtime._planner.divider._cache = cache
+        planner_of(runtime)._blocking = Always(cache)
+        planner_of(runtime).divider._cache = cache
         yield runtime
 
 

@@ -6,7 +6,7 @@ import pytest
 import coexec as cx
 from coexec.backend.machine import Machine, Opening, assemble
 from coexec.backend.simulated import SimulatedBackend, fixed_durations
-from coexec.graph.instruction import Copy, Kernel
+from coexec.graph.instruction import Copy, Launch
 from coexec.machine.platform import HOST, Device, Memory
 from coexec.testing.conformance import check_backend
 
@@ -32,9 +32,9 @@ def make(y):
 
 
 def durations(instruction) -> float:
-    if isinstance(instruction, Kernel):
+    if isinstance(instruction.step, Launch):
         return 3.0 if instruction.device == "sim:0" else 2.0
-    return 1.0 if isinstance(instruction, Copy) else 0.0
+    return 1.0 if isinstance(instruction.step, Copy) else 0.0
 
 
 def test_simulated_devices_keep_the_contract():

@@ -11,7 +11,7 @@ import pytest
 import coexec as cx
 from coexec.backend.simulated import NOTHING, Durations, Given, fixed_durations, simulate
 from coexec.backend.simulated.measured import Measured
-from coexec.graph.instruction import Kernel
+from coexec.graph.instruction import Instruction, Launch
 from coexec.observe.gantt import gantt_svg
 from coexec.predict.store import Store
 from tests.backend.simulated_parts import CORES, DIRECT, arrays, backend_of, make, opened, platform
@@ -84,12 +84,11 @@ def test_rates_go_by_type() -> None:
 
 def test_a_function_may_say_how_long_everything_takes() -> None:
     law = Given(fixed_durations(kernel=2.0))
-    nothing: Any = None
     from coexec.geometry import whole
     from coexec.graph.command import Chunk
     from coexec.testing.conformance import NO_SHARE
 
-    kernel = Kernel(0, "gpu:0", nothing, Chunk("gpu:0", whole((1,))), NO_SHARE, (), (), ())
+    kernel = Instruction(0, Launch("gpu:0", Chunk("gpu:0", whole((1,))), NO_SHARE, ()), None)
     assert law.timed(kernel)[:2] == (2.0, "given")
     assert Durations(platform(DIRECT), Measured(Store(None))).seconds(kernel) == (1e-3, "default")
 

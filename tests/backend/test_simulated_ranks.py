@@ -12,7 +12,7 @@ from coexec.backend.simulated import SimulatedBackend, World
 from coexec.backend.simulated.durations import Durations
 from coexec.errors import BackendError
 from coexec.geometry import whole
-from coexec.graph.instruction import Allocation, Receive, Route, Send
+from coexec.graph.instruction import Allocation, Instruction, Receive, Route, Send
 from coexec.graph.task import Task
 from coexec.machine.platform import HOST
 from tests.clusters import cluster
@@ -47,7 +47,7 @@ class Pair:
         process = self.processes[sender if kind is Send else receiver]
         process.allocate(allocation)
         route = Route(sender, receiver, 0, False, position)
-        return kind(10 * receiver + position + 1, task, allocation, box, route, (), ())
+        return Instruction(10 * receiver + position + 1, kind(allocation, box, route), task)
 
     def issue(self, kind: Any, sender: int, receiver: int, position: int = 0) -> Any:
         instruction = self.message(kind, sender, receiver, position)
@@ -93,11 +93,11 @@ def test_messages_both_ways_do_not_share():
 def test_values_arrive_as_they_were_when_they_were_sent():
     pair = Pair(execute=True)
     send, receive = pair.message(Send, 0, 1), pair.message(Receive, 0, 1)
-    send.allocation.data[...] = np.arange(SIZE)
+    send.step.allocation.data[...] = np.arange(SIZE)
     pair.processes[0].issue(send, 0)
     pair.processes[1].issue(receive, 0)
     pair.run()
-    np.testing.assert_array_equal(receive.allocation.data, np.arange(SIZE))
+    np.testing.assert_array_equal(receive.step.allocation.data, np.arange(SIZE))
 
 
 def test_a_failed_send_tells_its_receiver():

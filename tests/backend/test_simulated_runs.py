@@ -7,7 +7,6 @@ import pytest
 
 import coexec as cx
 from coexec.backend.simulated import Costs, simulate
-from coexec.graph.instruction import Kernel
 from tests.backend.simulated_parts import (
     CORES,
     DIRECT,
@@ -108,13 +107,14 @@ def test_one_input_after_the_other_makes_a_pipeline_of_copy_and_kernel() -> None
 def test_a_copy_within_a_memory_reads_and_writes_it() -> None:
     from coexec.backend.simulated import Durations
     from coexec.geometry import whole
-    from coexec.graph.instruction import Allocation, Copy, Fill
+    from coexec.graph.instruction import Allocation, Copy, Fill, Instruction
 
     box = whole((MB // 8,))
     one, other = (Allocation(i, 2, 0, box, np.dtype(float)) for i in range(2))
     durations = Durations(platform(DIRECT))
-    assert durations.seconds(Copy(0, "gpu:0", None, one, other, (box,), "resize", (), ())) == (0.5, "memory")
-    assert durations.seconds(Fill(1, "gpu:0", None, one, (box,), np.float64(0), ())) == (0.25, "memory")
+    copy, fill = Copy("gpu:0", one, other, (box,), "resize"), Fill("gpu:0", one, (box,), np.float64(0))
+    assert durations.seconds(Instruction(0, copy, None)) == (0.5, "memory")
+    assert durations.seconds(Instruction(1, fill, None)) == (0.25, "memory")
 
 
 # Kernels at once ----------------------------------------------------------------------------------------------------------
@@ -264,7 +264,8 @@ def test_the_platform_that_is_simulated_does_not_change() -> None:
 
 def test_an_instruction_without_a_record_takes_no_time() -> None:
     from coexec.backend.simulated import Durations
-    from coexec.graph.instruction import Horizon
+    from coexec.graph.instruction import Horizon, Instruction
 
-    assert Durations(platform(DIRECT)).seconds(Horizon(0, "", None, (), ())) == (0.0, "default")
-    assert Kernel.source == ""
+    horizon = Instruction(0, Horizon(), None)
+    assert Durations(platform(DIRECT)).seconds(horizon) == (0.0, "default")
+    assert horizon.source == ""

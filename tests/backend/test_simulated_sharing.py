@@ -171,14 +171,14 @@ def span(program, bandwidth: float = 1e6) -> tuple[float, list[tuple[float, floa
         for source, target, seconds, device in program:
             use.using(devices=f"gpu:{device}")(data[source], data[target], seconds)
         ran = []
-        before = runtime._executor.on_finished
+        before = runtime._driver.executor.on_finished
 
         def note(record) -> None:
             before(record)
             if record.instruction.kind == "kernel":
                 ran.append((record.start, record.stop, record.device))
 
-        runtime._executor.on_finished = note
+        runtime._driver.executor.on_finished = note
         cx.wait()
         return backend_of(runtime).now, ran
 

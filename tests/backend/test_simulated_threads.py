@@ -13,7 +13,7 @@ import coexec as cx
 from coexec.backend.base import Ran
 from coexec.backend.simulated import NOTHING, Costs, simulate, turns
 from coexec.backend.simulated.places import Place
-from coexec.graph.instruction import Kernel, Reduce
+from coexec.graph.instruction import Instruction, Launch, Reduce
 from coexec.machine.platform import HOST, Device
 from coexec.predict.learned import CONDITIONS
 from coexec.predict.store import Store
@@ -29,7 +29,9 @@ TWO = {"devices": "cpu:0,cpu:1"}
 
 def waiting_kernel(place: Place, devices: str | None) -> Any:
     task = SimpleNamespace(options=SimpleNamespace(devices=devices))
-    entry = SimpleNamespace(place=place, computes=True, instruction=SimpleNamespace(task=task, priority=0))
+    entry = SimpleNamespace(
+        place=place, computes=True, instruction=SimpleNamespace(task=task, step=SimpleNamespace(priority=0))
+    )
     turns.wait(entry)  # type: ignore[arg-type]
     return entry
 
@@ -57,14 +59,14 @@ def test_what_names_a_core_is_not_taken_over() -> None:
 def test_a_core_takes_the_most_urgent_first() -> None:
     order = []
     with opened(OURS, **TWO) as runtime:
-        before = runtime._executor.on_finished
+        before = runtime._driver.executor.on_finished
 
         def note(record: Ran) -> None:
             before(record)
-            if isinstance(record.instruction, Kernel):
+            if isinstance(record.instruction.step, Launch):
                 order.append(record.instruction.task.scalars["s"])
 
-        runtime._executor.on_finished = note
+        runtime._driver.executor.on_finished = note
         for priority, (seconds, array) in zip((0, 0, 2, 1), enumerate(arrays(4), 1), strict=True):
             make.using(devices="cpu:0", priority=priority)(array, float(seconds))
         cx.wait()
@@ -96,8 +98,8 @@ def test_small_work_of_our_threads_costs_what_it_costs_besides_its_bytes() -> No
 
 def test_a_reduction_costs_a_bit_for_every_part() -> None:
     costs = NOTHING._replace(step=1.0, part=0.25)
-    reduce: Any = Reduce.__new__(Reduce)
-    reduce.partials = SimpleNamespace(box=SimpleNamespace(shape=(8, 2)))
+    partials: Any = SimpleNamespace(box=SimpleNamespace(shape=(8, 2)))
+    reduce = Instruction(1, Reduce(partials, partials, None), None)
     assert costs.carrying_out(reduce) == 3.0
 
 
@@ -178,14 +180,14 @@ def simulated(path: Any, speed: str, **options: Any) -> list[Ran]:
     records = []
     machine = simulate(here, devices="cpu:0", store=path, costs=NOTHING, **options)
     with cx.Runtime(machine=machine, store="off", diagnostics="off") as runtime:
-        before = runtime._executor.on_finished
+        before = runtime._driver.executor.on_finished
 
         def note(record: Ran) -> None:
             before(record)
-            if isinstance(record.instruction, Kernel):
+            if isinstance(record.instruction.step, Launch):
                 records.append(record)
 
-        runtime._executor.on_finished = note
+        runtime._driver.executor.on_finished = note
         x, y = cx.asarray(np.ones(200_000)), cx.empty(200_000)
         for _ in range(3):
             work(x, y)

@@ -12,7 +12,7 @@ from coexec.backend.base import Ran
 from coexec.errors import BackendError, ConfigError, DoesNotFit, InvariantError
 from coexec.geometry import whole
 from coexec.graph.command import Chunk
-from coexec.graph.instruction import Alloc, Allocation, Binding, Fence, Free, Kernel
+from coexec.graph.instruction import Alloc, Allocation, Binding, Fence, Free, Instruction, Launch
 from coexec.graph.task import Task
 from coexec.machine.cores import available_cores
 from coexec.machine.platform import HOST, USER
@@ -38,9 +38,8 @@ def conforming(id, device, x, y, a):
     task = Task(id, "scale", scale_and_add, None)
     task.scalars, task.body, task.open, task.accesses = {"a": a}, scale_and_add.body(), 1, scale_and_add.array_params
     bindings = (Binding("x", x, x.box, None, writes=False), Binding("y", y, y.box, None, writes=True))
-    return Kernel(
-        id, device.name, task, Chunk(device.name, y.box), Share(on_torch(), None, None, None), bindings, (), ()
-    )
+    step = Launch(device.name, Chunk(device.name, y.box), Share(on_torch(), None, None, None), bindings)
+    return Instruction(id, step, task)
 
 
 def test_torch_in_the_hosts_memory_keeps_the_contract():
@@ -166,12 +165,14 @@ def test_memory_of_its_own_has_a_limit():
 def test_allocating_and_freeing_also_come_as_instructions_and_those_of_the_host_are_refused():
     with Rig("own") as rig:
         allocation = Allocation(rig.id(), OWN, 0, whole((3,)), np.dtype(float))
-        rig.run(Alloc(rig.id(), rig.name, None, allocation, ()))
+        rig.run(Instruction(rig.id(), Alloc(allocation), None))
         assert allocation.data is not None
-        rig.run(Free(rig.id(), rig.name, None, allocation, ()))
+        rig.run(Instruction(rig.id(), Free(allocation), None))
         assert allocation.data is None
         with pytest.raises(BackendError, match="cannot run 'fence' instructions"):
-            rig.run(Fence(rig.id(), rig.name, None, None, lambda _: None, (), ()))  # type: ignore[arg-type]
+            rig.run(
+                Instruction(rig.id(), Fence(Binding("", None, whole((3,)), None, writes=False), lambda _: None), None)
+            )
         host = rig.host(np.zeros(3))
         with pytest.raises(BackendError, match=r"neither .* is in a memory of torch:cpu"):
             rig.run(rig.copy(host, host))
@@ -193,5 +194,6 @@ def test_a_device_that_fails_in_the_middle_is_a_backend_error():
         Rig("own", driver=Broken()) as rig,
         pytest.raises(BackendError, match=r"torch:cpu failed in .*device-side assert") as error,
     ):
-        rig.run(Alloc(rig.id(), rig.name, None, Allocation(rig.id(), OWN, 0, whole((3,)), np.dtype(float)), ()))
+        step = Alloc(Allocation(rig.id(), OWN, 0, whole((3,)), np.dtype(float)))
+        rig.run(Instruction(rig.id(), step, None))
     assert error.value.begun

@@ -272,9 +272,7 @@ def test_a_chunk_in_pieces_runs_one_after_the_other_each_with_its_slot(memory):
     with Rig(memory) as rig:
         held = {"x": rig.put(data), "y": rig.put(data * 0), "total": rig.put(np.zeros((2, 1)))}
         bindings = {n: Binding(n, a, a.box, None, n != "x", None, a.dtype) for n, a in held.items()}
-        instruction = rig.kernel(add, bindings, whole((10,)))
-        instruction.chunk = instruction.chunk._replace(pieces=pieces)
-        rig.run(instruction)
+        rig.run(rig.kernel(add, bindings, whole((10,)), pieces=pieces))
         assert np.array_equal(rig.get(held["y"]), data + np.repeat([0, 4], [4, 6]))
         assert rig.get(held["total"]).ravel().tolist() == [6, 39]
 

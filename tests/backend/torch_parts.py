@@ -11,7 +11,7 @@ from coexec.backend.launch import aligned_empty, set_data
 from coexec.backend.torch.backend import TorchBackend
 from coexec.geometry import Box, whole
 from coexec.graph.command import Chunk
-from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Kernel
+from coexec.graph.instruction import Allocation, Binding, Copy, Fill, Instruction, Launch
 from coexec.graph.task import Task
 from coexec.machine.platform import HOST, USER
 from coexec.plan.candidate import Share
@@ -63,11 +63,13 @@ class Rig(Driven[TorchBackend]):
         self.run(self.copy(allocation, target))
         return target.data
 
-    def copy(self, source: Allocation, target: Allocation, *boxes: Box) -> Copy:
-        return Copy(self.id(), self.name, None, source, target, boxes or (source.box,), "coherence", (), ())
+    def copy(self, source: Allocation, target: Allocation, *boxes: Box) -> Instruction:
+        step = Copy(self.name, source, target, boxes or (source.box,), "coherence")
+        return Instruction(self.id(), step, None)
 
-    def fill(self, allocation: Allocation, value: Any) -> Fill:
-        return Fill(self.id(), self.name, None, allocation, (allocation.box,), allocation.dtype.type(value), ())
+    def fill(self, allocation: Allocation, value: Any) -> Instruction:
+        step = Fill(self.name, allocation, (allocation.box,), allocation.dtype.type(value))
+        return Instruction(self.id(), step, None)
 
     def kernel(
         self,
@@ -75,15 +77,17 @@ class Rig(Driven[TorchBackend]):
         bindings: dict[str, Binding],
         chunk: Box,
         variant: Variant | None = None,
+        pieces: tuple[Box, ...] = (),
         **scalars: Any,
-    ) -> Kernel:
+    ) -> Instruction:
         """Return an instruction that runs `kernel` on `chunk`."""
         task = Task(0, kernel.name, kernel, None)
         task.scalars, task.body, task.accesses, task.open = scalars, kernel.body(), kernel.array_params, 1
-        task.space, task.box, task.context = chunk.shape, chunk, copy_context()
+        task.extents, task.domain, task.context = chunk.shape, chunk, copy_context()
         task.shapes = [binding.box.shape for binding in bindings.values()]
         share = Share(variant or on_torch(), None, None, None)
-        return Kernel(self.id(), self.name, task, Chunk(self.name, chunk), share, tuple(bindings.values()), (), (), 0)
+        part = Chunk(self.name, chunk)._replace(pieces=pieces)
+        return Instruction(self.id(), Launch(self.name, part, share, tuple(bindings.values()), 0), task)
 
     def call(self, kernel: Definition, *arrays: Any, variant: Variant | None = None, **scalars: Any) -> list[Any]:
         """Run a kernel whole on copies of `arrays`, in the order of its array parameters; return what they hold then."""

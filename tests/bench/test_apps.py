@@ -35,6 +35,7 @@ def quick(name):
 # The applications ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("bodies_everywhere")
 @pytest.mark.parametrize("name", harness.APPS)
 def test_every_way_gives_the_results_of_plain_numpy_again_and_again(name):
     app = quick(name)
@@ -100,6 +101,7 @@ def test_examples_come_from_the_checkout_and_are_part_of_the_wheel():
 # The figures --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("bodies_everywhere")
 def test_a_case_has_every_key_and_its_figures_agree():
     said: list[str] = []
     found, off = harness.measure(quick("wave_sim"), SETS, EFFORT, said.append)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from types import ModuleType
 
 import pytest
 
@@ -72,7 +76,43 @@ def test_overhead_has_every_key():
     assert found.keys() >= OVERHEAD
     assert all(found[key] > 0 for key in OVERHEAD - {"peers", "machine", "others_cores"})
     assert found["growth_tasks"] == 400 and said
+    assert found["core"] == measure.core()
+    assert found["cpu"].keys() == {"chain_us", "independent_us", "queued_chain_us"}
+    assert found["calls"].keys() == {"chain", "divided"}
+    assert found["small"].keys() == {"added_us", "geomean", "worst", "cases"} and len(found["small"]["cases"]) == 27
+    assert all(value > 0 for key in ("cpu", "calls") for value in found[key].values())
     json.dumps(found)
+
+
+def test_python_calls_of_this_thread_are_counted_and_builtins_are_not():
+    def inner() -> int:
+        return len([1, 2])
+
+    turns = iter((3, 1, 2))  # the first time something more happens
+
+    def outer() -> None:
+        for _ in range(next(turns)):
+            inner()
+
+    assert measure.python_calls(outer, 3) == 1
+
+
+def test_counting_calls_leaves_profiler_and_collector_as_they_were():
+    def failing() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        measure.python_calls(failing)
+    assert sys.getprofile() is None
+    assert gc.isenabled()
+
+
+def test_the_core_is_compiled_if_a_module_of_it_is_an_extension(monkeypatch):
+    assert measure.core() == "interpreted"
+    extension = ModuleType("coexec.lower.extension")
+    extension.__file__ = f"extension{EXTENSION_SUFFIXES[0]}"
+    monkeypatch.setitem(sys.modules, "coexec.lower.extension", extension)
+    assert measure.core() == "compiled"
 
 
 def test_the_geometric_mean_weighs_ratios_alike():

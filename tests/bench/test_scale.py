@@ -60,7 +60,9 @@ def test_one_interpreter_limits_what_it_can_drive() -> None:
 
 def test_the_figures_of_the_benchmark_are_those_of_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "QUICK_GPUS", (1, 8))
-    monkeypatch.setattr(scale, "QUICK_STEPS", 10)
+    monkeypatch.setattr(
+        scale, "QUICK_STEPS", 40
+    )  # of 3 ms: the first look at a step, 4.6 ms with eight devices, is paid once
     said: list[str] = []
     found = scale.measure(True, said.append)
     first, last = found["cases"]
@@ -71,7 +73,7 @@ def test_the_figures_of_the_benchmark_are_those_of_its_cases(monkeypatch: pytest
         assert figures["efficiency"] == pytest.approx(figures["speedup"] / 8)
         assert 0.9 < figures["efficiency"] <= 1.0
         assert figures["instructions_per_s"] == pytest.approx(figures["instructions"] / figures["wall_s"])
-        assert figures["instructions"] > 10 * (8 + 2 * 7)
+        assert figures["instructions"] > 40 * (8 + 2 * 7)
     assert found["seconds_128"] == max(last["wall_s"], last["one_process"]["wall_s"])
     assert found["instructions_per_s"] == last["one_process"]["instructions_per_s"]
     drawn = picture({"scale": found})

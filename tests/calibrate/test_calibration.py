@@ -10,12 +10,13 @@ import pytest
 import coexec as cx
 from coexec.calibrate import calibrate
 from coexec.calibrate.calibration import parts_of, peak_rates
-from coexec.calibrate.designs import DESIGNS, Case, Design
+from coexec.calibrate.designs import DESIGNS, Case, Design, chains
+from coexec.calibrate.steering import asking
 from coexec.errors import ArgumentError, UnknownName
 from coexec.machine.platform import Device
 from coexec.ops import matmul
 from coexec.plan.plan import Plan
-from coexec.predict.learned import Learned
+from coexec.predict.learned import ELEMENTWISE, Learned
 from coexec.predict.model import Model
 from coexec.predict.store import Store
 from coexec.predict.work import Work
@@ -155,3 +156,19 @@ def test_the_highest_rates_come_from_products_and_from_arrays_larger_than_caches
     learned.models().update({key.format("matmul_float32"): products, key.format("add"): sums})
     assert peak_rates([device], learned) == {("fast", ""): (2e8, 2e9)}
     assert parts_of(key.format("a | b")) == ("a | b", "python", "fast")
+
+
+def test_chains_are_measured_as_one_kernel_and_teach_what_elementwise_bodies_take(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = DESIGNS["chains"]._replace(cases=lambda: chains((1 << 17, 1 << 18)))
+    monkeypatch.setitem(DESIGNS, "chains", few)
+    report = calibrate("cpu:0", seconds=3.0, ops=["chains"])
+    names = {model.kernel for model in report.models}
+    assert {"multiply+add", ELEMENTWISE} <= names
+    with cx.Runtime("cpu:0") as runtime:
+        x = cx.asarray(np.broadcast_to(1.0, 3_000_000))
+        with asking(runtime) as asked:
+            np.log2(x)  # which was never run by itself
+    (plan,) = asked.plans
+    assert plan.predicted is not None and plan.predicted.source == "regression"

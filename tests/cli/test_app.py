@@ -94,7 +94,7 @@ def test_help_loads_no_command_and_no_driver(tmp_path: Path) -> None:
     loaded = set(json.loads(ended.stdout.splitlines()[-1]))
     assert loaded & {"pyopencl", "scipy", "numba", "importlib.resources"} == set()
     own = {name.removeprefix("coexec.cli.") for name in loaded if name.startswith("coexec.cli.")}
-    assert own == {"app", "output", "simulate_options"}
+    assert own == {"app", "output", "plan_options", "simulate_options"}
     assert not any(name.startswith(("coexec.bench", "coexec.observe.gantt")) for name in loaded)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import shutil
@@ -15,6 +16,8 @@ from coexec.backend.opencl import probe as probe_module
 from coexec.backend.opencl.probe import Probe
 from coexec.cli import doctor
 from coexec.cli.doctor import Finding
+from coexec.cluster import launching
+from coexec.errors import ClusterError
 from coexec.machine import cores
 from tests.cli.commands import call
 from tests.cli.test_devices import probed
@@ -126,6 +129,41 @@ def test_libraries_kept_to_one_thread_are_told(monkeypatch: pytest.MonkeyPatch) 
     assert (finding.state, finding.text) == ("hint", "openblas 1: fewer than cores, set by OMP_NUM_THREADS")
 
 
+def mpi_at(monkeypatch: pytest.MonkeyPatch, place: Path | None) -> None:
+    def mpiexec() -> Path:
+        if place is None:
+            raise ClusterError("mpi4py is not installed here")
+        return place
+
+    monkeypatch.setattr(launching, "mpiexec", mpiexec)
+
+
+def test_it_tells_what_carries_messages_between_ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mpi_at(monkeypatch, tmp_path / "mpiexec")
+    (finding,) = found("ranks", PMI_RANK="1", PMI_SIZE="4")
+    assert finding.state == "ok"
+    assert f"MPI ({tmp_path / 'mpiexec'})" in finding.text
+    assert "started by mpiexec as rank 1 of 4" in finding.text
+
+
+def test_without_a_carrier_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    mpi_at(monkeypatch, None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    (finding,) = found("ranks")
+    assert finding.state == "hint" and "coexec[mpi]" in finding.fix
+
+
+def test_a_launcher_of_another_mpi_on_the_path_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("own", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mpiexec").write_text("#!/bin/sh\n")
+        (tmp_path / name / "mpiexec").chmod(0o755)
+    mpi_at(monkeypatch, tmp_path / "own" / "mpiexec")
+    assert found("mpiexec", PATH=str(tmp_path / "own")) == []
+    (finding,) = found("mpiexec", PATH=str(tmp_path / "other"))
+    assert finding.state == "hint" and "its ranks would not meet" in finding.text and "coexec run -n" in finding.fix
+
+
 def test_a_cache_folder_that_cannot_be_written_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
@@ -142,3 +180,44 @@ def test_a_check_that_fails_itself_is_a_finding(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(doctor, "CHECKS", (_strange,))
     (finding,) = doctor.examine({})
     assert (finding.what, finding.state, finding.text) == ("strange", "warning", "could not be examined: oh")
+
+
+def test_it_tells_which_kernels_of_a_script_are_compiled_and_why_others_are_not(tmp_path: Path) -> None:
+    pytest.importorskip("llvmlite")
+    script = tmp_path / "app.py"
+    script.write_text(
+        """
+import numpy as np
+import coexec as cx
+
+@cx.kernel(split=0, x=cx.read, y=cx.write)
+def thrice(x, y):
+    y[...] = 3 * x
+
+@cx.kernel(split=0, x=cx.read, y=cx.write)
+def ordered(x, y):
+    y[...] = np.sort(x)
+
+@cx.kernel(split=0, x=cx.read, y=cx.write)
+def once(x, y):
+    y[...] = x
+
+with cx.Runtime("cpu:0"):
+    x, y = cx.ones(1000), cx.zeros(1000)
+    once(x, y)
+    for _ in range(3):
+        thrice(x, y)
+        ordered(x, y)
+    cx.wait()
+print("printed by the script")
+"""
+    )
+    ended = call("doctor", "--kernels", script, "--json")
+    assert ended.code == 0
+    states = {state["kernel"]: (state["state"], state["why"]) for state in ended.data["kernels"]}
+    assert states["thrice"] == ("on", "")
+    assert states["ordered"] == ("off", "np.sort is not compiled")
+    assert states["once"][0] == "unknown"
+    shown = call("doctor", "--kernels", script)
+    assert "np.sort is not compiled" in shown.out
+    assert call("doctor", "--kernels", tmp_path / "nothing.py").code != 0

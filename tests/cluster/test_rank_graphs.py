@@ -8,8 +8,11 @@ from hypothesis import given, settings, strategies as st
 
 import coexec as cx
 from coexec.cluster.dealing import Dealing
+from coexec.cluster.roster import of_platform
 from coexec.geometry import Box, Region
+from coexec.graph.call import describe
 from coexec.graph.instruction import Receive, Send
+from coexec.program.call import DEFAULT
 from coexec.testing.model_memory import at_random
 from coexec.testing.ranks import RankGraphs
 
@@ -41,7 +44,7 @@ def test_ranks_without_a_part_compute_nothing():
 
 def test_weights_and_granules_move_the_cuts():
     with RankGraphs(2).ranks[0] as g:
-        dealing = Dealing(2, g.platform)
+        dealing = Dealing(2, of_platform(g.platform))
 
         @cx.kernel(split=0, y=cx.update, weight=lambda rows: rows + 1.0)
         def triangle(y):
@@ -53,8 +56,8 @@ def test_weights_and_granules_move_the_cuts():
 
         cuts = []
         for kernel in (triangle, coarse):
-            kernel(g.array(10))
-            cuts.append([hand.box.hi[0] for hand in dealing.task(g.tasks[-1]).hands.values()])
+            task = describe(kernel, [g.array(10)], {}, DEFAULT, g)
+            cuts.append([hand.box.hi[0] for hand in dealing.task(task).hands.values()])
         assert cuts[0] == [7, 10]
         assert cuts[1][0] % 4 == 0
 
@@ -123,10 +126,10 @@ def test_every_send_has_one_receive_with_the_same_key_and_box():
     g.call("make", writes=a, on=["dev:0", "dev:0"])
     g.call("use", reads=(a, cx.halo(1, border="wrap")), writes=b, on=["dev:0", "dev:0"])
     g.read(b)
-    sends = {i.key: i.box for rank in g.ranks for i in rank.emitted if isinstance(i, Send)}
-    receives = {i.key: i.box for rank in g.ranks for i in rank.emitted if isinstance(i, Receive)}
+    sends = {i.step.key(i.task): i.step.box for rank in g.ranks for i in rank.emitted if isinstance(i.step, Send)}
+    receives = {i.step.key(i.task): i.step.box for rank in g.ranks for i in rank.emitted if isinstance(i.step, Receive)}
     assert sends == receives and len(sends) > 6
-    assert {i.device for rank in g.ranks for i in rank.emitted if isinstance(i, Send | Receive)} == {"network"}
+    assert {i.device for rank in g.ranks for i in rank.emitted if isinstance(i.step, Send | Receive)} == {"network"}
 
 
 def test_messages_of_one_task_are_not_ordered_among_themselves():
@@ -160,7 +163,7 @@ def test_far_apart_pieces_are_received_apart():
     a, b = g.array(300), g.array(300)
     g.call("make", writes=a, on=["dev:0", "dev:0"])
     tasks = g.call("use", reads=(a, cx.halo(1)), writes=b, on=["dev:0", "dev:0"])
-    allocated = [i.allocation.box for i in g.ranks[1].of(tasks[1]).of("alloc") if i.allocation.memory == 1]
+    allocated = [i.step.allocation.box for i in g.ranks[1].of(tasks[1]).of("alloc") if i.step.allocation.memory == 1]
     assert [box.volume for box in allocated] and all(box.volume <= 100 for box in allocated)
 
 
@@ -187,13 +190,27 @@ def test_ranks_without_blocks_send_nothing_and_still_combine():
     assert [len(rank.of(t).of("send")) for rank, t in zip(g.ranks, tasks, strict=True)] == [2, 2, 0]
 
 
+@pytest.mark.parametrize(("ranks", "messages"), [(2, 2), (4, 9), (8, 28), (16, 75)])
+def test_partial_results_are_passed_on_in_steps_that_double(ranks, messages):
+    g = RankGraphs(ranks)
+    x, total = g.array((2 * ranks, 1 << 15), 1.0), g.array((), 0.0)
+    tasks = g.call("sum", reads=x, reduces=total, over=(2 * ranks, 1 << 15), on=["dev:0", "dev:0"])
+    steps = (ranks - 1).bit_length()
+    sent = [len(rank.of(task).of("send")) for rank, task in zip(g.ranks, tasks, strict=True)]
+    # P log2 P, and one more wherever blocks of the last ranks and of the first travel together
+    assert sum(sent) == messages <= ranks * steps + ranks - 1
+    assert [len(deal.pushes) for deal in deals(tasks)] == [steps] * ranks
+    received = [sum(i.step.box.volume for i in r.of(t).of("receive")) for r, t in zip(g.ranks, tasks, strict=True)]
+    assert received == [2 * (ranks - 1)] * ranks  # every block of others once
+
+
 def test_partial_results_are_freed_when_they_are_sent():
     g = RankGraphs(2)
     x, total = g.array((4, 1 << 15), 1.0), g.array((), 0.0)
     tasks = g.call("sum", reads=x, reduces=total, over=(4, 1 << 15), on=["dev:0", "dev:0"])
     rank = g.ranks[0]
     (send,) = rank.of(tasks[0]).of("send")
-    (free,) = [i for i in rank.of(tasks[0]).of("free") if i.allocation is send.allocation]
+    (free,) = [i for i in rank.of(tasks[0]).of("free") if i.step.allocation is send.step.allocation]
     assert rank.emitted_graph.ordered(send, free)
 
 
@@ -276,8 +293,9 @@ def streams(g):
 
 
 def _seen(instruction, place):
-    edges = [{place[id] for id in ids} for ids in (instruction.needs, instruction.after)]
-    what = [getattr(instruction, name, None) for name in ("device", "route", "box", "boxes")]
+    needs, after = [{place[id] for id in ids} for ids in (instruction.needs, instruction.after)]
+    edges = needs, after - needs
+    what = [getattr(instruction.step, name, None) for name in ("device", "route", "box", "boxes")]
     task = instruction.task
     return instruction.kind, edges, what, None if task is None else (task.name, task.round)
 

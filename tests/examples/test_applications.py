@@ -19,6 +19,8 @@ from coexec.program.kernel import Kernel
 from tests.devices import MIXED, TWO
 from tests.examples.programs import APPLICATIONS, Application
 
+pytestmark = pytest.mark.usefixtures("bodies_everywhere")
+
 OPENCL = bool(probe().devices)
 every = pytest.mark.parametrize("app", APPLICATIONS, ids=lambda app: app.name)
 

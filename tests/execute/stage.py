@@ -6,7 +6,17 @@ from collections.abc import Iterable, Sequence
 
 from coexec.execute.engine import Engine, Issue
 from coexec.execute.lanes import DeviceLanes, LanePolicy
-from coexec.graph.instruction import Instruction
+from coexec.graph.instruction import Instruction, Step
+
+
+class Work(Step):
+    """Something that a device does."""
+
+    __slots__ = ("device", "priority")
+
+    def __init__(self, device: str, priority: int) -> None:
+        self.device = device
+        self.priority = priority
 
 
 class Stage:
@@ -38,16 +48,10 @@ class Stage:
         alone: bool = False,
     ) -> Instruction:
         """Submit an instruction; unless `alone`, issue what can be issued at once."""
-        instruction = Instruction(
-            len(self.named) + 1,
-            device,
-            None,
-            tuple(self.named[n].id for n in needs),
-            tuple(self.named[n].id for n in after),
-            priority,
-        )
+        needed, before = (tuple([self.named[n].id for n in names]) for names in (needs, after))
+        instruction = Instruction(len(self.named) + 1, Work(device, priority), None, needed, before)
         self.named[name] = instruction
-        self.engine.submit(instruction)
+        self.engine.submit([instruction])
         if not alone:
             self.issue()
         return instruction

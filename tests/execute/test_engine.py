@@ -55,12 +55,15 @@ def test_a_copy_to_the_host_is_issued_behind_its_kernel_and_one_between_devices_
     g.call("more", updates=a, on="dev:1")
     g.read(a)
     copies = g.instructions.of("copy")
-    assert [(i.source.memory, i.target.memory, i.device) for i in copies] == [(2, 3, "dev:1"), (3, HOST, "dev:1")]
+    assert [(i.step.source.memory, i.step.target.memory, i.device) for i in copies] == [
+        (2, 3, "dev:1"),
+        (3, HOST, "dev:1"),
+    ]
     lanes = {n: DeviceLanes(n, 64, LanePolicy(), across=False) for n in ("dev:0", "dev:1", "host")}
     engine = Engine(lanes)
     issued = []
     for instruction in g.emitted:
-        engine.submit(instruction)
+        engine.submit([instruction])
         while (issue := engine.next()) is not None:
             issued.append((issue.instruction.kind, issue.lane.device, issue.instruction.eager))
             if issue.lane.number < 0 or issue.instruction.id <= copies[0].id:
@@ -77,8 +80,12 @@ def test_a_copy_within_the_host_goes_to_a_host_lane_or_to_its_reader() -> None:
     g.call("more", updates=a[40:60])
     g.call("change", updates=b)
     resize, own = g.instructions.of("copy")
-    assert (resize.reason, resize.device) == ("resize", "host")
-    assert (own.source.memory, own.target.memory, own.device) == (USER, HOST, "dev:0")  # warm for who reads it next
+    assert (resize.step.reason, resize.device) == ("resize", "host")
+    assert (own.step.source.memory, own.step.target.memory, own.device) == (
+        USER,
+        HOST,
+        "dev:0",
+    )  # warm for who reads it next
 
 
 def test_allocations_take_no_lane_and_nothing_is_issued_behind_one() -> None:
@@ -105,7 +112,7 @@ def test_an_allocation_that_is_over_does_not_hinder_eager_issue() -> None:
     issued = []
     for batch in g.batches:
         for instruction in batch:
-            engine.submit(instruction)
+            engine.submit([instruction])
         while (issue := engine.next()) is not None:
             issued.append(issue.instruction)
             if issue.lane.number < 0 or issue.instruction.device == "dev:0":

@@ -165,7 +165,7 @@ class Program:
         lanes = DeviceLanes("dev:0", 64, LanePolicy.parse(policy), across=True)
         engine = Engine({"dev:0": lanes})
         for instruction in self.g.emitted:
-            engine.submit(instruction)
+            engine.submit([instruction])
             while (issue := engine.next()) is not None:
                 if issue.lane.number < 0:
                     engine.finish(issue.instruction)

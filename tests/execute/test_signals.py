@@ -13,24 +13,50 @@ from tests.scripts import ROOT, run_script
 def test_ctrl_c_never_breaks_into_the_bookkeeping_of_a_second_runtime() -> None:
     done = run_script(
         """
+        from coexec.schedule.events import Made
+
         with cx.Runtime("cpu:0"):
             with cx.Runtime("cpu:0") as inner:
-                adopt = inner._upkeep.adopt
+                handlers = inner._driver.scheduler._handlers
+                adopt = handlers[Made]
 
                 def interrupted(*args, **kwargs):
                     os.kill(os.getpid(), signal.SIGINT)
                     adopt(*args, **kwargs)
                     print("registered")
 
-                inner._upkeep.adopt = interrupted
+                handlers[Made] = interrupted
                 try:
-                    x = cx.zeros(3)
+                    x = cx.zeros(100_000)
                     x[...] = 1
                 except KeyboardInterrupt:
                     print("interrupted")
         """
     )
     assert (done.returncode, done.stdout) == (0, "registered\ninterrupted\n"), done.stderr
+
+
+def test_ctrl_c_in_a_finalizer_is_raised_at_the_next_call() -> None:
+    """Python drops what a finalizer raises, and the end of an array is one."""
+    done = run_script(
+        """
+        class Dropped:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGINT)
+                for _ in range(10):
+                    pass  # the handler runs here
+
+        with cx.Runtime("cpu:0", inline=False):
+            x = cx.zeros(100_000)
+            Dropped()
+            print("dropped")
+            try:
+                x[...] = 1
+            except KeyboardInterrupt:
+                print("interrupted")
+        """
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "dropped\ninterrupted\n", "")
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])

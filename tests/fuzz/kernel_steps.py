@@ -13,7 +13,7 @@ POLICIES = ("static", "dynamic", "auto", "even")
 def _call(draw: Draw, name: str) -> str:
     """Return a kernel with options for the call; raise Refused if no device of the mix runs it."""
     kernel = KERNELS[name]
-    opencl = len(kernel.variants) > 1 and kernel.variants[1].kind == "opencl"
+    opencl = any(variant.kind == "opencl" and not variant.made for variant in kernel.variants)  # others come and go
     if draw.opencl_only and not opencl:
         raise Refused
     options = []

@@ -54,8 +54,10 @@ OPTIONS: dict[str, list[Any]] = {
     "policy": ["static", "static", "auto", "dynamic", "even"],
     "placement": ["earliest-finish"] * 6 + ["round-robin", "least-busy", "min-transfer-size"],
     "lanes": ["disjoint+reuse"] * 6 + ["same-as-parent", "always-new"],
+    "compile_bodies": ["auto", "auto", "always", "always", "off"],
 }
 SIMULATED = {"sync": [False], "debug": [False]}
+TEXTS = {"compile_bodies": ["off", "off", "auto"]}  # OpenCL's compiler takes a second for each body
 CAPS = ("64", "200", "500", "1kB", "2kB", "5kB", "20kB", "100kB", "1MB", "1GB")
 
 MIXES: dict[str, Mix] = {
@@ -65,13 +67,15 @@ MIXES: dict[str, Mix] = {
         "a core and OpenCL",
         {"devices": MIXED, "memory": [{}, {"opencl:0": "own"}, {"opencl:0": "shared"}]},
         BOTH,
+        options=TEXTS,
         models=True,
     ),
-    "opencl": Mix("OpenCL alone", {"devices": "opencl:0"}, "opencl:0", alone=True, trouble=0.1),
+    "opencl": Mix("OpenCL alone", {"devices": "opencl:0"}, "opencl:0", options=TEXTS, alone=True, trouble=0.1),
     "opencl capped": Mix(
         "OpenCL alone, little memory",
         {"devices": "opencl:0", "memory": [{"opencl:0": cap} for cap in CAPS]},
         "opencl:0",
+        options=TEXTS,
         alone=True,
         capped=True,
         trouble=0,
@@ -81,6 +85,7 @@ MIXES: dict[str, Mix] = {
         "a core and OpenCL with little memory",
         {"devices": MIXED, "memory": [{"opencl:0": cap} for cap in CAPS]},
         BOTH,
+        options=TEXTS,
         capped=True,
         models=True,
         trouble=0.1,
@@ -129,7 +134,9 @@ MIXES: dict[str, Mix] = {
         again={"devices": "cpu:0", "reproducible": True},
     ),
     "threads": Mix("two threads on two cores", {"devices": TWO}, TWO, exact=True, threads=2, trouble=0),
-    "threads mixed": Mix("two threads on a core and OpenCL", {"devices": MIXED}, BOTH, threads=2, trouble=0),
+    "threads mixed": Mix(
+        "two threads on a core and OpenCL", {"devices": MIXED}, BOTH, options=TEXTS, threads=2, trouble=0
+    ),
     "first touch": Mix(
         "two threads open the default runtime",
         {"devices": TWO},

@@ -102,7 +102,7 @@ def _kernel(name: str) -> str:
         accesses = ", ".join(f"{p.name}={_access(p.access)}" for p in kernel.array_params)
         split = kernel.split if len(kernel.split) > 1 else kernel.split[0]
         text = f"{text}\n{name} = cx.kernel(split={split}, {accesses})({kernel.function.__name__})\n"
-    sources = [f'{name}.opencl("{v.source}")\n' for v in kernel.variants if v.kind == "opencl"]
+    sources = [f'{name}.opencl("{v.source}")\n' for v in kernel.variants if v.kind == "opencl" and not v.made]
     return "\n".join([text, *sources])
 
 

@@ -194,7 +194,7 @@ def run(program: Program) -> Outcome:
         warnings.simplefilter("ignore")
         try:
             run_sides(sides)
-            _finish(program)
+            finish(program)
             if mix.again:
                 _compare_bits(program, sides, mix)
             for side in sides:
@@ -220,7 +220,7 @@ def _compare_bits(program: Program, sides: list[Side], mix: Mix) -> None:
                 raise WrongResult(f"look {number + 1}: other bits on {mix.again}")
 
 
-def _finish(program: Program) -> None:
+def finish(program: Program) -> None:
     """Wait for everything; a troubled program leaves failures that nobody looked at."""
     try:
         cx.wait()

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import coexec as cx
-from coexec.graph.instruction import Allocation, Epoch, Horizon, Instruction, Kernel
+from coexec.graph.instruction import Allocation, Epoch, Horizon, Instruction, Launch
 from coexec.testing import GraphBuilder
 
 SIZE = 24
@@ -138,24 +138,23 @@ def normalised(emitted: list[Instruction]) -> list[tuple[Any, ...]]:
     found = []
     over = last = -1
     for i in emitted:
-        if isinstance(i, Horizon | Epoch):
-            over, last = (last, i.id) if isinstance(i, Horizon) else (i.id, i.id)
+        if isinstance(i.step, Horizon | Epoch):
+            over, last = (last, i.id) if isinstance(i.step, Horizon) else (i.id, i.id)
         task = None if i.task is None else tasks.setdefault(i.task.id, len(tasks))
-        seen = [
-            place(v)
-            for k, v in sorted(vars(i).items())
-            if k in ("allocation", "source", "target", "binding", "partials")
-        ]
-        seen.append([getattr(i, name, None) for name in ("boxes", "value", "reason", "operator")])
-        if isinstance(i, Kernel):
-            seen = [(place(b), b.name, b.box, b.cut, b.writes, b.pad, b.boxes) for b in i.bindings] + [i.chunk]
-        needs = tuple(sorted(ids[edge] for edge in i.needs if edge > over))
+        fields = ("allocation", "binding", "partials", "source", "target")
+        seen: list[Any] = [place(getattr(i.step, name)) for name in fields if hasattr(i.step, name)]
+        seen.append([getattr(i.step, name, None) for name in ("boxes", "value", "reason", "operator")])
+        if isinstance(i.step, Launch):
+            seen = [(place(b), b.name, b.box, b.cut, b.writes, b.pad, b.boxes) for b in i.step.bindings] + [
+                i.step.chunk
+            ]
+        needs = tuple(sorted({ids[edge] for edge in i.needs if edge > over}))
         before[i.id] = 0
         for edge in (*i.needs, *i.after):
             if edge > over:
                 before[i.id] |= before[edge] | 1 << ids[edge]
         since = before[i.id] >> ids[over] + 1 if over >= 0 else before[i.id]
-        found.append((i.kind, i.device, task, i.task and i.task.name, seen, needs, since, i.priority))
+        found.append((i.kind, i.device, task, i.task and i.task.name, seen, needs, since, i.step.priority))
     return found
 
 

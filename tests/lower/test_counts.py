@@ -47,7 +47,7 @@ def on(g: GraphBuilder) -> str:
 
 def allocations(g: GraphBuilder, array: Any) -> list[int]:
     """Return how often each device's memory allocated something for an array, which may be private."""
-    made = [i.allocation for i in g.emitted if isinstance(i, Alloc)]
+    made = [i.step.allocation for i in g.emitted if isinstance(i.step, Alloc)]
     mine = [a.memory for a in made if (a.array < 0 if array is None else a.array == array._storage.id)]
     return [mine.count(memory) for memory in range(2, 2 + DEVICES)]
 
@@ -78,7 +78,7 @@ def test_partial_results_of_a_reduction_are_one_allocation_and_one_copy_per_devi
     task = g.call("sum", reads=x, reduces=norm, over=(ROWS,), chunks=blocks, body=add_sum)
     assert len(g.kernels(task)) == 8 * DEVICES
     assert allocations(g, None) == [1] * DEVICES
-    back = [i for i in g.emitted if isinstance(i, Copy) and i.source.array < 0]
+    back = [i for i in g.emitted if isinstance(i.step, Copy) and i.step.source.array < 0]
     assert len(back) == DEVICES and sum(copy.nbytes for copy in back) == 8 * 8 * DEVICES
     result = g.read(norm)
     g.verify()
@@ -92,7 +92,9 @@ def test_a_border_that_wraps_does_not_back_the_whole_axis() -> None:
     x, y = g.array(ROWS, data=np.arange(float(ROWS))), g.array(ROWS)
     with g:
         ring.using(devices=on(g))(x, y)
-    made = [i.allocation for i in g.emitted if isinstance(i, Alloc) and i.allocation.array == x._storage.id]
+    made = [
+        i.step.allocation for i in g.emitted if isinstance(i.step, Alloc) and i.step.allocation.array == x._storage.id
+    ]
     for memory in range(2, 2 + DEVICES):
         assert sum(a.box.volume for a in made if a.memory == memory) == ROWS // DEVICES + 2
 

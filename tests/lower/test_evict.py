@@ -24,7 +24,7 @@ def evictions(g: GraphBuilder) -> int:
 
 def freed(g: GraphBuilder) -> list[int]:
     """Return the arrays that backings of dev:0 were freed of, in order."""
-    return [i.allocation.array for i in g.instructions.of("free") if i.allocation.memory == 2]
+    return [i.step.allocation.array for i in g.instructions.of("free") if i.step.allocation.memory == 2]
 
 
 def test_an_allocation_waits_for_the_free_of_a_dropped_array_and_nothing_is_evicted() -> None:
@@ -68,7 +68,7 @@ def test_what_another_memory_holds_too_goes_without_a_copy_before_what_would_be_
     g.call("read", reads=clean, writes=g.array(1))
     g.call("new", writes=g.array(40))
     assert freed(g) == [clean._storage.id]
-    assert [i.reason for i in g.instructions.of("copy")] == ["coherence"]
+    assert [i.step.reason for i in g.instructions.of("copy")] == ["coherence"]
     g.verify()
 
 
@@ -79,7 +79,7 @@ def test_an_initial_value_is_made_again_rather_than_copied() -> None:
     g.call("new", writes=g.array(60))
     g.call("read", reads=zeros, writes=g.array(10))
     assert len(g.instructions.of("fill")) == 2
-    assert [i for i in g.instructions.of("copy") if i.source.array == zeros._storage.id] == []
+    assert [i for i in g.instructions.of("copy") if i.step.source.array == zeros._storage.id] == []
     g.verify()
 
 
@@ -101,12 +101,12 @@ def test_what_only_this_memory_holds_is_written_back_once_and_read_again_later()
     write = g.kernels(g.call("write a", writes=a)).only()
     second = g.call("write b", writes=b)
     copy = g.instructions.of("copy", reason="evict").only()
-    assert copy.boxes == (Box((0,), (60,)),) and (copy.source.memory, copy.target.memory) == (2, HOST)
+    assert copy.step.boxes == (Box((0,), (60,)),) and (copy.step.source.memory, copy.step.target.memory) == (2, HOST)
     assert copy.needs == (write.id,)
-    (alloc,) = [i for i in g.of(second).of("alloc") if i.allocation.memory == 2]
+    (alloc,) = [i for i in g.of(second).of("alloc") if i.step.allocation.memory == 2]
     assert g.emitted_graph.ordered(copy, alloc)
     g.call("read a", reads=a, writes=g.array(1))
-    assert [i.reason for i in g.instructions.of("copy")] == ["evict", "evict", "coherence"]
+    assert [i.step.reason for i in g.instructions.of("copy")] == ["evict", "evict", "coherence"]
     g.verify()
 
 
@@ -116,7 +116,7 @@ def test_only_the_parts_that_nobody_else_holds_are_written_back() -> None:
     g.call("read", reads=a, writes=g.array(1))
     g.call("change", updates=a[10:20])
     g.call("new", writes=g.array(60))
-    assert g.instructions.of("copy", reason="evict", array=a).only().boxes == (Box((10,), (20,)),)
+    assert g.instructions.of("copy", reason="evict", array=a).only().step.boxes == (Box((10,), (20,)),)
     g.verify()
 
 
@@ -148,8 +148,11 @@ def test_growth_that_does_not_fit_beside_the_old_allocation_goes_through_the_hos
     a = g.array(100)
     g.call("some", writes=a[:60])
     more = g.call("more", updates=a[:80])
-    assert [(i.reason, i.target.memory) for i in g.of(more).of("copy")] == [("evict", HOST), ("coherence", 2)]
-    assert [i.allocation.box.volume for i in g.instructions.of("alloc") if i.allocation.memory == 2] == [60, 80]
+    assert [(i.step.reason, i.step.target.memory) for i in g.of(more).of("copy")] == [("evict", HOST), ("coherence", 2)]
+    assert [i.step.allocation.box.volume for i in g.instructions.of("alloc") if i.step.allocation.memory == 2] == [
+        60,
+        80,
+    ]
     g.verify()
 
 
@@ -158,7 +161,7 @@ def test_growth_with_room_stays_in_its_memory() -> None:
     a = g.array(60)
     g.call("some", writes=a[:30])
     more = g.call("more", updates=a[:60])
-    assert g.of(more).of("copy").only().reason == "resize"
+    assert g.of(more).of("copy").only().step.reason == "resize"
     g.verify()
 
 
@@ -167,7 +170,11 @@ def test_a_backing_larger_than_needed_makes_way_for_two_that_fit() -> None:
     a, b = g.array(100, data=np.ones(100)), g.array(60)
     g.call("all", reads=a, writes=g.array(0))
     g.call("part", reads=(a, fixed(slice(0, 40))), writes=b, over=(60,))
-    assert [i.allocation.box.volume for i in g.instructions.of("alloc") if i.allocation.memory == 2] == [100, 40, 60]
+    assert [i.step.allocation.box.volume for i in g.instructions.of("alloc") if i.step.allocation.memory == 2] == [
+        100,
+        40,
+        60,
+    ]
     g.verify()
 
 
@@ -178,10 +185,10 @@ def test_a_limited_host_evicts_what_devices_hold_and_keeps_what_only_it_holds() 
     c = g.array(50)
     g.call("write", writes=c)
     g.read(c)
-    frees = [(i.allocation.array, i.allocation.memory) for i in g.instructions.of("free")]
+    frees = [(i.step.allocation.array, i.step.allocation.memory) for i in g.instructions.of("free")]
     assert frees == [(a._storage.id, HOST)]
     g.read(a)
-    assert [i.allocation.array for i in g.instructions.of("free")] == [a._storage.id, c._storage.id]
+    assert [i.step.allocation.array for i in g.instructions.of("free")] == [a._storage.id, c._storage.id]
     big = g.array(60)
     g.call("write", writes=big)
     with pytest.raises(DoesNotFit, match=r"needs 480 bytes in memory 'host', which has 400 bytes"):

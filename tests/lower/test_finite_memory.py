@@ -13,9 +13,10 @@ from coexec.errors import ArgumentError, DoesNotFit
 from coexec.geometry import Box, Region
 from coexec.plan.candidate import Share
 from coexec.program.access import read, update, write
-from coexec.program.array import Array, Storage
+from coexec.program.array import Array
 from coexec.program.kernel import kernel
 from coexec.program.mapper import all as map_all, halo
+from coexec.program.storage import Storage
 from coexec.testing.graphs import GraphBuilder
 from coexec.testing.model_memory import at_random, run_all
 from coexec.testing.verify import check_capacities, check_edges
@@ -38,7 +39,7 @@ def test_a_task_larger_than_memory_is_divided_further_and_every_part_is_copied_o
     task = g.call("copy", reads=x, writes=y, chunks=whole_on("dev:0"), body=lambda x, y: y.__setitem__(..., x))
     kernels = g.kernels(task)
     assert len(kernels) == 10 and Region(kernels.chunks) == Region([span(0, 1000)])
-    assert [k.more for k in kernels] == [True] * 9 + [False]
+    assert [k.step.more for k in kernels] == [True] * 9 + [False]
     copied = g.instructions.of("copy", reason="coherence")
     assert copied.copied == Region([span(0, 1000)]) and copied.nbytes == 8000
     g.verify()
@@ -84,7 +85,7 @@ def test_a_small_operand_that_every_part_needs_stays() -> None:
     g = GraphBuilder(1, capacity=8 * 100)
     small, big = g.array(40, data=np.ones(40)), g.array(400)
     g.call("use", reads=(small, map_all), writes=big, chunks=whole_on("dev:0", rows=400))
-    assert len([i for i in g.instructions.of("copy") if i.source.array == small._storage.id]) == 1
+    assert len([i for i in g.instructions.of("copy") if i.step.source.array == small._storage.id]) == 1
     g.verify()
 
 
@@ -189,7 +190,7 @@ def test_room_for_temporaries_is_made_and_kept_while_the_kernel_runs() -> None:
     assert len(g.instructions.of("kernel")) == 2
     assert len(g.instructions.of("copy", reason="evict")) == 1, "40 rows each and 40 of temporaries are too much"
     first, second = g.instructions.of("kernel")
-    assert first.scratch == second.scratch == (2, 320)
+    assert first.step.scratch == second.step.scratch == (2, 320)
     g.verify()
 
 
@@ -201,7 +202,7 @@ def test_temporaries_may_be_a_function_of_the_part() -> None:
         busy(y)
     kernels = g.instructions.of("kernel")
     assert len(kernels) > 1
-    assert all(k.scratch[1] == 16 * k.chunk.box.volume for k in kernels)
+    assert all(k.step.scratch[1] == 16 * k.step.chunk.box.volume for k in kernels)
     g.verify()
 
 
@@ -306,3 +307,53 @@ def test_no_legal_order_exceeds_a_limited_host_either(program: dict[str, Any]) -
     capacities = {id: m.capacity for id, m in enumerate(g.platform.memories) if m.capacity is not None}
     check_capacities(g.emitted_graph, g.given, capacities)
     assert run_all(g.emitted, at_random(1)) == {}
+
+
+def test_what_a_refused_task_would_have_written_is_used_after_everything_that_was_emitted_for_it() -> None:
+    """The host has room for three rows of 'cross', not for the fourth: what was done for them is under way."""
+    nothing = (0,) * 14
+    steps = [
+        ("mix", (2, *nothing[1:])),
+        ("epoch", nothing),
+        ("inside", (22, 23, *nothing[2:])),
+        ("mix", (*nothing[:8], 23, *nothing[9:])),
+        ("cross", (0, 0, 0, 0, 17, 0, 6, *nothing[7:])),
+        ("mix", nothing),
+        ("mix", (19, *nothing[1:])),
+    ]
+    program = {
+        "devices": 1, "shared": True, "peers": False, "paged": True, "shape": (6, 6), "arrays": ["filled"] * 3,
+        "steps": steps, "capacity": 160, "host": 592,
+    }  # fmt: skip
+    twin = Twin(program)
+    for step in steps[:4]:
+        twin.step(step)
+    with pytest.raises(DoesNotFit):
+        twin.step(steps[4])
+    for step in steps[5:]:
+        twin.step(step)
+    twin.g.epoch()
+    check_edges(twin.g.emitted)
+    assert run_all(twin.g.emitted, at_random(1)) == {}
+
+
+def test_a_host_too_small_for_all_that_passes_through_it_passes_it_on_in_turns() -> None:
+    """The device asks for 200 bytes over a host of 192, which holds a part of them already and gives it up for the rest."""
+    nothing = (0,) * 14
+    steps = [
+        *[("mix", nothing)] * 6,
+        ("halo", nothing),
+        ("read", (1, *nothing[:9], 4, 0, 0, 0)),
+        ("woven", (1, *nothing[1:])),
+        ("halo", (1, 0, 0, 0, 0, 1, *nothing[6:])),
+    ]
+    program = {
+        "devices": 2, "shared": False, "peers": False, "paged": False, "shape": (5, 5), "arrays": ["filled", "filled"],
+        "steps": steps, "capacity": 400, "host": 192,
+    }  # fmt: skip
+    twin = Twin(program)
+    for step in steps:
+        twin.step(step)
+    twin.g.epoch()
+    check_edges(twin.g.emitted)
+    assert run_all(twin.g.emitted, at_random(1)) == {}

@@ -27,10 +27,10 @@ def test_accesses_that_overlap_see_one_allocation() -> None:
     a = g.array((10, 10), 1.0)
     boxes = [(slice(0, 6), slice(2, 8)), (slice(4, 9), slice(0, 3))]
     task = g.call("use", reads=[(a, fixed(*box)) for box in boxes], writes=g.array(5))
-    first, second = g.kernels(task).only().bindings[:2]
+    first, second = g.kernels(task).only().step.bindings[:2]
     assert first.allocation is second.allocation and first.allocation.box == Box((0, 0), (9, 8))
     assert (first.box, second.box) == (Box((0, 2), (6, 8)), Box((4, 0), (9, 3)))
-    assert g.instructions.of("fill", array=a).only().boxes == Region([first.box, second.box]).boxes
+    assert g.instructions.of("fill", array=a).only().step.boxes == Region([first.box, second.box]).boxes
     g.verify()
 
 
@@ -44,7 +44,7 @@ def test_two_far_elements_are_two_allocations_of_one_element() -> None:
     ends = [span(0, 1), span(999_999, 1_000_000)]
     assert g.instructions.of("alloc", array=a).allocated == ends
     assert g.instructions.of("copy").copied == Region(ends) and g.instructions.of("copy").nbytes == 16
-    assert [b.box for b in g.kernels(task).only().bindings[:2]] == ends
+    assert [b.box for b in g.kernels(task).only().step.bindings[:2]] == ends
     g.verify()
 
 
@@ -54,7 +54,7 @@ def test_kernels_in_allocations_of_their_own_are_not_ordered() -> None:
     a = g.array(100)
     kernels = [g.kernels(g.call("write", writes=a[lo:hi])).only() for lo, hi in [(0, 20), (20, 30), (60, 61)]]
     assert g.emitted_graph.all_concurrent(kernels)
-    assert len({kernel.bindings[0].allocation.id for kernel in kernels}) == 3
+    assert len({kernel.step.bindings[0].allocation.id for kernel in kernels}) == 3
 
 
 def test_a_box_that_overlaps_several_allocations_makes_them_one() -> None:
@@ -68,7 +68,7 @@ def test_a_box_that_overlaps_several_allocations_makes_them_one() -> None:
     g.call("both", updates=a[1:5, 1:5])
     assert g.instructions.of("alloc").allocated[-1] == Box((0, 0), (7, 6))
     frees = g.instructions.of("free")
-    assert sorted(i.allocation.box for i in frees) == [
+    assert sorted(i.step.allocation.box for i in frees) == [
         Box((0, 0), (2, 2)),
         Box((4, 4), (6, 6)),
         Box((5, 0), (7, 1)),
@@ -84,7 +84,10 @@ def test_what_is_left_of_an_overwritten_corner_moves_as_one_copy() -> None:
     g.call("some", writes=a[:4, :4])
     g.call("more", writes=a[2:, 2:])
     copy = g.instructions.of("copy", reason="resize").only()
-    assert Region(copy.boxes) == Region([Box((0, 0), (4, 4))]) - Region([Box((2, 2), (4, 4))]) and len(copy.boxes) == 2
+    assert (
+        Region(copy.step.boxes) == Region([Box((0, 0), (4, 4))]) - Region([Box((2, 2), (4, 4))])
+        and len(copy.step.boxes) == 2
+    )
     g.verify()
 
 
@@ -111,7 +114,7 @@ def test_growing_on_one_device_touches_no_other() -> None:
     g.call("use", reads=a[:50], writes=g.array(50), on="dev:1")
     before = len(g.instructions)
     g.call("grow", updates=a[:80], on="dev:0")
-    touched = {i.allocation.memory for i in g.instructions[before:].of("alloc", "free")}
+    touched = {i.step.allocation.memory for i in g.instructions[before:].of("alloc", "free")}
     assert touched == {2} and len(g.instructions[before:].of("copy", reason="coherence")) == 0
 
 

@@ -112,7 +112,7 @@ def test_inputs_move_before_their_kernel_is_next() -> None:
     long = g.kernels(g.call("long", writes=busy)).only()
     g.call("use", reads=x, updates=busy)
     copy = g.instructions.of("copy", array=x).only()
-    assert g.emitted_graph.concurrent(long, copy) and copy.priority > long.priority
+    assert g.emitted_graph.concurrent(long, copy) and copy.step.priority > long.step.priority
 
 
 def test_what_any_of_many_memories_holds_is_copied_and_not_made_anew() -> None:
@@ -124,7 +124,7 @@ def test_what_any_of_many_memories_holds_is_copied_and_not_made_anew() -> None:
         g.call("make", writes=x, on=device)
         assert x._storage.state.places(x._box) == [(x._box, 1 << memory)]
         g.read(x)
-        assert g.instructions.of("copy", array=x, to=HOST).only().source.memory == memory
+        assert g.instructions.of("copy", array=x, to=HOST).only().step.source.memory == memory
 
 
 def test_more_memories_than_there_are_bits_for_are_refused() -> None:

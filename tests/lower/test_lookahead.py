@@ -9,9 +9,11 @@ from hypothesis import given, settings, strategies as st
 
 from coexec.errors import PlanError
 from coexec.geometry import Box
-from coexec.lower.lookahead import LEVELS, MOST_HELD, TASKS
+from coexec.graph.command import Command
 from coexec.machine.platform import HOST
 from coexec.program.mapper import all as map_all, fixed, halo
+from coexec.schedule.events import HELD, Settle
+from coexec.schedule.hold import LEVELS, MOST_HELD, TASKS
 from coexec.testing.graphs import GraphBuilder
 from coexec.testing.model_memory import at_random, run_all
 from tests.lower.patterns import growing
@@ -162,7 +164,7 @@ def test_a_horizon_waits_in_its_turn() -> None:
     horizon = g.horizon()
     g.call("use", updates=a[:20])
     assert g.instructions.kinds == ["epoch"]
-    g.lookahead.release(horizon)
+    g._send(Settle(HELD, horizon))
     assert g.instructions.kinds == ["epoch", "alloc", "kernel", "horizon"]
     assert g.instructions.of("alloc").allocated == [Box((0,), (20,))]
     g.flush()
@@ -179,7 +181,7 @@ def test_infinite_survives_ten_times_the_run_ahead() -> None:
     for task in range(10 * 2 * step):
         g.call("grow", writes=a[: task + 1])
         if task % step == step - 1:
-            g.lookahead.release(before)
+            g._send(Settle(HELD, before))
             before = g.horizon()
         most = max(most, len(g.lookahead))
     assert most <= 2 * (step + 1)
@@ -250,33 +252,36 @@ def test_plans_see_where_held_commands_will_leave_their_data() -> None:
     assert state.expected is None and state.held_by(half) == 1 << 2
 
 
-def test_what_goes_wrong_with_a_held_command_is_told_to_its_task() -> None:
+def test_what_goes_wrong_with_a_held_command_is_told_to_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
     g = GraphBuilder(2, peers=False, lookahead="infinite")
-    told: list[tuple[str, str]] = []
-    g.lookahead.fail = lambda task, error: told.append((task.name, str(error)))
+    g.raises = False
     a = g.array(100)
     g.call("make", writes=a[:50])
-
-    def raises(draft: Any) -> None:
-        raise PlanError("no room")
-
     task = g.call("next", updates=a[:60])
-    last = g.lookahead._held.pop()
-    g.lookahead._held.append(last._replace(act=lambda: raises(None)))
+    lower = g.recipes.lower
+
+    def without_room(command: Command, *others: Any, **more: Any) -> Any:
+        if command.task is task:
+            raise PlanError("no room")
+        return lower(command, *others, **more)
+
+    monkeypatch.setattr(g.recipes, "lower", without_room)
     g.call("after", updates=a[:50])
     g.flush()
-    assert told == [("next", "no room")] and names(g) == ["make", "after"]
-    assert task.name == "next"
+    ((refused, failure),) = g.refused
+    assert refused is task and str(failure.__cause__) == "no room" and names(g) == ["make", "after"]
 
 
-def test_an_error_of_something_without_a_task_is_not_hidden() -> None:
+def test_an_error_of_something_without_a_task_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     g = GraphBuilder(lookahead="infinite")
     g.call("make", writes=g.array(100)[:50])
+    dropped = g.array(3)
 
-    def wrong() -> None:
-        raise ZeroDivisionError
+    def wrong(array: int) -> Any:
+        raise ZeroDivisionError(array)
 
-    g.lookahead.then(wrong)
+    monkeypatch.setattr(g.lowering, "drop", wrong)
+    g.drop(dropped)
     with pytest.raises(ZeroDivisionError):
         g.flush()
     assert not g.lookahead.holding

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from coexec.geometry import Box
-from coexec.lower.lookahead import REMEMBERED
 from coexec.lower.state import Foreseen
 from coexec.machine.platform import HOST
 from coexec.program.mapper import halo
+from coexec.schedule.hold import REMEMBERED
 from coexec.testing.graphs import GraphBuilder
 from tests.lower.patterns import rsim, tiles, wave_sim
 
@@ -45,8 +45,8 @@ def test_a_stencil_makes_two_allocations_per_device_and_frees_them(axes: int, ov
     for device in g.devices:
         made = g.instructions.of("alloc", to=g.memory(device))
         assert len(made) == 2
-        freed = [free.allocation for free in g.instructions.of("free")]
-        assert all(alloc.allocation in freed for alloc in made)
+        freed = [free.step.allocation for free in g.instructions.of("free")]
+        assert all(alloc.step.allocation in freed for alloc in made)
     assert not g.instructions.of("copy", reason="resize")
     g.verify()
 
@@ -131,7 +131,7 @@ def test_what_would_not_fit_is_not_allocated_beforehand() -> None:
     g.call("left", writes=a[:100])
     g.call("more", writes=a[100:200])
     g.flush()
-    assert g.instructions.of("alloc", to=2)[0].allocation.box == Box((0,), (100,))
+    assert g.instructions.of("alloc", to=2)[0].step.allocation.box == Box((0,), (100,))
     g.verify()
 
 

@@ -13,6 +13,7 @@ from coexec.observe.diagnostics import Diagnostics
 from coexec.testing.graphs import GraphBuilder
 from coexec.testing.invented import invented_platform
 from coexec.testing.model_memory import at_random, run_all
+from coexec.testing.verify import check_capacities, check_edges
 from tests.lower.loops import Loop, Step, steps
 from tests.lower.patterns import growing
 from tests.lower.programs import Twin
@@ -65,15 +66,19 @@ def test_limited_memories_are_never_exceeded(program: dict[str, Any], mode: str,
     """A command that does not fit when its turn comes is refused: its task fails, all others are right."""
     twin = Twin(program, mode)
     refused: list[str] = []
-    twin.g.lookahead.fail = lambda task, error: refused.append(task.name)
+    twin.g.raises = False
     for step in program["steps"]:
         try:
             twin.step(step)
         except DoesNotFit:
             refused.append(step[0])
     twin.finish()
-    twin.g.verify()
-    if not refused:
+    g = twin.g
+    capacities = {id: m.capacity for id, m in enumerate(g.platform.memories) if m.capacity is not None}
+    check_edges(g.emitted)
+    check_capacities(g.emitted_graph, g.given, capacities)
+    if not refused and not g.refused:
+        g.verify()
         assert run_all(twin.g.emitted, at_random(seed)) == {}
         twin.check()
 

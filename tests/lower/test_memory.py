@@ -80,7 +80,7 @@ def test_every_allocation_is_freed_once_and_after_every_use() -> None:
     g.epoch()
     g.verify()
     allocs, frees = g.instructions.of("alloc"), g.instructions.of("free")
-    assert sorted(i.allocation.id for i in allocs) == sorted(i.allocation.id for i in frees)
+    assert sorted(i.step.allocation.id for i in allocs) == sorted(i.step.allocation.id for i in frees)
     assert allocs.nbytes == frees.nbytes > 0
 
 
@@ -93,7 +93,7 @@ def test_a_divided_kernel_tiles_its_range_and_uses_the_memory_of_each_device() -
     assert [i.device for i in kernels] == ["dev:0", "dev:1", "dev:2", "dev:3"]
     assert Region(kernels.chunks) == Region([whole((20, 3))]) and sum(b.volume for b in kernels.chunks) == 60
     for kernel in kernels:
-        assert [b.allocation.memory for b in kernel.bindings] == [g.memory(kernel.device)]
+        assert [b.allocation.memory for b in kernel.step.bindings] == [g.memory(kernel.device)]
     assert kernels.all_concurrent()
 
 
@@ -143,7 +143,7 @@ def test_data_read_on_another_device_is_copied_once_and_exactly() -> None:
     make = g.call("make", writes=a, on="dev:0")
     use = g.call("use", reads=(a, fixed(slice(30, 70))), writes=g.array(5), on="dev:1")
     copy = g.instructions.of("copy").only()
-    assert copy.boxes == (span(30, 70),) and (copy.source.memory, copy.target.memory) == (2, 3)
+    assert copy.step.boxes == (span(30, 70),) and (copy.step.source.memory, copy.step.target.memory) == (2, 3)
     assert copy in g.kernels(use).predecessors()
     assert g.kernels(make).only() in g.instructions.of("copy").predecessors()
     g.verify()
@@ -171,7 +171,7 @@ def test_a_read_of_two_producers_is_two_copies_each_behind_its_own() -> None:
     right = g.kernels(g.call("right", writes=a[50:], on="dev:0")).only()
     g.call("use", reads=a, writes=g.array(100), on="dev:1")
     copies = g.instructions.of("copy")
-    assert [i.boxes for i in copies] == [(span(0, 50),), (span(50, 100),)]
+    assert [i.step.boxes for i in copies] == [(span(0, 50),), (span(50, 100),)]
     assert copies.all_concurrent()
     first, second = copies
     assert g.emitted_graph.ordered(left, first) and not g.emitted_graph.ordered(right, first)
@@ -186,12 +186,12 @@ def test_overlapping_readers_get_disjoint_pieces_and_wait_only_for_what_they_rea
     parts = [("dev:1", span(0, 50)), ("dev:1", span(50, 100))]
     use = g.call("use", reads=(a, halo(5)), writes=g.array(100), chunks=parts)
     copies = g.instructions.of("copy")
-    boxes = [box for copy in copies for box in copy.boxes]
+    boxes = [box for copy in copies for box in copy.step.boxes]
     assert not any(overlaps(x, y) for x, y in combinations(boxes, 2))
     assert copies.copied == Region([whole((100,))])
     for kernel, read in zip(g.kernels(use), [span(0, 55), span(45, 100)], strict=True):
         mine = [c for c in copies if g.emitted_graph.ordered(c, kernel)]
-        assert Region([box for copy in mine for box in copy.boxes]) == Region([read])
+        assert Region([box for copy in mine for box in copy.step.boxes]) == Region([read])
     g.verify()
 
 
@@ -213,7 +213,7 @@ def test_growing_an_allocation_copies_only_what_is_not_overwritten() -> None:
     g.call("more", writes=a[30:80])
     assert g.instructions.of("alloc").allocated == [span(0, 50), span(0, 80)]
     copy = g.instructions.of("copy").only()
-    assert copy.reason == "resize" and copy.boxes == (span(0, 30),)
+    assert copy.step.reason == "resize" and copy.step.boxes == (span(0, 30),)
     assert len(g.instructions.of("free")) == 1
     g.verify()
 
@@ -248,7 +248,7 @@ def test_a_resize_moves_the_results_of_each_producer_on_their_own() -> None:
     both = g.kernels(g.tasks[1]).only()
     g.call("grow", updates=a[:80])
     copies = g.instructions.of("copy", reason="resize")[-2:]
-    assert [i.boxes for i in copies] == [(span(0, 20),), (span(20, 50),)]
+    assert [i.step.boxes for i in copies] == [(span(0, 20),), (span(20, 50),)]
     assert [set(i.needs) for i in copies] == [{both.id}, {right.id}]
     assert left.id not in {id for i in copies for id in i.needs}
     g.verify()
@@ -261,9 +261,9 @@ def test_borrowed_memory_is_copied_only_where_it_is_read_and_never_freed() -> No
     assert g.instructions.kinds == ["epoch"]
     g.call("use", reads=(a, fixed(slice(10, 30))), writes=g.array(5), on="dev:0")
     copy = g.instructions.of("copy").only()
-    assert copy.boxes == (span(10, 30),) and (copy.source.memory, copy.target.memory) == (USER, 2)
+    assert copy.step.boxes == (span(10, 30),) and (copy.step.source.memory, copy.step.target.memory) == (USER, 2)
     g.drop(a)
-    assert [i.allocation.memory for i in g.instructions.of("free")] == [2]
+    assert [i.step.allocation.memory for i in g.instructions.of("free")] == [2]
     g.verify()
 
 
@@ -275,7 +275,7 @@ def test_borrowed_memory_is_read_in_place_where_the_device_can() -> None:
     assert len(g.instructions.of("copy")) == 0
     g.call("change", updates=a[:10])
     copy = g.instructions.of("copy").only()
-    assert (copy.source.memory, copy.target.memory) == (USER, HOST) and copy.boxes == (span(0, 10),)
+    assert (copy.step.source.memory, copy.step.target.memory) == (USER, HOST) and copy.step.boxes == (span(0, 10),)
     g.verify()
 
 
@@ -285,7 +285,7 @@ def test_a_copy_comes_from_the_nearest_memory_that_is_valid() -> None:
     a = g.array(100, data=np.arange(100.0))
     g.call("use", reads=a, writes=g.array(100), on="dev:0")
     g.call("use", reads=a, writes=g.array(100), on="dev:1")
-    assert [i.source.memory for i in g.instructions.of("copy")] == [HOST, 2]  # the peer link is the faster one
+    assert [i.step.source.memory for i in g.instructions.of("copy")] == [HOST, 2]  # the peer link is the faster one
 
 
 def test_a_region_that_is_no_box_moves_as_one_copy() -> None:
@@ -296,8 +296,8 @@ def test_a_region_that_is_no_box_moves_as_one_copy() -> None:
     g.call("middle", writes=a[1:3, 1:3], on="dev:1")
     g.call("use", reads=a, writes=g.array((4, 4)), on="dev:1")
     copy = g.instructions.of("copy", reason="coherence").only()
-    assert len(copy.boxes) > 1
-    assert Region(copy.boxes) == Region([whole((4, 4))]) - Region([Box((1, 1), (3, 3))])
+    assert len(copy.step.boxes) > 1
+    assert Region(copy.step.boxes) == Region([whole((4, 4))]) - Region([Box((1, 1), (3, 3))])
     g.verify()
 
 
@@ -319,9 +319,11 @@ def test_a_stencil_on_a_two_by_two_division_exchanges_only_with_axis_neighbours(
     parts = [(f"dev:{i}", Box((r, c), (r + 4, c + 4))) for i, (r, c) in enumerate(corners)]
     g.call("make", writes=u, chunks=parts)
     g.call("step", reads=(u, halo(1, shape="axes")), writes=v, chunks=parts)
-    pairs = {(i.source.memory - 2, i.target.memory - 2) for i in g.instructions.of("copy", reason="coherence")}
+    pairs = {
+        (i.step.source.memory - 2, i.step.target.memory - 2) for i in g.instructions.of("copy", reason="coherence")
+    }
     assert pairs == {(0, 1), (1, 0), (2, 3), (3, 2), (0, 2), (2, 0), (1, 3), (3, 1)}
-    assert sum(box.volume for i in g.instructions.of("copy", reason="coherence") for box in i.boxes) == 8 * 4
+    assert sum(box.volume for i in g.instructions.of("copy", reason="coherence") for box in i.step.boxes) == 8 * 4
     g.verify()
 
 
@@ -369,6 +371,6 @@ def test_an_initial_value_is_filled_where_it_is_read_and_only_there() -> None:
     a = g.array(100, 7.0)
     g.call("use", reads=(a, fixed(slice(10, 20))), writes=g.array(5), on="dev:1")
     fill = g.instructions.of("fill").only()
-    assert fill.boxes == (span(10, 20),) and fill.value == 7.0 and fill.allocation.memory == 3
+    assert fill.step.boxes == (span(10, 20),) and fill.step.value == 7.0 and fill.step.allocation.memory == 3
     g.call("overwrite", writes=a, on="dev:0")
     assert len(g.instructions.of("fill")) == 1

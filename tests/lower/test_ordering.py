@@ -44,7 +44,7 @@ def test_a_fence_brings_exactly_the_requested_box_to_the_host_and_waits_for_it()
     fence = g.of(g.read(a[40:60])).of("fence").only()
     copies = g.instructions.of("copy")
     assert copies.copied == Region([Box((40,), (60,))])
-    assert {i.target.memory for i in copies} == {HOST}
+    assert {i.step.target.memory for i in copies} == {HOST}
     assert all(g.emitted_graph.ordered(copy, fence) for copy in copies)
     g.verify()
 
@@ -84,12 +84,12 @@ def test_the_private_arrays_of_a_reduction_are_freed_behind_it() -> None:
     x, total = g.array(100, 1.0), g.array((), 0.0)
     task = g.call("sum", reads=x, reduces=total, over=(100,), on="all")
     reduced = g.of(task).of("reduce").only()
-    private = [i.allocation.id for i in g.of(task).of("alloc") if i.allocation.array < 0]
+    private = [i.step.allocation.id for i in g.of(task).of("alloc") if i.step.allocation.array < 0]
     frees = g.of(task).of("free")
-    assert sorted(i.allocation.id for i in frees) == sorted(private)
+    assert sorted(i.step.allocation.id for i in frees) == sorted(private)
     assert all(g.emitted_graph.ordered(kernel, reduced) for kernel in g.kernels(task))
     for free in frees:  # the slots on devices once they are copied, the gathered ones once they are combined
-        assert g.emitted_graph.ordered(reduced, free) == (free.allocation.memory == HOST)
+        assert g.emitted_graph.ordered(reduced, free) == (free.step.allocation.memory == HOST)
     g.verify()
 
 
@@ -104,7 +104,7 @@ def test_a_dropped_array_is_freed_after_its_last_use_and_without_waiting_for_mor
     graph = g.emitted_graph
     assert len(frees) == 2
     for kernel, free in zip(use, frees, strict=True):  # each in its own memory
-        assert graph.ordered(kernel, free) and kernel.bindings[0].allocation is free.allocation
+        assert graph.ordered(kernel, free) and kernel.step.bindings[0].allocation is free.step.allocation
     assert all(graph.concurrent(kernel, free) for kernel in other for free in frees)
     g.verify()
 
@@ -123,7 +123,7 @@ def test_after_an_epoch_nothing_depends_directly_on_what_was_before() -> None:
     later = g.instructions.where(lambda i: i.id not in before)
     assert all(id == epoch.id or id not in before for i in later for id in (*i.needs, *i.after))
     # Two writers before the epoch count as one source after it: one copy per array.
-    assert [i.boxes for i in later.of("copy", array=a)] == [(whole((100,)),)]
+    assert [i.step.boxes for i in later.of("copy", array=a)] == [(whole((100,)),)]
     g.verify()
 
 
@@ -259,6 +259,6 @@ def test_a_priority_reaches_the_kernels_of_the_call() -> None:
 
     def priorities(value: int) -> list[int]:
         kernels: list[Instruction] = list(g.kernels(g.call("k", writes=g.array(10), on="all", priority=value)))
-        return [i.priority for i in kernels]
+        return [i.step.priority for i in kernels]
 
     assert priorities(0) == [4, 4] and priorities(2) == [6, 6] and priorities(-3) == [1, 1]

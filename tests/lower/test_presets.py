@@ -20,7 +20,7 @@ def test_data_comes_to_every_device_of_a_preset_and_back(name: str) -> None:
     g.call("again", reads=(b, map_all), writes=g.array(64), on=narrow)
     g.read(b)
     g.verify()
-    ways = {(copy.source.memory, copy.target.memory) for copy in g.instructions.of("copy")}
+    ways = {(copy.step.source.memory, copy.step.target.memory) for copy in g.instructions.of("copy")}
     assert [way for way in ways if way[0] != way[1] and g.platform.link(*way) is None] == []
 
 
@@ -31,5 +31,5 @@ def test_cards_of_one_group_copy_directly_and_others_through_the_host(target: st
     g.call("make", writes=a, on="gpu:0")
     g.call("use", reads=(a, map_all), writes=g.array(100), on=target)
     copies = g.instructions.of("copy")
-    assert len(copies) == hops and copies[-1].target.memory == g.memory(target)
-    assert (copies[0].target.memory == HOST) == (hops == 2)
+    assert len(copies) == hops and copies[-1].step.target.memory == g.memory(target)
+    assert (copies[0].step.target.memory == HOST) == (hops == 2)

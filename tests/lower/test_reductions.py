@@ -48,9 +48,9 @@ def test_slots_lie_in_the_order_of_the_index_space_whichever_devices_have_them()
     x, total = g.array(30, 1.0), g.array((), 0.0)
     parts = [("dev:2", span(0, 10)), ("dev:0", span(10, 20)), ("dev:1", span(20, 30))]
     task = g.call("sum", reads=x, reduces=total, over=(30,), chunks=parts)
-    slots = {kernel.chunk.box: kernel.bindings[-1].box for kernel in g.kernels(task)}
+    slots = {kernel.step.chunk.box: kernel.step.bindings[-1].box for kernel in g.kernels(task)}
     assert [slots[part] for _, part in parts] == [span(0, 1), span(1, 2), span(2, 3)]
-    assert g.of(task).of("reduce").only().partials.box == span(0, 3)
+    assert g.of(task).of("reduce").only().step.partials.box == span(0, 3)
 
 
 @pytest.mark.parametrize("devices", [["dev:0"] * 4, ["dev:3", "dev:1", "dev:0", "dev:2"]])
@@ -73,7 +73,7 @@ def test_each_device_sends_its_slot_and_the_copies_do_not_wait_for_each_other() 
     x, total = g.array(40, 1.0), g.array((), 0.0)
     task = g.call("sum", reads=x, reduces=total, over=(40,), on="all")
     gathered = g.of(task).of("copy", to=HOST)
-    assert [i.source.memory for i in gathered] == [2, 3, 4, 5] and gathered.nbytes == 4 * 8
+    assert [i.step.source.memory for i in gathered] == [2, 3, 4, 5] and gathered.nbytes == 4 * 8
     assert gathered.all_concurrent()
     for kernel, copy in zip(g.kernels(task), gathered, strict=True):
         assert kernel.id in copy.needs and g.emitted_graph.ordered(copy, g.of(task).of("reduce").only())
@@ -85,8 +85,8 @@ def test_only_devices_that_take_part_contribute() -> None:
     g = GraphBuilder(4)
     x, total = g.array(40, 2.0), g.array((), 1.0)
     task = g.call("sum", reads=x, reduces=total, over=(40,), on=["dev:1", "dev:3"], body=add_sum)
-    touched = {allocation.memory for i in g.of(task).of("alloc") for allocation in [i.allocation]}
-    assert touched == {HOST, 3, 5} and g.of(task).of("reduce").only().partials.box == span(0, 2)
+    touched = {allocation.memory for i in g.of(task).of("alloc") for allocation in [i.step.allocation]}
+    assert touched == {HOST, 3, 5} and g.of(task).of("reduce").only().step.partials.box == span(0, 2)
     assert value(g, total) == 81.0
 
 
@@ -96,7 +96,7 @@ def test_the_old_value_is_brought_from_where_it_is_and_counts_once() -> None:
     x, total = g.array(30, 1.0), g.array(())
     start = g.kernels(g.call("start", writes=total, on="dev:2", body=lambda t: t.fill(100.0))).only()
     task = g.call("sum", reads=x, reduces=total, over=(30,), on=["dev:0", "dev:1"], body=add_sum)
-    assert [i.source.memory for i in g.of(task).of("copy", array=total)] == [4]
+    assert [i.step.source.memory for i in g.of(task).of("copy", array=total)] == [4]
     assert g.emitted_graph.ordered(start, g.of(task).of("reduce").only())
     assert all(g.emitted_graph.concurrent(start, kernel) for kernel in g.kernels(task))
     assert value(g, total) == 130.0
@@ -110,7 +110,7 @@ def test_a_fresh_reduction_neither_moves_nor_waits_to_read_the_old_value() -> No
     task = g.call("sum", reads=x, reduces=(total, reduce("sum", fresh=True)), over=(30,), on="all", body=add_sum)
     assert len(g.instructions.of("copy", array=total)) == 0
     assert value(g, total) == 30.0
-    assert g.of(task).of("reduce").only().operator.fresh
+    assert g.of(task).of("reduce").only().step.operator.fresh
     g.verify()
 
 
@@ -134,7 +134,7 @@ def test_copies_of_the_old_value_are_out_of_date_after_a_reduction() -> None:
     g.call("use", reads=total, writes=out, on="dev:1", body=lambda t, o: o.fill(t))
     g.call("sum", reads=x, reduces=total, over=(30,), on="all", body=add_sum)
     g.call("use", reads=total, writes=out, on="dev:1", body=lambda t, o: o.fill(t))
-    assert [i.source.memory for i in g.instructions.of("copy", array=total, to=3)] == [HOST]
+    assert [i.step.source.memory for i in g.instructions.of("copy", array=total, to=3)] == [HOST]
     assert value(g, out) == 35.0
     g.verify()
 
@@ -172,7 +172,7 @@ def test_arrays_are_outputs_of_reductions_too() -> None:
     data = np.array([0.0, 1, 1, 3, 3, 3, 0, 2, 2])
     x, bins = g.array(9, data=data), g.array(4, 10.0)
     task = g.call("count", reads=x, reduces=bins, over=(9,), on="all", body=count)
-    assert [i.bindings[-1].box for i in g.kernels(task)] == [Box((n, 0), (n + 1, 4)) for n in range(3)]
+    assert [i.step.bindings[-1].box for i in g.kernels(task)] == [Box((n, 0), (n + 1, 4)) for n in range(3)]
     assert g.of(task).of("copy", to=HOST).nbytes == 3 * 4 * 8
     np.testing.assert_array_equal(value(g, bins, seed=1), 10.0 + np.bincount(data.astype(int)))
     g.verify()
@@ -183,7 +183,7 @@ def test_a_reduction_into_a_strided_view_keeps_the_elements_between() -> None:
     x, out = g.array(8, 1.0), g.array(6, data=np.arange(6.0))
     task = g.call("count", reads=x, reduces=out[::2], over=(8,), on="all", body=lambda x, t: np.add(t, len(x), out=t))
     assert g.instructions.of("copy", array=out).copied == Region()  # it was on the host already
-    assert g.of(task).of("reduce").only().target.box.lo == (0,)
+    assert g.of(task).of("reduce").only().step.target.box.lo == (0,)
     np.testing.assert_array_equal(value(g, out), [8, 1, 10, 3, 12, 5])
     g.verify()
 

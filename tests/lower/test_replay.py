@@ -90,7 +90,7 @@ def test_an_array_dropped_behind_calls_that_are_held_back_is_there_until_its_end
     for _ in range(6):
         g.drop(g.array(4, 0.0))
     assert g.lookahead.holding and len(g.lowering.states()) == 7
-    g.lookahead.flush()
+    g.flush()
     assert list(g.lowering.states()) == [large._storage.id]
 
 

@@ -71,6 +71,16 @@ def test_a_horizon_finds_arrays_that_were_made_several_turns_ago(turns: int, pla
     alike(*both(2, program, named=True))
 
 
+def test_an_array_that_a_kernel_reads_twice_has_it_as_its_reader_once() -> None:
+    def program(loop: Wide) -> None:
+        for _ in range(7):
+            loop.turn([("cross", 1, 0, 0), ("leap", 0, 1, 0)])
+
+    plain, replayed = both(1, program)
+    replayed.g.verify()
+    alike(plain, replayed)
+
+
 @settings(max_examples=120)
 @given(st.data())
 def test_any_loop_over_grids_gives_the_same_instructions(data: st.DataObject) -> None:

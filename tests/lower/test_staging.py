@@ -24,7 +24,7 @@ def span(lo: int, hi: int) -> Box:
 
 def ways(copies: Selection) -> list[tuple[int, int]]:
     """Return from which memory to which each copy goes."""
-    return [(copy.source.memory, copy.target.memory) for copy in copies]
+    return [(copy.step.source.memory, copy.step.target.memory) for copy in copies]
 
 
 def test_a_broadcast_without_peer_links_is_staged_in_host_memory_once() -> None:
@@ -49,7 +49,7 @@ def test_what_readers_want_in_common_is_staged_once_and_each_gets_only_its_part(
     parts = [("dev:1", span(20, 50)), ("dev:2", span(50, 80))]
     use = g.call("use", reads=(a, halo(10)), writes=g.array(100), chunks=parts)
     staged, out = g.instructions.of("copy", to=HOST), g.instructions.of("copy", source=HOST)
-    assert [copy.boxes for copy in staged] == [(span(10, 40),), (span(40, 60),), (span(60, 90),)]
+    assert [copy.step.boxes for copy in staged] == [(span(10, 40),), (span(40, 60),), (span(60, 90),)]
     assert out.of(to=3).copied == Region([span(10, 60)]) and out.of(to=4).copied == Region([span(40, 90)])
     for kernel, alien in zip(g.kernels(use), (staged[2], staged[0]), strict=True):
         assert g.emitted_graph.concurrent(kernel, alien)  # nobody waits for what only the other reads
@@ -64,7 +64,7 @@ def test_parts_on_one_device_do_not_wait_for_each_others_stage() -> None:
     use = g.call("use", reads=a, writes=g.array(100), chunks=[("dev:1", span(0, 40)), ("dev:1", span(40, 100))])
     first, second = g.instructions.of("copy", to=HOST)
     left, right = g.kernels(use)
-    assert [copy.boxes for copy in (first, second)] == [(span(0, 40),), (span(40, 100),)]
+    assert [copy.step.boxes for copy in (first, second)] == [(span(0, 40),), (span(40, 100),)]
     assert g.emitted_graph.ordered(first, left) and g.emitted_graph.ordered(second, right)
     assert g.emitted_graph.concurrent(first, right) and g.emitted_graph.concurrent(second, left)
     g.verify()
@@ -78,7 +78,7 @@ def test_a_staged_read_of_two_producers_waits_for_each_on_its_own() -> None:
     right = g.kernels(g.call("right", writes=a[50:], on="dev:1")).only()
     g.call("use", reads=a, writes=g.array(100), on="dev:2")
     for copy in g.instructions.of("copy", to=4):
-        mine, other = (left, right) if copy.boxes == (span(0, 50),) else (right, left)
+        mine, other = (left, right) if copy.step.boxes == (span(0, 50),) else (right, left)
         assert g.emitted_graph.ordered(mine, copy) and not g.emitted_graph.ordered(other, copy)
     assert len(g.instructions.of("copy", to=4)) == 2
     g.verify()
@@ -93,7 +93,7 @@ def test_a_region_that_is_no_box_is_staged_as_one_copy_in_and_one_out() -> None:
     g.call("use", reads=a, writes=g.array((4, 4)), on="dev:1")
     copies = g.instructions.of("copy", reason="coherence")
     assert ways(copies) == [(2, HOST), (HOST, 3)]
-    assert copies[0].boxes == copies[1].boxes and len(copies[0].boxes) > 1
+    assert copies[0].step.boxes == copies[1].step.boxes and len(copies[0].step.boxes) > 1
     g.verify()
 
 
@@ -131,7 +131,7 @@ def test_memories_that_are_up_to_date_receive_nothing(peers: bool) -> None:
     before = len(g.instructions.of("copy"))
     g.call("use", reads=(a, map_all), writes=g.array(99), on="all")
     later = g.instructions.of("copy")[before:]
-    assert [i.target.memory for i in later] == [4] and later.nbytes == 800
+    assert [i.step.target.memory for i in later] == [4] and later.nbytes == 800
     g.call("use", reads=(a, map_all), writes=g.array(99), on="all")
     g.read(a)
     g.read(a)
@@ -205,7 +205,7 @@ def test_four_neighbours_on_one_device_get_seven_pieces() -> None:
     parts = [("dev:1", span(20 * i, 20 * i + 20)) for i in range(4)]
     g.call("use", reads=(a, halo(2)), writes=g.array(80), chunks=parts)
     copies = g.instructions.of("copy")
-    boxes = [box for copy in copies for box in copy.boxes]
+    boxes = [box for copy in copies for box in copy.step.boxes]
     assert len(copies) == len(boxes) == 7 and copies.all_concurrent()
     assert not any(overlaps(x, y) for x, y in combinations(boxes, 2)) and copies.copied == Region([span(0, 80)])
 
@@ -219,8 +219,11 @@ def test_contents_from_the_host_move_only_as_far_as_they_are_read(borrowed: bool
     g.call("use", reads=(a, fixed(slice(10, 20))), writes=g.array(5), on="dev:0")
     g.call("use", reads=(a, fixed(slice(15, 40))), writes=g.array(5), on="dev:1")
     first, near, far = g.instructions.of("copy")
-    assert (first.source.memory, first.target.memory, first.boxes) == (home, 2, (span(10, 20),))
-    assert {(i.source.memory, i.boxes) for i in (near, far)} == {(2, (span(15, 20),)), (home, (span(20, 40),))}
+    assert (first.step.source.memory, first.step.target.memory, first.step.boxes) == (home, 2, (span(10, 20),))
+    assert {(i.step.source.memory, i.step.boxes) for i in (near, far)} == {
+        (2, (span(15, 20),)),
+        (home, (span(20, 40),)),
+    }
     g.drop(a)
-    assert sorted(i.allocation.memory for i in g.instructions.of("free")) == ([2, 3] if borrowed else [HOST, 2, 3])
+    assert sorted(i.step.allocation.memory for i in g.instructions.of("free")) == ([2, 3] if borrowed else [HOST, 2, 3])
     g.verify()

@@ -14,10 +14,12 @@ from hypothesis import given, settings, strategies as st
 
 from coexec.errors import ConfigError, PlatformError
 from coexec.machine import files
+from coexec.machine.parts import AchievedRate
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
 from coexec.machine.schema import TABLES
 from coexec.machine.topology import Parts
 from coexec.machine.writing import text_of, value
+from coexec.predict.roofline import DevicePeaks
 from tests.machine.platform_files import CLUSTER, HOST_ONLY, NODE, platform
 
 PRESETS = Platform.presets()
@@ -353,3 +355,43 @@ def test_every_field_of_the_schema_is_documented() -> None:
         for field in fields:
             assert f"`{field}`" in page, f"{table}.{field}"
     assert [name for name in PRESETS if f"`{name}`" not in page] == []
+
+
+ACHIEVED = """
+[[memory]]
+name = "host"
+[[device]]
+name = "card"
+kind = "fpga"
+memory = "host"
+flops = { float32 = 1e12, float64 = 5e11 }
+watts = 200.0
+idle_watts = 30.0
+[device.achieved.spmm]
+"""
+
+
+def test_operations_have_speeds_and_watts_of_their_own() -> None:
+    text = ACHIEVED + 'flops = 1e11\nwatts = 50.0\nbasis = "estimate"\n'
+    card = files.parse(text).devices[0]
+    assert card.reaches("spmm") == AchievedRate("spmm", 0.1, 50.0, "estimate")
+    assert card.watts_for("spmm") == 50.0 and card.watts_for("matmul") == 200.0 and card.reaches("matmul") is None
+    assert DevicePeaks(card, op="spmm").of("float64").flops == 5e10  # the same part of another type's peak
+    assert DevicePeaks(card, op="matmul").of("float32").flops == 1e12
+    again = files.parse(text_of(files.parse(text))).devices[0]
+    assert again.achieved == card.achieved
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("flops = 2e12", "more than the peak"),
+        ("of_peak = 1.5", "at most 1"),
+        ("of_peak = 0.5\nflops = 1e9", "either"),
+        ("watts = 50.0", "either"),
+        ("of_peak = 0.5\nwatts = 5.0", "less than 30 W"),
+        ("of_peak = 0.5\nspeed = 1", "unknown field 'speed'"),
+    ],
+)
+def test_speeds_of_operations_that_cannot_be_are_refused(line: str, told: str) -> None:
+    assert told in str(refused(ACHIEVED + line + "\n"))

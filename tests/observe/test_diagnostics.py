@@ -29,10 +29,10 @@ class Watched(GraphBuilder):
 
     def run(self) -> None:
         """Let everything have run that was not yet."""
-        copies = [i for i in self.emitted[self._done :] if isinstance(i, Copy)]
-        self._done = len(self.emitted)
-        for copy in copies:
-            self.diagnostics.copied(copy)
+        done, self._done = self._done, len(self.emitted)
+        for instruction in self.emitted[done:]:
+            if isinstance(instruction.step, Copy):
+                self.diagnostics.copied(instruction.task, instruction.step)
 
     def kinds(self) -> list[str]:
         return [kind.__name__ for kind, _ in self.diagnostics.pending]

@@ -14,7 +14,7 @@ import coexec as cx
 from coexec.backend.base import Ran
 from coexec.errors import CoexecWarning, PerformanceWarning, ProgramError
 from coexec.execute import executor
-from coexec.execute.at_once import EVERY
+from coexec.execute.inline_calls import EVERY
 from coexec.observe.pace import ALL_OF, FEW, MANY, Pace, Progress
 from coexec.testing import GraphBuilder
 
@@ -239,14 +239,14 @@ def test_a_task_that_does_not_end_is_named_while_the_program_waits(monkeypatch: 
 
     file = tmp_path / "run.json"
     with cx.Runtime(devices="cpu:0", store="off", inline=False, trace=file) as runtime:
-        said = runtime._diagnostics.say
+        said = runtime._driver.diagnostics.say
 
         def say(kind: str, subject: str, text: str) -> None:
             said(kind, subject, text)
             told.set()
 
-        runtime._diagnostics.stuck._say = say
-        runtime._diagnostics.stuck.patience = 0.0
+        runtime._driver.diagnostics.stuck._say = say
+        runtime._driver.diagnostics.stuck.patience = 0.0
         stuck(y := cx.empty(10))
         with pytest.warns(PerformanceWarning, match="nothing has finished.*'stuck' on cpu:0"):
             np.asarray(y)
@@ -260,7 +260,7 @@ def _many_steps() -> Pace:
             double(x, y)
             double(y, x)
             np.asarray(x)
-    pace = runtime._diagnostics._pace
+    pace = runtime._driver.diagnostics._pace
     assert pace is not None
     return pace
 

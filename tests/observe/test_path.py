@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from coexec.observe.bottleneck import as_data, parts, sentence
-from coexec.observe.path import GAPS, LAUNCH, PROGRAM, SCHEDULING, Step, path_taken
+from coexec.observe.path import GAPS, LAUNCH, PROGRAM, SCHEDULING, PathStep, path_taken
 from coexec.observe.trace import Trace
 from tests.observe.stories import Story, heat
 
@@ -19,11 +19,11 @@ def simulated(story: Story) -> Trace:
     return story.trace()
 
 
-def short(steps: list[Step]) -> list[tuple[float, str, str, str]]:
+def short(steps: list[PathStep]) -> list[tuple[float, str, str, str]]:
     return [(step.seconds, step.kind, step.name, step.why) for step in steps]
 
 
-def without_holes(trace: Trace, steps: list[Step]) -> None:
+def without_holes(trace: Trace, steps: list[PathStep]) -> None:
     assert all(one.stop == pytest.approx(other.start, abs=1e-8) for one, other in pairwise(steps))
     assert sum(step.seconds for step in steps) == pytest.approx(trace.window[1] - trace.window[0])
 

@@ -226,5 +226,5 @@ def test_the_operations_of_a_convolution_are_known_and_kernels_are_kept():
         again = conv2d.prepare(cx.zeros((9, 4, 8, 6)), cx.zeros((6, 2, 3, 3)), groups=2)
     assert call.kernel is again.kernel
     assert conv2d_kernel.cache_info().currsize >= 1
-    assert call.kernel.asks.flops is not None
-    assert call.kernel.asks.flops.function(np.empty((6, 2, 3, 3)), np.empty((1, 6, 4, 4))) == 2 * 96 * 18
+    assert call.kernel.cost.flops is not None
+    assert call.kernel.cost.flops.function(np.empty((6, 2, 3, 3)), np.empty((1, 6, 4, 4))) == 2 * 96 * 18

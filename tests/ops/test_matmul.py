@@ -236,8 +236,8 @@ def test_an_out_that_cannot_take_the_result_is_refused_with_the_remedy():
 def test_the_operations_of_a_product_are_known():
     kernel = product_kernel("float32", 2)
     a, out = np.empty((6, 5)), np.empty((6, 7))
-    assert kernel.asks.flops is not None
-    assert kernel.asks.flops.function(a, out) == 2 * 6 * 5 * 7
+    assert kernel.cost.flops is not None
+    assert kernel.cost.flops.function(a, out) == 2 * 6 * 5 * 7
     assert repr(matmul) == "<cx.matmul>"
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 import coexec as cx
 from coexec.errors import ArgumentError
 from coexec.ops import random
-from coexec.program.counted import ChunkRandom
+from coexec.program.philox import ChunkRandom
 from tests.devices import TWO
 from tests.ops.forced import DEVICES, divided
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from coexec.geometry import Box
 from coexec.graph.task import Task
+from coexec.lower.whereabouts import Whereabouts
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
 from coexec.observe.diagnostics import Diagnostics
 from coexec.plan.candidate import Candidates
@@ -75,12 +76,12 @@ class Planning:
         self.unsupported: set[str] = set()
         self.notes: list[str] = []
         self.diagnostics = Diagnostics("warn", self.g.platform, self.notes.append)
-        self.divider = Divider(self.g.platform, lambda array: array._storage.state.places(array._box))
+        self.divider = Divider(self.g.platform, Whereabouts(self.g.lowering))
         self.planner = Planner(
             self.candidates,
             load_placement(placement, self.loads, 0.1),
             self.loads,
-            lambda array: array._storage.state.held_by(array._box),
+            Whereabouts(self.g.lowering),
             self.divider,
             policy=policy,
             note=self.notes.append,
@@ -105,8 +106,8 @@ class Planning:
         task = Task(self._tasks, kernel.name, kernel, None)
         task.accesses, task.arrays, task.scalars = kernel.array_params, arrays, scalars
         task.options = Options(**options)
-        task.space, task.box, task.key = kernel.space(arrays, scalars)
-        task.visited = None if kernel.simple else task.box
+        task.extents, task.domain, task.key = kernel.space(arrays, scalars)
+        task.space = None if kernel.simple else task.domain
         return task
 
     def plan(self, kernel: Kernel, *arguments: Any, idle: bool = False, **options: Any) -> Planned:
@@ -128,13 +129,13 @@ class Planning:
     def teach(self, kernel: Kernel, arguments: Sequence[Any], rates: dict[str, float], *, start: float = 0.0) -> None:
         """Let each device have been measured at so many rows per second, in parts of several sizes and as a whole."""
         task = self.task(kernel, *arguments)
-        rows = task.box.hi[0]
+        rows = task.domain.hi[0]
         for candidate in self.candidates.of(kernel, None).all:
             rate = rates.get(candidate.name)
             if rate is None:
                 continue
             for part in sorted({max(1, rows * i // 10) for i in range(1, 11)}):
-                box = Box((0, *task.box.lo[1:]), (part, *task.box.hi[1:]))
+                box = Box((0, *task.domain.lo[1:]), (part, *task.domain.hi[1:]))
                 for together in (False, True):
                     for _ in range(4):
                         candidate.model.learn(work_of_part(task, box), start + part / rate, together=together)

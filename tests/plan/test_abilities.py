@@ -13,6 +13,7 @@ from coexec.errors import CannotCompute, PlanError
 from coexec.machine.parts import DTYPES
 from coexec.predict.roofline import DevicePeaks
 from tests.backend.simulated_parts import DIRECT, MB, arrays, opened, platform
+from tests.inside import planner_of
 
 FPGA = DIRECT.replace('count = 2\nmemory = "gpu"', 'count = 2\nmemory = "gpu"\nops = ["matmul", "gemm"]').replace(
     'name = "gpu"\nkind = "gpu"', 'name = "fpga"\nkind = "fpga"'
@@ -170,10 +171,10 @@ def test_what_the_host_does_for_a_device_that_cannot_takes_the_time_of_a_process
         with cx.Runtime(devices, platform="edge-soc", store="off") as runtime:
             x = cx.ones(4_000_000, np.float32)
             cx.wait()
-            before = runtime._recorder.clock()
+            before = runtime._driver.recorder.clock()
             np.sqrt(x)
             cx.wait()
-            took.append(runtime._recorder.clock() - before)
+            took.append(runtime._driver.recorder.clock() - before)
     assert took[0] == pytest.approx(took[1], rel=0.1)
 
 
@@ -279,7 +280,7 @@ def test_a_simulated_core_runs_what_a_real_one_would() -> None:
 
     doubled.variant(lambda x, y: y, kind="torch", name="tensors")
     with cx.Runtime(platform="laptop", diagnostics="off") as runtime:
-        candidates = runtime._planner._candidates.of(doubled, None).all
+        candidates = planner_of(runtime)._candidates.of(doubled, None).all
     assert {c.variant.name for c in candidates if c.device.kind == "cpu"} == {"python"}
     assert {c.variant.name for c in candidates if c.device.kind == "gpu"} == {"python", "tensors"}
 

@@ -19,6 +19,7 @@ from coexec.plan.split import blocks, deal, in_cache, in_runs, tiles
 from coexec.predict.model import Model
 from coexec.predict.work import Work
 from coexec.program.variant import Variant
+from tests.inside import planner_of
 
 CACHE = 1000
 LARGE = Work((10.0 * CACHE,))
@@ -101,7 +102,7 @@ def test_each_device_is_chosen_for_by_itself() -> None:
 def test_a_real_model_of_pieces_is_kept_apart_from_that_of_the_whole() -> None:
     with cx.Runtime("cpu:0") as runtime:
         kernel = cx.kernel(split=0, x=cx.update)(lambda x: None)
-        whole, pieces, _ = runtime._planner._candidates.of(kernel, None)
+        whole, pieces, _ = planner_of(runtime)._candidates.of(kernel, None)
         assert isinstance(whole[0].model, Model)
         assert whole[0].model is not pieces[0].model
         assert [c.blocked for c in (*whole, *pieces)] == [False, True]
@@ -120,7 +121,7 @@ def test_a_real_model_of_pieces_is_kept_apart_from_that_of_the_whole() -> None:
 def test_some_kernels_are_never_cut_into_pieces(declared) -> None:
     with cx.Runtime("cpu:0") as runtime:
         body = (lambda x, y: None) if "y" in declared else (lambda x: None)
-        assert not runtime._planner._candidates.of(cx.kernel(**declared)(body), None).blocked
+        assert not planner_of(runtime)._candidates.of(cx.kernel(**declared)(body), None).blocked
 
 
 # Cuts -------------------------------------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def test_a_call_with_one_array_twice_stays_whole() -> None:
     smooth = cx.kernel(split=0, u=cx.read(cx.halo(1)), out=cx.update)(_smooth)
     data = np.arange(100.0)
     with cx.Runtime("cpu:0") as runtime:
-        runtime._planner._blocking = Always(64)
+        planner_of(runtime)._blocking = Always(64)
         u, out = cx.array(data), cx.array(data)
         assert "pieces" in smooth.plan(u, out).why
         assert "pieces" not in smooth.plan(u, u).why

@@ -133,7 +133,7 @@ def test_conflicts_are_found_exactly_if_parts_share_an_element(data) -> None:
 
         task = describe(use, [first, second], {}, DEFAULT, g)
     axis = data.draw(st.integers(0, 1))
-    parts = cut(task.box, axis, data.draw(st.integers(2, 4)))
+    parts = cut(task.domain, axis, data.draw(st.integers(2, 4)))
     touched = [[_elements(task, p, a, part) for p, a in zip(task.accesses, task.arrays, strict=True)] for part in parts]
     shared = any(
         mine & theirs
@@ -151,5 +151,5 @@ def _elements(task, param, array, part: Box) -> set[tuple[int, int]]:
     """Return what a part touches: the storage, and the number of the element in it."""
     numbers = np.arange(array._storage.box.volume).reshape(array._storage.box.shape)
     seen = extract(numbers, (0, 0), array._box, array._cut)
-    boxes = param.access.mapper.boxes(part, task.space, array.shape)
+    boxes = param.access.mapper.boxes(part, task.extents, array.shape)
     return {(array._storage.id, int(n)) for box in boxes for n in seen[box.slices((0, 0))].ravel()}

@@ -6,12 +6,12 @@ from heapq import heappop, heappush
 
 import pytest
 
-from coexec.execute.on_demand import DEPTH, LEAST
 from coexec.plan.adapt import adapt
 from coexec.plan.curve import Curve
 from coexec.plan.divide import divide
 from coexec.plan.handout import Handout, Stock
 from coexec.plan.offer import Division, Offer
+from coexec.schedule.dynamic_shares import DEPTH, LEAST
 
 ROWS = 100_000
 PART = 40e-6  # seconds that each part costs beside its rows
@@ -41,7 +41,7 @@ def static(rates: tuple[float, ...], stocks: list[Stock]) -> float:
 
 
 def on_demand(rates: tuple[float, ...], stocks: list[Stock], policy: str) -> float:
-    """Play what execute/on_demand.py does: each device has DEPTH parts, and gets another when it has finished one."""
+    """Play what schedule/dynamic_shares.py does: each device has DEPTH parts, and gets another when it has finished one."""
     handout = Handout(stocks, policy=policy, least=LEAST)
     speed = {stock.device: rate for stock, rate in zip(stocks, rates, strict=True)}
     free = dict.fromkeys(speed, 0.0)

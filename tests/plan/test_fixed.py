@@ -48,8 +48,8 @@ def test_blocks_make_up_the_index_space(rows: int, columns: int) -> None:
     if task.grain is None:
         assert rows == columns == 1
         return
-    blocks = boxes_of(task.box, task.box, task.grain)
-    assert tiles(task.box, blocks)
+    blocks = boxes_of(task.domain, task.domain, task.grain)
+    assert tiles(task.domain, blocks)
     assert len(blocks) <= BLOCKS
 
 
@@ -61,7 +61,7 @@ def test_a_long_axis_is_cut_if_the_first_one_is_short() -> None:
 def test_what_every_block_reads_whole_is_not_read_too_often() -> None:
     task = task_of(product, (4096, 500), (500, 2000), (4096, 2000))
     assert task.grain is not None and task.granule % 7 == 0
-    assert len(boxes_of(task.box, task.box, task.grain)) <= SHARED
+    assert len(boxes_of(task.domain, task.domain, task.grain)) <= SHARED
 
 
 def test_blocks_that_would_touch_what_others_write_are_one_block() -> None:

@@ -58,7 +58,7 @@ def test_what_the_host_does_for_lack_of_a_device_may_repeat_itself(operation: Ca
             made, expected = operation(a), operation(plain)
         assert np.array_equal(made, expected)
         runtime.wait()
-        assert runtime.loads.idle
+        assert runtime._driver.loads.idle
 
 
 @cx.kernel(x=cx.update)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from coexec.plan.outcomes import ENOUGH, PAUSE, TRY_AT, Outcomes
+import numpy as np
+
+import coexec as cx
+from coexec.geometry import Box
+from coexec.graph.command import Chunk
+from coexec.graph.instruction import Launch
+from coexec.graph.task import Task
+from coexec.machine.platform import Device, Platform
+from coexec.plan.outcomes import ENOUGH, PAUSE, TRY_AT, Outcomes, outcome_key
+from coexec.plan.place import Loads
+from coexec.program.variant import Variant
 
 
 def run(outcomes: Outcomes, times: int, seconds: float, *, divided: bool = False) -> None:
@@ -81,3 +91,26 @@ def test_a_way_is_tried_only_when_what_comes_out_will_be_seen() -> None:
     for _ in range(ENOUGH + 1):
         outcomes.learn("call", seconds=1.5, divided=False)
     assert outcomes.judged("call") and not outcomes.undivided("call", close=True, seen=True)
+
+
+def test_a_task_is_judged_anew_when_its_kernel_has_other_variants() -> None:
+    kernel = cx.kernel(name="k", x=cx.update)(lambda x: np.add(x, 1, out=x))
+    task = Task(1, "k", kernel, None)
+    before = outcome_key(task)
+    kernel.variants.append(Variant("compiled", "compiled"))
+    assert outcome_key(task) != before
+    kernel.variants[-1].off = "it differs"
+    assert outcome_key(task) == before
+
+
+def test_a_run_that_was_compared_teaches_nothing_of_its_division() -> None:
+    loads = Loads(Platform((Device("cpu:0", "cpu", 1),)))
+    kernel = cx.kernel(name="k", x=cx.update)(lambda x: np.add(x, 1, out=x))
+    step = Launch("cpu:0", Chunk("cpu:0", Box((0,), (1,))), (kernel.variants[0], None, None, None, False), ())
+    for odd in (True, False):
+        task = Task(1, "k", kernel, None)
+        task.finished, task.outcome = True, (outcome_key(task), True, 0.0)
+        loads.add("cpu:0", None)
+        loads.finished(task, step, 0.0, 1.0, odd=odd)
+        ways = loads.outcomes._ways.get(outcome_key(task))
+        assert (ways is None) == odd

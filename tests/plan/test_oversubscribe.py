@@ -44,7 +44,7 @@ def test_pieces_tile_the_part_of_each_device(kernel, rows, columns, devices, cou
     """B31, B62."""
     planning = Planning()
     task = planning.task(kernel, planning.array(rows, columns), planning.array(rows, columns))
-    chunks = even(task.box, kernel.split, [f"dev:{i}" for i in range(devices)], granule)
+    chunks = even(task.domain, kernel.split, [f"dev:{i}" for i in range(devices)], granule)
     pieces = cut_again(task, chunks, count, lambda device: granule)
     assert [piece.chunk.slot for piece in pieces] == list(range(len(pieces)))
     for number, chunk in enumerate(chunks):
@@ -155,7 +155,7 @@ def test_a_neighbourhood_of_oversubscribed_parts_is_copied_once_and_waits_for_it
     step = g.call("step", reads=(u, halo(1)), writes=v, on="all", oversubscribe=4)
     assert len(g.kernels(step)) == 8
     copies = g.of(step).of("copy", reason="coherence")
-    assert len(copies) == 2 and sum(box.volume for i in copies for box in i.boxes) == 2
+    assert len(copies) == 2 and sum(box.volume for i in copies for box in i.step.boxes) == 2
     assert all(len(copy.needs) == 1 for copy in copies)
     g.verify()
 

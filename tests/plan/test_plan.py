@@ -15,6 +15,7 @@ from hypothesis import given, strategies as st
 import coexec as cx
 from coexec.errors import PlanError
 from coexec.geometry import Box
+from coexec.plan.outcomes import outcome_key
 from coexec.plan.plan import VERSION, Part, Plan, load_plans, save_plans
 from coexec.plan.split import BLOCK_ELEMENTS, BLOCKS
 from coexec.predict.features import work_of_part
@@ -231,7 +232,7 @@ def test_a_plan_that_is_not_divided_says_why_it_is_not() -> None:
     task = planning.task(double, x, y)
     for divided, seconds in ((True, 0.02), (False, 0.008)):
         for _ in range(9):
-            planning.loads.outcomes.learn((task.kernel, task.key), seconds=seconds, divided=divided)
+            planning.loads.outcomes.learn(outcome_key(task), seconds=seconds, divided=divided)
     plan = planning.planner.preview(task)
     assert plan.shares == {"dev:0": 1.0}
     assert plan.why == "undivided was measured to be faster, and dev:0 is the fastest alone"

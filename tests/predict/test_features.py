@@ -35,7 +35,7 @@ def task_of(kernel: Kernel, *arguments: object) -> Task:
     arrays, scalars = kernel.bind(arguments, {})
     task = Task(1, kernel.name, kernel, None)
     task.accesses, task.arrays, task.scalars = kernel.array_params, arrays, scalars
-    task.space, task.box, task.key = kernel.space(arrays, scalars)
+    task.extents, task.domain, task.key = kernel.space(arrays, scalars)
     return task
 
 
@@ -103,7 +103,7 @@ def test_weighed_parts_have_no_history_of_their_shape() -> None:
     task = task_of(steep, G.array(10))
     heavy = work_of_part(task, Box((5,), (10,)))
     assert heavy.key is None and heavy.features[1] == 7.5 and heavy.features[-1] == 22.5
-    assert work_of_part(task, task.box).features[1] == 10.0, "the whole is its own average"
+    assert work_of_part(task, task.domain).features[1] == 10.0, "the whole is its own average"
     assert work_of_part(task, Box((5,), (5,))).features[1] == 0.0
 
 

@@ -149,10 +149,10 @@ def test_chains_are_learnt_under_their_structure(tmp_path: Path) -> None:
         with cx.Runtime("cpu:0", store=str(tmp_path / "s.sqlite")) as runtime:
             x = cx.array(np.ones(1 << 16))
             for _ in range(4):
-                with runtime._lock:  # the whole chain, however slow this machine is
+                with runtime._driver.lock:  # the whole chain, however slow this machine is
                     y = x * 2.0 + 1.0
-                    assert runtime._fusing.held is not None
-                    ((kernel, arguments, _),) = runtime._fusing.held.calls()
+                    assert runtime._driver.scheduler.fuse.held is not None
+                    ((kernel, arguments, _),) = runtime._driver.scheduler.fuse.held.calls()
                 predicted = kernel.plan(*arguments).predicted
                 sources.append("unknown" if predicted is None else predicted.source)
                 runtime.wait()

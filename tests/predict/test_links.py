@@ -25,8 +25,8 @@ def taught(*copies: tuple[int, float], known: dict[tuple[str, str], tuple[float,
     """Return the link to the device after these copies (bytes, seconds)."""
     machine = platform()
     links = Links(machine, known or {})
-    for nbytes, seconds in copies:
-        links.learn(0, 2, nbytes, seconds)
+    for at, (nbytes, seconds) in enumerate(copies):  # one after the other
+        links.learn(0, 2, nbytes, at * 1e4, at * 1e4 + seconds)
     links.update()
     assert machine.links[2, 0] == Link(2, 0, 1e-5, 1e9)  # the other direction is another link
     return machine.links[0, 2]
@@ -34,8 +34,8 @@ def taught(*copies: tuple[int, float], known: dict[tuple[str, str], tuple[float,
 
 def test_small_copies_tell_the_latency_and_large_ones_the_bandwidth() -> None:
     link = taught(*[(TINY, 2e-4)] * ENOUGH, *[(LARGE, 2e-4 + LARGE / 4e9)] * ENOUGH)
-    assert link.latency == 2e-4
-    assert link.bandwidth == pytest.approx(4e9)
+    assert link.latency == pytest.approx(2e-4)
+    assert link.bandwidth == pytest.approx(4e9, rel=1e-6)
 
 
 def test_too_few_copies_change_nothing() -> None:
@@ -44,7 +44,8 @@ def test_too_few_copies_change_nothing() -> None:
 
 def test_one_outlier_moves_nothing() -> None:
     good = [(TINY, 2e-4)] * 5 + [(LARGE, 1e-3)] * 5
-    assert taught(*good, (TINY, 3.0), (LARGE, 9.0)) == taught(*good)
+    moved, link = taught(*good, (TINY, 3.0), (LARGE, 9.0)), taught(*good)
+    assert moved.latency == pytest.approx(link.latency) and moved.bandwidth == pytest.approx(link.bandwidth)
 
 
 def test_a_link_that_changes_is_followed() -> None:
@@ -57,8 +58,8 @@ def test_what_is_no_measurement_is_left_out() -> None:
     links = Links(machine, {})
     for nbytes, seconds in ((0, 1.0), (LARGE, 0.0), (-5, 1.0), (LARGE, -1.0)):
         for _ in range(ENOUGH):
-            links.learn(0, 2, nbytes, seconds)
-    links.learn(0, 1, LARGE, 1.0)  # no such link
+            links.learn(0, 2, nbytes, 1.0, 1.0 + seconds)
+    links.learn(0, 1, LARGE, 0.0, 1.0)  # no such link
     assert links.measured() == {}
     assert machine.links == platform().links
 
@@ -68,9 +69,25 @@ def test_what_is_known_is_taken_and_what_is_measured_given_by_names() -> None:
     links = Links(machine, {("host", "gpu"): (3e-4, 5e9), ("host", "elsewhere"): (1.0, 1.0)})
     assert machine.links[0, 2] == Link(0, 2, 3e-4, 5e9)
     assert links.measured() == {}
-    for _ in range(ENOUGH):
-        links.learn(2, 0, TINY, 7e-4)
-    assert links.measured() == {("gpu", "host"): (7e-4, 1e9)}
+    for at in range(ENOUGH):
+        links.learn(2, 0, TINY, float(at), at + 7e-4)
+    ((names, (latency, bandwidth)),) = links.measured().items()
+    assert names == ("gpu", "host") and latency == pytest.approx(7e-4) and bandwidth == 1e9
+
+
+def test_copies_side_by_side_tell_together_how_fast_a_link_is() -> None:
+    """Each of them alone would say that it is a fraction as fast."""
+    machine = platform()
+    links = Links(machine, {})
+    for turn in range(2 * ENOUGH):
+        for _ in range(4):
+            links.learn(0, 2, LARGE, float(turn), turn + 4 * LARGE / 4e9)
+        for _ in range(3):
+            links.learn(0, 2, TINY, turn + 0.5, turn + 0.5 + 3e-3)  # none of these was alone
+            links.update()
+    links.update()
+    assert machine.links[0, 2].bandwidth == pytest.approx(4e9, rel=0.05)
+    assert machine.links[0, 2].latency == 1e-5
 
 
 @given(st.lists(st.tuples(st.integers(1, 1 << 30), st.floats(1e-9, 1e3)), max_size=100))
@@ -88,7 +105,7 @@ def test_several_threads_teach_at_once() -> None:
     def teach(source: int, target: int) -> None:
         try:
             for turn in range(2000):
-                links.learn(source, target, LARGE if turn % 2 else TINY, 1e-3)
+                links.learn(source, target, LARGE if turn % 2 else TINY, float(turn), turn + 1e-3)
                 links.update()
         except BaseException as error:
             failed.append(error)
@@ -104,4 +121,4 @@ def test_several_threads_teach_at_once() -> None:
     finally:
         sys.setswitchinterval(pause)
     assert not failed
-    assert machine.links[0, 2].latency == 1e-3
+    assert 0.0 < machine.links[0, 2].latency < 3e-3

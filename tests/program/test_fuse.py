@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 import coexec as cx
 from coexec.program import fuse, session, ufunc
-from coexec.program.fuse import LONGEST, Chain, Fused, Operation, Step, blocks_of
+from coexec.program.fuse import LONGEST, Chain, Fused, FusedStep, Operation, blocks_of
 from coexec.program.overlap import same_place
 
 
@@ -231,11 +231,11 @@ def test_kernels_of_other_types_or_patterns_are_known_apart_by_their_code() -> N
     assert len({fingerprint(kernel) for kernel in kernels}) == 3
 
 
-def steps_of(*reads: tuple[int, ...], live: tuple[int, ...] = ()) -> tuple[Step, ...]:
+def steps_of(*reads: tuple[int, ...], live: tuple[int, ...] = ()) -> tuple[FusedStep, ...]:
     """Return steps that read earlier steps; the last is live, and those named."""
     f8 = np.dtype("f8")
     named = {*live, len(reads) - 1}
-    return tuple(Step(np.add, (), tuple(("v", i) for i in r), (), f8, n in named) for n, r in enumerate(reads))
+    return tuple(FusedStep(np.add, (), tuple(("v", i) for i in r), (), f8, n in named) for n, r in enumerate(reads))
 
 
 def test_a_buffer_is_used_again_by_its_last_reader() -> None:

@@ -61,6 +61,16 @@ def test_roll_tile_and_broadcast_move_elements_as_in_numpy(devices, shape, shift
         agree(lambda x: np.roll(x, shift), data)
 
 
+@pytest.mark.parametrize(
+    ("reps", "error"), [(-1, ValueError), ((2, -1), ValueError), (1.5, TypeError), ([2.0], TypeError)]
+)
+def test_tile_refuses_what_numpy_refuses(reps: Any, error: type[Exception]) -> None:
+    for x in (np.ones(3), cx.ones(3)):
+        with pytest.raises(error):
+            np.tile(x, reps)
+    assert np.asarray(np.tile(cx.ones(3), np.array([2, 1]))).shape == (2, 3)
+
+
 @given(SHAPES, st.data())
 @settings(max_examples=15)
 def test_views_by_name_are_numpys(shape, choice) -> None:

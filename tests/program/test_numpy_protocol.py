@@ -227,6 +227,7 @@ def test_the_listed_functions_do_not_wait() -> None:
     agree(lambda a: np.transpose(a, (1, 0)), data)
     agree(lambda a: np.where(a > 2, a, -1), data)
     agree(lambda a: np.where(a > 2, np.float32(0), 1), data.astype(np.float32))
+    agree(lambda a: np.where(a > 2, a - np.float32(1), np.float32(0)), np.asarray(np.float32(3)))  # numbers only
     agree(lambda a: np.clip(a, 1, 4), data)
     agree(lambda a: np.clip(a, None, 4), data)
     agree(lambda a: np.clip(a, min=2), data.astype(np.int16))

@@ -16,6 +16,7 @@ from coexec.errors import ArgumentError, UnsupportedError
 from tests.clusters import cluster
 from tests.devices import TWO
 from tests.holding import closed_gate, pass_gate
+from tests.small_loops import opened
 
 DATA = np.arange(6.0)
 
@@ -228,12 +229,12 @@ def test_a_value_becomes_an_array_of_its_own(a) -> None:
     assert np.asarray(np.stack([a[1], a[2]])).tolist() == [1, 2]
 
 
-def test_a_value_that_was_read_is_a_number(a) -> None:
+def test_what_is_computed_of_a_value_that_was_read_is_a_value_that_knows_its_number(a) -> None:
     v = a[2]
     assert float(v) == 2 and repr(v) == "cx.Value(2.0, dtype=float64)"
     a[2] = 5
     storage = weakref.ref(a._storage)
-    assert isinstance(v + 1, np.float64) and float(v + a[2]) == 7
+    assert isinstance(v + 1, cx.Value) and repr(v + 1) == "cx.Value(3.0, dtype=float64)" and float(v + a[2]) == 7
     times(a, v)
     add_to(v, a)
     assert np.asarray(a).tolist() == [2, 4, 12, 8, 10, 12]
@@ -345,7 +346,7 @@ def test_values_on_ranks() -> None:
 
 def test_a_step_that_keeps_a_value_is_replayed() -> None:
     step = cx.record("kept")
-    with cx.Runtime("cpu:0,cpu:1", store="off"):
+    with opened(TWO, store="off"):
         x, y = cx.zeros(64), cx.zeros(64)
         for _ in range(12):
             with step:

@@ -12,7 +12,7 @@ from coexec.backend.null import NullBackend
 from coexec.backend.opencl import OpenCLBackend
 from coexec.backend.simulated import SimulatedBackend
 from coexec.graph.command import Chunk
-from coexec.graph.instruction import Binding, Copy, Fill, Kernel
+from coexec.graph.instruction import Binding, Copy, Fill, Instruction, Launch
 from coexec.machine.platform import HOST, Device
 from coexec.plan.candidate import Share
 from coexec.testing.conformance import check_backend
@@ -22,16 +22,8 @@ from tests.backend.opencl_parts import OWN, Call, Source, aligned, needs_opencl
 def opencl_kernel(id, device, x, y, a):
     task: Any = Call(("x", "y", "a"), {"a": a})
     bindings = (Binding("x", x, x.box, None, writes=False), Binding("y", y, y.box, None, writes=True))
-    return Kernel(
-        id,
-        device.name,
-        task,
-        Chunk(device.name, y.box),
-        Share(Source("y(i) = a * y(i) + x(i)"), None, None, None),
-        bindings,
-        (),
-        (),
-    )
+    share = Share(Source("y(i) = a * y(i) + x(i)"), None, None, None)
+    return Instruction(id, Launch(device.name, Chunk(device.name, y.box), share, bindings), task)
 
 
 def allocate_on_host(allocation):
@@ -145,8 +137,8 @@ class Small:
             self.finished(Ran(item[0], "small:0", item[1], start, self.clock(), error=error))
 
     def run(self, instruction):
-        match instruction:
-            case Kernel(bindings=bindings, body=a):
+        match instruction.step:
+            case Launch(bindings=bindings, body=a):
                 x, y = (binding.allocation.data for binding in bindings if binding.allocation)
                 y[...] = a * y + x
             case Fill(allocation=allocation, boxes=boxes, value=value):
@@ -162,9 +154,9 @@ def small():
 
 
 def small_kernel(id, device, x, y, a):
-    task: Any = None
     bindings = (Binding("x", x, x.box, None, writes=False), Binding("y", y, y.box, None, writes=True))
-    return Kernel(id, device.name, task, Chunk(device.name, y.box), Share(a, None, None, None), bindings, (), ())
+    step = Launch(device.name, Chunk(device.name, y.box), Share(a, None, None, None), bindings)
+    return Instruction(id, step, None)
 
 
 def test_the_smallest_executing_backend_keeps_the_contract():
@@ -183,7 +175,7 @@ class Gated(Small):
             return self.inbox.pop(0)
 
     def is_kernel(self):
-        return self.inbox[0] is not None and isinstance(self.inbox[0][0], Kernel)
+        return self.inbox[0] is not None and isinstance(self.inbox[0][0].step, Launch)
 
 
 class Twice(Small):
@@ -193,14 +185,14 @@ class Twice(Small):
 
 class Whole(Small):
     def run(self, instruction):
-        if isinstance(instruction, Copy):
-            instruction.boxes = (instruction.source.box,)
+        if isinstance(instruction.step, Copy):
+            instruction.step.boxes = (instruction.step.source.box,)
         super().run(instruction)
 
 
 class Raises(Small):
     def issue(self, instruction, lane, waits=()):
-        if isinstance(instruction, Copy) and instruction.source.data is None:
+        if isinstance(instruction.step, Copy) and instruction.step.source.data is None:
             raise ValueError("no memory")
         super().issue(instruction, lane, waits)
 

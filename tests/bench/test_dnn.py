@@ -1,0 +1,42 @@
+"""`coexec bench dnn`: cases have their keys, are never worse than what they are compared with, and never below their bound."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coexec.bench import BENCHMARKS
+from coexec.bench.dnn.real import networks, real_case
+from coexec.bench.dnn.search import multimodal_case, typical_case
+from coexec.machine.platform import Platform
+from coexec.models.catalogue import layers
+from coexec.models.fabric import fabric
+from coexec.models.loops import CONV
+
+SEARCHED = {"network", "platform", "bandwidth", "latency_s", "baseline_s", "reduction", "bound_s", "gap", "seconds"}
+RAN = {"model", "devices", "coexec_s", "best_single_s", "onnxruntime_s", "predicted_s", "error"}
+
+
+def test_the_benchmark_is_in_the_table() -> None:
+    assert "dnn" in BENCHMARKS
+
+
+def test_a_typical_network_is_at_its_bound_and_below_the_baselines() -> None:
+    case = typical_case(layers("alexnet").only(CONV), fabric(Platform.load("f1.16xlarge")))
+    assert case.keys() >= SEARCHED
+    assert abs(case["gap"]) < 1e-9
+    assert case["latency_s"] <= case["all8_s"] <= case["baseline_s"]
+
+
+def test_a_multimodal_model_is_not_worse_than_h2h_and_not_below_its_bound() -> None:
+    case = multimodal_case(layers("casia_surf"), 0.125e9, trials=60)
+    assert case.keys() >= SEARCHED
+    assert case["latency_s"] <= case["baseline_s"]
+    assert -1e-9 <= case["gap"] <= 0.01
+
+
+def test_a_network_runs_on_two_cores_beside_its_peers() -> None:
+    model = networks(quick=True)["small_cnn"]
+    inputs = {n: np.zeros(t.shape, t.dtype) for n, t in model.inputs.items()}
+    case = real_case("small_cnn", model, inputs, "cpu:0,cpu:1", 1)
+    assert case.keys() >= RAN
+    assert case["coexec_s"] > 0 and case["onnxruntime_s"] > 0

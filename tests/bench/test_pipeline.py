@@ -1,0 +1,75 @@
+"""The benchmark of pipelines: its cases, its truth, and the figures that must hold exactly."""
+
+from __future__ import annotations
+
+import pytest
+
+from coexec.bench.pipeline import drift, planner, real
+from coexec.bench.pipeline.workloads import GRAPHS, SPEEDS, block, gcn, gin, system_of, work_of
+from coexec.plan.pipeline import judged, plan_pipeline
+from tests.stream.test_results import opened
+
+
+def quiet(text: str) -> None:
+    del text
+
+
+def test_there_are_ninety_cases_and_estimates_have_a_basis() -> None:
+    assert len(list(planner.cases(quick=False))) == 90
+    assert all(speed.basis.startswith("estimate") for speed in SPEEDS.values())
+
+
+def test_networks_decompose_into_their_products() -> None:
+    graph = GRAPHS["pubmed"]
+    assert [call.op for call in gcn(graph)[0]] == ["gemm", "spmm"] * 2
+    assert [call.op for call in gin(graph)[0]] == ["spmm", "gemm", "gemm"] * 2
+    assert gcn(graph)[0][0].flops == 2 * 19_717 * 500 * 16
+    assert gcn(graph)[0][1].flops == 2 * (88_648 + 19_717) * 16
+    calls, cuts = block(4096, 512)
+    assert len(cuts) == len(calls) + 1 and calls[1].flops == 4 * 4096 * 512 * 64 * 12
+
+
+@pytest.mark.parametrize("kind", ["gcn", "attention"])
+def test_the_planner_finds_what_trying_all_schedules_finds(kind: str) -> None:
+    case = next(case for case in planner.cases(quick=True) if case.kind == kind)
+    system = system_of(case.preset)
+    work = work_of(case.calls, case.cuts, planner.truth(case, system, SPEEDS))
+    for objective in ("throughput", "energy"):
+        assert planner.exact(work, system, objective)
+    first = plan_pipeline(work, system).points[0]
+    assert judged(work, system, first.stages).period == pytest.approx(first.period)
+
+
+def test_workers_are_shared_as_their_times_ask_for() -> None:
+    found = planner.workers()
+    assert abs(found["split"][0] - 56) <= 1 and sum(found["split"]) <= 126
+    assert found["items_per_s"] >= 0.98 * 329
+
+
+def test_density_that_changes_ten_fold_changes_the_plan_once() -> None:
+    found = drift.run(True, quiet)
+    assert found["changes"] == 1 and 0 < found["items_until_new_plan"] < 32
+    assert found["of_best_static"] >= 0.9
+
+
+def test_every_static_assignment_to_two_devices_is_tried() -> None:
+    assert list(real.assignments(2, alike=False)) == [(0, 1), (1, 0)]
+    assert list(real.assignments(3, alike=True)) == [(0, 0, 1), (0, 1, 0), (0, 1, 1)]
+    assert len(list(real.assignments(5, alike=False))) == 2**5 - 2
+    assert len(list(real.assignments(20, alike=False))) == 2 * 19
+    stages = real.placed(["a", "b", "c", "d"], (0, 1, 1, 0), ("x", "y"))
+    assert [(stage.kernels, stage.group, stage.slot) for stage in stages] == [
+        (("a",), (("x", 1),), 0),
+        (("b", "c"), (("y", 1),), 1),
+        (("d",), (("x", 1),), 0),
+    ]
+
+
+def test_a_real_stream_is_compared_with_each_of_them() -> None:
+    workload = next(w for w in real.workloads(quick=True) if w.name == "window attention")
+    with opened(devices="cpu:0,cpu:1"):
+        found = real.compare(workload._replace(items=workload.items[:3]), quick=True)
+    ways = found["ways"]
+    assert {"planned", "alone on cpu", "in turn on 2 cpu"} <= set(ways) and len(ways) >= 4
+    assert all(rate > 0.0 for rate in ways.values())
+    assert found["of_best_static"] > 0.0 and found["of_best_single"] > 0.0 and found["prediction_error"] >= 0.0

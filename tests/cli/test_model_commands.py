@@ -1,0 +1,160 @@
+"""`coexec plan MODEL` and `coexec run-model`: tables, JSON, pages, files, and errors of one sentence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import partial
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import html5lib
+import numpy as np
+import pytest
+
+import coexec as cx
+from coexec.cli.model_page import model_page
+from coexec.models.onnx_annotations import read_annotations
+from coexec.plan.plan import Plan
+from tests.cli.commands import call
+from tests.models.test_model_plans import small_net
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.onnx"
+    small_net().save(path)
+    return path
+
+
+def test_a_model_is_planned_for_a_platform_and_everything_is_written(file: Path, tmp_path: Path) -> None:
+    page, saved, notes = tmp_path / "plan.html", tmp_path / "plan.json", tmp_path / "annotated.onnx"
+    ended = call(
+        "plan", file, "--platform", "f1.16xlarge", "--budget", "20min", "--plot", page, "--save", saved, "--annotate", notes, "--explain",
+    )  # fmt: skip
+    assert ended.code == 0
+    assert "conv1" in ended.out and "% less" in ended.out and "gap 0.00%" in ended.out
+    plan = Plan.load(saved)
+    assert read_annotations(notes, cx.Model.from_onnx(file)) == plan
+    check_page(page.read_text(encoding="utf-8"), plan)
+
+
+class Counted(HTMLParser):
+    """Counts elements, and notes what would be loaded from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: dict[str, int] = {}
+        self.foreign: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] = self.tags.get(tag, 0) + 1
+        self.foreign += [value for name, value in attrs if name in ("src", "href") and value]
+
+
+def check_page(text: str, plan: Plan) -> None:
+    layers = [layer for group in plan.children for layer in group.children]
+    seen = Counted()
+    seen.feed(text)
+    assert seen.foreign == [] and "script" not in seen.tags
+    assert all(layer.name in text for layer in layers)
+    assert seen.tags["rect"] >= sum(len(layer.parts) for layer in layers)
+    assert seen.tags["tr"] == 2 + len(plan.considered) + len(plan.children) + len(layers)
+
+
+def test_the_page_is_html_without_a_single_error() -> None:
+    """Parsed as browsers do it, by a parser that raises where they would guess: all pieces lie where they belong."""
+    plan = small_net().plan("f1.16xlarge", budget="20min")
+    tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(model_page(plan))
+    layers = [layer for group in plan.children for layer in group.children]
+    rows = ["".join(row.itertext()) for row in tree.findall("body/table/tr") + tree.findall("body/table/tbody/tr")]
+    assert all(any(layer.name in row for row in rows) for layer in layers)
+    drawn = tree.findall("body/{http://www.w3.org/2000/svg}svg") + tree.findall("body/svg")
+    assert len(drawn) == 1
+    boxes = [one for one in drawn[0].iter() if str(one.tag).endswith("rect")]
+    assert len(boxes) >= sum(len(layer.parts) for layer in layers)
+    width = float(drawn[0].attrib["viewBox"].split()[2])
+    for box in boxes:
+        left, wide = float(box.attrib["x"]), float(box.attrib["width"])
+        assert left >= 0 and wide >= 0 and left + wide <= width + 1e-6, "nothing is drawn outside of the picture"
+
+
+def browser() -> list[str]:
+    """Return the command that prints a page as a browser has it, or nothing."""
+    found = [path for name in BROWSERS if (path := shutil.which(name))]
+    if found:
+        return [found[0], "--headless", "--no-sandbox", "--dump-dom"]
+    spec = find_spec("lightpanda")  # a browser without a screen, as a package
+    return [str(Path(str(spec.origin)).parent / "lightpanda"), "fetch", "--dump", "html"] if spec else []
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files of a folder, and says nothing."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def test_the_page_is_taken_by_a_real_browser(tmp_path: Path) -> None:
+    command = browser()
+    if not command:
+        pytest.skip(f"there is no browser: none of {', '.join(BROWSERS)} is installed, nor coexec[browser]")
+    plan = small_net().plan("f1.16xlarge", budget="20min")
+    (tmp_path / "plan.html").write_text(model_page(plan), encoding="utf-8")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        quiet = os.environ | {"LIGHTPANDA_DISABLE_TELEMETRY": "true"}
+        address = f"http://127.0.0.1:{server.server_address[1]}/plan.html"
+        drawn = subprocess.run(
+            [*command, address], capture_output=True, text=True, timeout=120, check=True, env=quiet
+        ).stdout
+        server.shutdown()
+    check_page(drawn, plan)
+
+
+def test_a_plan_as_json_has_all_that_the_table_has(file: Path) -> None:
+    asked = ("--baseline", "cp", "--baseline", "h2h")
+    data = call("plan", file, "--platform", "f1.16xlarge", "--budget", "20min", *asked, "--json").data
+    assert data["gap"] == pytest.approx(0.0, abs=1e-9)
+    assert list(data["reduction"]) == ["cp", "h2h"] and min(data["reduction"].values()) > 0
+    assert data["plan"]["children"]
+
+
+def test_a_model_runs_as_planned_and_tells_both_times(file: Path, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 17, 13)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    saved, out = tmp_path / "plan.json", tmp_path / "y.npy"
+    assert call("plan", file, "--devices", "cpu:0,cpu:1", "--save", saved).code == 0
+    arguments = ("run-model", file, "--input", tmp_path / "x.npy", "--output", out, "--devices", "cpu:0,cpu:1")
+    data = call(*arguments, "--plan", saved, "--json").data
+    assert data["seconds"] > 0 and data["predicted_s"] > 0
+    np.testing.assert_allclose(np.load(out), np.asarray(small_net()(x)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("plan", "none.onnx"), "there is no file none.onnx"),
+        (("plan", "FILE", "--platform", "f2"), "f2"),
+        (("plan", "FILE", "--platform", "f1.16xlarge", "--objective", "speed"), "unknown objective 'speed'"),
+        (("plan", "FILE", "--platform", "f1.16xlarge", "--baseline", "cpp"), "did you mean 'cp'"),
+        (("plan", "FILE", "--platform", "f1.16xlarge", "--budget", "soon"), "is no time"),
+        (("plan", "FILE", "--platform", "f1.16xlarge", "--plot", "plan.svg"), "end the name in .html"),
+        (("plan", "FILE", "--shape", "x=a,b"), "must be name=1,3,224,224"),
+        (("run-model", "FILE"), "needs the input 'x'"),
+        (("run-model", "FILE", "--input", "FILE"), "give a .npy file"),
+        (("run-model", "FILE", "--input", "q=x.npy"), "the model has x"),
+        (("run-model", "facebag"), "planned but not run"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_sentence(file: Path, arguments: tuple[str, ...], says: str) -> None:
+    ended = call(*(file if argument == "FILE" else argument for argument in arguments))
+    assert ended.code in (1, 2) and says in ended.err
+    assert "Traceback" not in ended.err

@@ -1,0 +1,149 @@
+"""A task is assigned once: what changes while it runs is its handle's, and only the stage that knows something writes it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coexec as cx
+from coexec.graph.task import Handle, Task
+from tests.clusters import cluster
+
+CALL, GRAPH, DEAL, PLAN = {"graph/call.py"}, {"graph/task_graph.py"}, {"cluster/table.py"}, {"plan/planner.py"}
+RUN = {"execute/executor.py", "execute/inline_calls.py"}
+WRITERS: dict[str, set[str]] = {
+    **dict.fromkeys(("accesses", "scalars", "body", "call", "line", "extents", "domain", "key", "once", "same"), CALL),
+    "options": CALL | DEAL,
+    "arrays": CALL,
+    "context": CALL | {"execute/executor.py"},
+    **dict.fromkeys(("id", "after", "marks"), GRAPH),
+    "shape": {"schedule/link.py"},
+    **dict.fromkeys(("deal", "round", "stamp"), DEAL),
+    **dict.fromkeys(("guess", "trial"), PLAN),
+    **dict.fromkeys(("inputs", "outcome"), PLAN | {"lower/capacity.py"}),
+    "grain": {"plan/fixed.py"} | CALL,
+    "births": {"plan/decisions.py"},
+    "why": {"schedule/plan.py", "execute/hand_over.py"},
+    "starved": {"schedule/plan.py"},
+    "space": CALL | {"plan/decisions.py", "plan/fixed.py", "lower/capacity.py"},
+    "shapes": CALL | {"plan/decisions.py", "plan/alike.py", "lower/capacity.py"},
+    **dict.fromkeys(("open", "finished", "failure", "waiters"), RUN),
+    "told": {"graph/failure.py", "cluster/table.py"},
+    "submitted": {"driver.py", "pump.py", "observe/recorder.py"},
+    "scheduling": {"pump.py", "execute/hand_over.py"},
+    "studied": {"observe/pace.py"},
+}
+"""Who writes what, beside the methods of a task itself: `map_parts` and `let_go`."""
+CHANGES = {
+    "options": "the deal leaves this rank's devices of those that a call names",
+    "scalars": "arrays among them are let go",
+    "why": "a trace says that a call was replayed",
+}
+"""What may be assigned twice, and why."""
+
+
+@cx.kernel(split=0, x=cx.read(cx.halo(1, border="edge")), y=cx.write)
+def blur(x: Any, y: Any) -> None:
+    y[...] = (x[:-2] + x[1:-1] + x[2:]) / 3
+
+
+@cx.kernel(split=0, x=cx.update)
+def grow(x: Any, by: Any = 1.0) -> None:
+    x += by
+
+
+@cx.kernel(split=0, x=cx.read, total=cx.reduce("sum"))
+def add_up(x: Any, total: Any) -> None:
+    total += x.sum()
+
+
+class Watch:
+    """Sees every assignment to a task."""
+
+    def __init__(self) -> None:
+        self.writers: dict[str, set[str]] = {}
+        self.changed: set[str] = set()
+
+    def assign(self, task: Task, name: str, value: Any, writer: str) -> None:
+        """Note who assigns what, and assign it."""
+        self.writers.setdefault(name, set()).add(writer)
+        default = getattr(type(task), name, None)
+        before = task.__dict__.get(name, default)
+        kept = [one is default or one == default for one in (before, value)]
+        if hasattr(Task, name) and not hasattr(Handle, name) and not any(kept) and before is not value:
+            self.changed.add(name)
+        object.__setattr__(task, name, value)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """Watch all tasks."""
+    found = Watch()
+
+    def assign(task: Task, name: str, value: Any) -> None:
+        found.assign(task, name, value, sys._getframe(1).f_code.co_filename.rpartition("coexec/")[2])
+
+    monkeypatch.setattr(Task, "__setattr__", assign, raising=False)
+    return found
+
+
+def program(rows: int = 50_000) -> None:
+    """Call kernels and operators, divided and not, often enough to be replayed; read, wait, fail."""
+    x, y, total = cx.zeros(rows), cx.zeros(rows), cx.zeros(())
+    for _ in range(12):
+        blur(x, y)
+        grow(y, total)
+        add_up(y, total)
+        x, y = y, x
+    z = x * 2 + 1
+    assert np.asarray(z).shape == (rows,)
+    cx.wait()
+    assert np.isfinite(float(total))
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"devices": "cpu:0,cpu:1"},
+    {"devices": "cpu:0,cpu:1", "policy": "even", "inline": False},
+    {"devices": "cpu:0,cpu:1", "policy": "dynamic"},
+    {"devices": "cpu:0,cpu:1", "replay": False},
+    {"devices": "cpu:0,cpu:1", "reproducible": True},
+    {"devices": "null:2", "memory": "null:0=600kB,null:1=600kB", "policy": "even"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: " ".join(map(str, options.values())))
+def test_a_task_is_assigned_once(watch: Watch, options: dict[str, Any], tmp_path: Any) -> None:
+    with cx.Runtime(**options, trace=str(tmp_path / "t.json") if "replay" not in options else ""):
+        program()
+    check(watch)
+
+
+def test_a_task_of_several_ranks_is_assigned_once(watch: Watch) -> None:
+    with cx.Runtime(platform=cluster(2), ranks=2, execute=True):
+        program(4000)
+        grow.using(devices="n0/gpu:0,n1/gpu:0")(cx.zeros(4000))
+    check(watch)
+
+
+def check(watch: Watch) -> None:
+    """Look at what was seen."""
+    assert watch.changed <= CHANGES.keys()
+    others = {
+        name: found
+        for name, writers in watch.writers.items()
+        if (found := writers - WRITERS.get(name, set()) - {"graph/task.py", "cluster/everywhere.py"})
+    }
+    assert others == {}
+    assert {"arrays", "after", "why", "finished"} <= watch.writers.keys()
+
+
+def test_an_attribute_that_is_assigned_twice_is_seen(watch: Watch) -> None:
+    task = Task(0, "t", None, None)
+    task.id = 3
+    task.line = 4
+    assert watch.changed == set()
+    task.line = 5
+    assert watch.changed == {"line"}

@@ -1,0 +1,234 @@
+"""ONNX files: what is read, what is worked out on the way, and what is refused with everything that is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import coexec as cx
+from coexec.errors import ModelError
+from coexec.models.onnx_reading import read_onnx
+
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+RNG = np.random.default_rng(3)
+
+
+def model(
+    nodes: list[Any], inputs: list[Any], outputs: list[str], weights: Any = (), opset: int = 18, shape: Any = None
+) -> Any:
+    """Return a model; its outputs have no shape."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in outputs]
+    graph = helper.make_graph(nodes, "made", inputs, ends, [numpy_helper.from_array(v, n) for n, v in weights])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def floats(name: str, *shape: int | str | None) -> Any:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def by_onnxruntime(proto: Any, **inputs: Any) -> list[Any]:
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    found: list[Any] = session.run(None, inputs)
+    return found
+
+
+def test_shape_arithmetic_is_worked_out_and_not_executed() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Unsqueeze", ["n", "axes"], ["n1"]),
+        helper.make_node("Concat", ["n1", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["y"]),
+    ]
+    weights = [("zero", np.array(0)), ("axes", np.array([0])), ("rest", np.array([-1]))]
+    proto = model(nodes, [floats("x", "batch", 3, "side", "side")], ["y"], weights)
+    graph = read_onnx(proto, {"batch": 2, "side": 4})
+    assert [node.kind for node in graph.operations] == ["Reshape"]
+    x = RNG.standard_normal((2, 3, 4, 4), dtype=np.float32)
+    np.testing.assert_array_equal(cx.Model(graph)(x), x.reshape(2, 48))
+
+
+def test_open_sizes_are_all_named_with_the_way_to_give_them() -> None:
+    proto = model([helper.make_node("Add", ["x", "y"], ["z"])], [floats("x", "n", 3), floats("y", None, "m")], ["z"])
+    with pytest.raises(
+        ModelError, match=r"'n' \(axis 0 of 'x'\), axis 0 of 'y', 'm' \(axis 1 of 'y'\); give them as"
+    ) as seen:
+        read_onnx(proto)
+    assert "--shape" in str(seen.value)
+    with pytest.raises(ModelError, match="names 'q', which is no input or open size"):
+        read_onnx(proto, {"q": 3})
+    with pytest.raises(ModelError, match=r"gives 'x' the shape \(2, 4\), and the model says \(n, 3\)"):
+        read_onnx(proto, {"x": (2, 4), "y": (2, 4)})
+    assert read_onnx(proto, {"x": (2, 3), "y": (2, 3)}).types["z"].shape == (2, 3)
+
+
+def test_all_operators_that_are_missing_are_named_at_once() -> None:
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["a"], name="first"),
+        helper.make_node("Foo", ["x"], ["b"], name="second", domain="mine"),
+        helper.make_node("Relu", ["x"], ["c"]),
+        helper.make_node("Det", ["c"], ["d"], name="third"),
+    ]
+    proto = model(nodes, [floats("x", 3, 3)], ["a", "b", "d"])
+    with pytest.raises(ModelError, match=r"Det \(third\), NonZero \(first\), mine.Foo \(second\)"):
+        read_onnx(proto)
+
+
+def test_sizes_that_depend_on_values_are_named() -> None:
+    number = helper.make_tensor_value_info("to", TensorProto.INT64, (2,))
+    proto = model([helper.make_node("Reshape", ["x", "to"], ["y"], name="r")], [floats("x", 6), number], ["y"])
+    with pytest.raises(ModelError, match=r"depend on the values of inputs: Reshape 'r' \(operand 'to'\); .*values="):
+        read_onnx(proto)
+    assert read_onnx(proto, values={"to": [2, 3]}).types["y"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, -7])
+def test_a_file_that_is_no_model_or_ends_early_is_refused(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "net.onnx"
+    cx.Model.named("encoder", length=4, width=8, blocks=1, heads=2).save(path)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(ModelError, match=r"net\.onnx"):
+        cx.Model.from_onnx(path)
+    path.write_bytes(b"\x89PNG not a model at all")
+    with pytest.raises(ModelError, match=r"net\.onnx"):
+        cx.Model.from_onnx(path)
+    with pytest.raises(ModelError, match="there is no file"):
+        cx.Model.from_onnx(tmp_path / "none.onnx")
+
+
+def test_an_invalid_model_is_refused_with_the_checkers_words(tmp_path: Path) -> None:
+    proto = model([helper.make_node("Relu", ["nowhere"], ["y"])], [floats("x", 3)], ["y"], shape=(3,))
+    onnx.save(proto, tmp_path / "bad.onnx")
+    with pytest.raises(ModelError, match="no valid ONNX model"):
+        cx.Model.from_onnx(tmp_path / "bad.onnx")
+
+
+def with_external_data(folder: Path) -> tuple[Path, Any]:
+    weight = RNG.standard_normal((4, 300), dtype=np.float32)
+    proto = model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], [floats("x", 2, 4)], ["y"], [("w", weight)], shape=(2, 300)
+    )
+    path = folder / "net.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="net.data", size_threshold=0)
+    return path, weight
+
+
+def test_external_data_beside_the_model_is_read(tmp_path: Path) -> None:
+    path, weight = with_external_data(tmp_path)
+    x = RNG.standard_normal((2, 4), dtype=np.float32)
+    np.testing.assert_allclose(cx.Model.from_onnx(path)(x), x @ weight, rtol=1e-5)
+
+
+@pytest.mark.parametrize("location", ["../net.data", "/etc/passwd", "below/../../net.data", ""])
+def test_external_data_never_leaves_the_models_folder(tmp_path: Path, location: str) -> None:
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    path, _ = with_external_data(folder)
+    (folder / "net.data").rename(tmp_path / "net.data")
+    proto = onnx.load(path, load_external_data=False)
+    for entry in proto.graph.initializer[0].external_data:
+        entry.value = location if entry.key == "location" else entry.value
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match="outside the model's folder"):
+        cx.Model.from_onnx(path)
+
+
+def test_a_link_that_leaves_the_folder_is_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    path, _ = with_external_data(folder)
+    (folder / "net.data").rename(tmp_path / "net.data")
+    (folder / "net.data").symlink_to(tmp_path / "net.data")
+    with pytest.raises(ModelError, match="outside the model's folder"):
+        cx.Model.from_onnx(path)
+
+
+def test_external_data_that_is_missing_or_too_short_is_said(tmp_path: Path) -> None:
+    path, _ = with_external_data(tmp_path)
+    data = tmp_path / "net.data"
+    data.write_bytes(data.read_bytes()[:-8])
+    with pytest.raises(ModelError, match="has 4792 bytes, and 'w' needs 4800"):
+        cx.Model.from_onnx(path)
+    data.unlink()
+    with pytest.raises(ModelError, match=r"there is no file net\.data beside it"):
+        cx.Model.from_onnx(path)
+
+
+def test_normalisation_after_a_convolution_becomes_part_of_it() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], name="conv"),
+        helper.make_node("BatchNormalization", ["c", "s", "b", "m", "v"], ["n"], name="norm", epsilon=1e-3),
+        helper.make_node("Relu", ["n"], ["y"]),
+    ]
+    weights = [("w", RNG.standard_normal((5, 3, 3, 3), dtype=np.float32))]
+    weights += [(name, RNG.random(5, dtype=np.float32) + 0.5) for name in "sbmv"]
+    proto = model(nodes, [floats("x", 2, 3, 7, 7)], ["y"], weights, opset=9)
+    read = cx.Model(read_onnx(proto))
+    assert read.graph.kinds() == {"Conv": 1, "Relu": 1}
+    x = RNG.standard_normal((2, 3, 7, 7), dtype=np.float32)
+    np.testing.assert_allclose(read(x), by_onnxruntime(proto, x=x)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_quantised_values_are_computed_as_floats_and_said_so() -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["f"]),
+        helper.make_node("Relu", ["f"], ["y"]),
+    ]
+    weights = [("s", np.float32(0.1)), ("z", np.int8(3))]
+    proto = model(nodes, [floats("x", 4, 5)], ["y"], [(n, np.asarray(v)) for n, v in weights])
+    read = cx.Model(read_onnx(proto))
+    assert "as floats" in read.graph.notes[0]
+    x = RNG.standard_normal((4, 5), dtype=np.float32) * 20
+    np.testing.assert_allclose(read(x), by_onnxruntime(proto, x=x)[0], rtol=1e-6)
+
+
+def test_old_softmax_takes_all_further_axes_together() -> None:
+    x = RNG.standard_normal((2, 3, 4), dtype=np.float32)
+    for opset, axes in ((11, (1, 2)), (13, (1,))):
+        proto = model([helper.make_node("Softmax", ["x"], ["y"], axis=1)], [floats("x", 2, 3, 4)], ["y"], opset=opset)
+        e = np.exp(x)
+        np.testing.assert_allclose(cx.Model(read_onnx(proto))(x), e / e.sum(axis=axes, keepdims=True), rtol=1e-5)
+
+
+def test_a_branch_with_a_known_condition_is_taken() -> None:
+    def branch(kind: str) -> Any:
+        end = helper.make_tensor_value_info("r", TensorProto.FLOAT, None)
+        return helper.make_graph([helper.make_node(kind, ["x"], ["r"])], kind, [], [end])
+
+    choice = helper.make_node("If", ["yes"], ["y"], then_branch=branch("Relu"), else_branch=branch("Neg"))
+    proto = model([choice], [floats("x", 3)], ["y"], [("yes", np.array(True))])
+    graph = read_onnx(proto)
+    assert graph.kinds() == {"Relu": 1}
+
+
+def test_a_graph_of_the_model_zoo_agrees_with_onnxruntime() -> None:
+    check_against_onnxruntime(LIGHT / "light_shufflenet.onnx", 1.0)
+
+
+def check_against_onnxruntime(path: Path, scale: float) -> None:
+    read = cx.Model.from_onnx(path)
+    inputs: dict[str, Any] = {n: (scale * RNG.standard_normal(t.shape)).astype(t.dtype) for n, t in read.inputs.items()}
+    found = np.asarray(read(**inputs))
+    expected = by_onnxruntime(onnx.load(path), **inputs)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * float(np.abs(expected).max()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(LIGHT.glob("*.onnx")), ids=lambda path: path.stem)
+def test_all_graphs_of_the_model_zoo_agree_with_onnxruntime(path: Path) -> None:
+    # Weights of these graphs are all alike: sums of thousands of terms of one sign would leave softmax only rounding.
+    grows = path.stem in (
+        "light_zfnet512",
+        "light_vgg19",
+        "light_bvlc_alexnet",
+        "light_squeezenet",
+        "light_inception_v1",
+    )
+    check_against_onnxruntime(path, 1e-9 if grows else 1.0)

@@ -1,0 +1,126 @@
+"""What ranks send: no byte more than an algorithm needs, and nothing that depends on what a rank measures or is told alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coexec as cx
+from coexec.testing import on_teams
+from tests.fuzz.on_ranks import run_on_ranks
+from tests.fuzz.steps import program_of
+from tests.test_joined import driver, on
+
+ROWS, COLUMNS, STEPS = 48, 20, 5
+
+pytestmark = pytest.mark.filterwarnings("ignore::coexec.CoexecWarning")
+
+
+@cx.kernel(split=0, u=cx.read(cx.halo(1, border="inside")), out=cx.update)
+def diffuse(u, out):
+    out[...] = (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]) / 4
+
+
+@cx.kernel(split=0, x=cx.read(cx.all), v=cx.update)
+def attract(x, v, chunk):
+    mine = x[chunk.lo[0] : chunk.hi[0]]
+    v += (x[None, :] - mine[:, None]).sum(axis=1)
+
+
+@cx.kernel(split=0, v=cx.read, x=cx.update)
+def move(v, x):
+    x += 0.01 * v
+
+
+def bytes_sent(ranks: int, program: Any) -> int:
+    """Return the bytes that all ranks together send for a program."""
+
+    def run(runtime: cx.Runtime) -> int:
+        program()
+        cx.wait()
+        return driver(runtime).network.bytes
+
+    return sum(on(ranks, run))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_a_stencil_sends_its_halos_and_nothing_else(ranks: int) -> None:
+    def program() -> None:
+        u, v = cx.zeros((ROWS, COLUMNS)), cx.zeros((ROWS, COLUMNS))
+        for _ in range(STEPS):
+            diffuse(u, v)
+            u, v = v, u
+        del u, v
+
+    written = (COLUMNS - 2) * 8  # bytes of a row that another rank writes; the first step reads what every rank has
+    assert bytes_sent(ranks, program) == (STEPS - 1) * 2 * (ranks - 1) * written
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_bodies_send_their_places_to_everybody_once_per_step(ranks: int) -> None:
+    def program() -> None:
+        x, v = cx.zeros((ROWS, 3)), cx.zeros((ROWS, 3))
+        for _ in range(STEPS):
+            attract(x, v)
+            move(v, x)
+        del x, v
+
+    assert bytes_sent(ranks, program) == (STEPS - 1) * (ranks - 1) * ROWS * 3 * 8
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_product_of_what_everybody_has_sends_nothing(ranks: int) -> None:
+    def program() -> None:
+        cx.matmul(cx.ones((64, 32)), cx.ones((32, 16)))
+
+    assert bytes_sent(ranks, program) == 0
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_sum_sends_one_number_per_block_and_rank(ranks: int) -> None:
+    data = np.ones((8 * 16384,))
+
+    def program() -> None:
+        float(cx.sum(cx.array(data)))
+
+    sent = bytes_sent(ranks, program)
+    assert sent % 8 == 0 and 0 < sent <= 8 * (ranks - 1) * 64
+
+
+UNLIKE: list[dict[str, Any]] = [
+    {},
+    {"lookahead": "none", "horizon": 3},
+    {"replay": False},
+    {"lookahead": "infinite", "placement": "round-robin", "lanes": "always-new"},
+]
+"""Options that may differ between ranks: they decide what a rank does with its part, and when."""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_that_a_rank_decides_alone_decides_what_ranks_must_agree_on(seed: int) -> None:
+    data = np.random.default_rng(seed).random((40, 6))
+
+    def program() -> Any:
+        with cx.Runtime("cpu:0", store="off", **UNLIKE[(cx.rank() + seed) % len(UNLIKE)]):
+            u, v = cx.array(data), cx.zeros(data.shape)
+            for step in range(12):
+                diffuse(u, v)
+                u, v = v, u * 0.5 + step
+                if step % 5 == 0:
+                    float(cx.sum(u))
+            return np.asarray(u)
+
+    first, *others = on_teams(4, program)
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 2000, 100))
+def test_many_random_programs_compute_what_numpy_computes_on_ranks(first: int) -> None:
+    for seed in range(first, first + 100):
+        program = program_of("ranks", seed)
+        outcome = run_on_ranks(program)
+        assert outcome.fine, (seed, program.options, outcome)
