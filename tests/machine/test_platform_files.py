@@ -386,6 +386,7 @@ def test_operations_have_speeds_and_watts_of_their_own() -> None:
     ("line", "told"),
     [
         ("flops = 2e12", "more than the peak"),
+        ("flops = 1e5", "less than 1e-06 of the peak"),
         ("of_peak = 1.5", "at most 1"),
         ("of_peak = 0.5\nflops = 1e9", "either"),
         ("watts = 50.0", "either"),

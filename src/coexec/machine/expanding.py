@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..errors import unknown_name
 from .parts import HOST, USER, AchievedRate, Device, Link, Memory
 from .reading import Entry, Source, Tables
-from .schema import MOST_DEVICES
+from .schema import LEAST, MOST_DEVICES
 from .topology import Bus, Network, Parts, Switch, Topology, Wire
 
 RESERVED = ("user", "network")
@@ -234,6 +234,11 @@ def _achieved(entry: Entry, known: Mapping[str, Any], peak: float | None, idle: 
     if known["flops"] > peak:
         raise entry.error(
             "achieved", f"{op} reaches {known['flops']:g} operations per second, more than the peak {peak:g}"
+        )
+    if known["flops"] < LEAST * peak:
+        raise entry.error(
+            "achieved",
+            f"{op} reaches {known['flops']:g} operations per second, less than {LEAST:g} of the peak {peak:g}",
         )
     return AchievedRate(op, known["flops"] / peak, known.get("watts"), known.get("basis", ""))
 
