@@ -181,10 +181,11 @@ class Window:
         return self._terms.repeatable and run.can_begin_again and run.begun <= self._most_begun
 
     def awaited(self) -> list[Task]:
-        """Return tasks of which one must be over before anything here can go on."""
+        """Return tasks of which one must be over before anything here can go on; none if something can."""
         first = [self.runs[0]] if self._in_order and self.runs else list(self.runs)
         runs = [*first, *[run for run in self.runs if run.suspended and run not in first]]
-        return [task for run in runs if (task := run.waits_for) is not None]
+        tasks = [task for run in runs if (task := run.waits_for) is not None]
+        return tasks if len(tasks) == len(runs) else []
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until something can go on."""
