@@ -80,6 +80,8 @@ class Deployment:
         """Return on which terms an item is computed; plan for it if it is the first one."""
         if self.prepared is None:
             self.adopt(self._prepare_soon(item))
+            if self.watch is not None:
+                self.watch.planned_now()
         return self._terms
 
     def place(self, run: ItemRun) -> tuple[Route, Watched]:

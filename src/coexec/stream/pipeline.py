@@ -203,7 +203,7 @@ class Pipeline:
             window,
             policy,
             stage_of=deployment.stage_of,
-            ended=lambda: _ended(runtime, watch, window, source, bar, deployment, meter),
+            ended=lambda: _ended(self.name, runtime, watch, window, source, bar, deployment, meter),
             told=lambda _: _over(watch, bar),
             consumer=watch,
         )
@@ -362,6 +362,7 @@ def _over(watch: StreamWatch, bar: ProgressBar) -> None:
 
 
 def _ended(
+    name: str,
     runtime: Runtime,
     watch: StreamWatch,
     window: Window,
@@ -378,3 +379,5 @@ def _ended(
         pump.drain()
         pump.ignore(watch)
     meter.end()
+    if deployment.point is not None and not runtime.closed:
+        driver_of(runtime).recorder.stream({"name": name, **watch.table(deployment.point, deployment.route, 0, meter)})

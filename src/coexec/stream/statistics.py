@@ -100,6 +100,7 @@ class StreamWatch:
     platform: Platform
     drain: Callable[[], None]  # gives everything that ran to whoever takes it
     begun: float = 0.0
+    planned: float | None = None  # when its first plan was there
     ended: float | None = None
     items: int = 0
     again: int = 0
@@ -113,6 +114,12 @@ class StreamWatch:
     def begin(self) -> None:
         """Begin to count."""
         self.begun = self.busy.begun = self.clock()
+
+    def planned_now(self) -> None:
+        """Note that the first plan is there: what ran until now were samples, which are no part of any stage."""
+        self.drain()
+        self.planned = self.clock()
+        self.busy, self.queues, self.pauses = BusyDevices(self.planned), StageQueues(), ConsumerPauses()
 
     def ran(self, records: Sequence[Ran]) -> None:
         """Take what ran."""
@@ -139,13 +146,15 @@ class StreamWatch:
         """Return all figures, JSON-ready. Everything that ran was given to this."""
         self.pauses.settle()
         end = self.clock() if self.ended is None else self.ended
-        wall = max(end - self.begun, 1e-12)
+        planning = 0.0 if self.planned is None else self.planned - self.begun
+        wall = max(end - self.begun - planning, 1e-12)
         return {
             "items": self.items,
             "failed": self.failed,
             "dropped": self.dropped,
             "again": self.again,
-            "seconds": wall,
+            "seconds": wall + planning,
+            "planning_s": planning,
             "items_per_s": self.items / wall,
             "in_flight": in_flight,
             "joules_per_item": drawn.joules / self.items if self.items and drawn.joules is not None else None,
@@ -174,6 +183,8 @@ class StreamWatch:
             "starved": max(0.0, 1.0 - share - blocked),
             "queue": waited / wall,
             "seconds_per_item": busy / (self.items * len(place.devices)) if self.items else None,
+            "predicted_compute": point.stages[number].compute,
+            "predicted_copies": point.stages[number].transfer,
             "predicted_seconds": point.stages[number].seconds,
             "items_per_s": self.items / wall,
             "joules_per_item": joules / self.items if joules is not None and self.items else None,
