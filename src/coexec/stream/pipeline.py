@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import ArgumentError, ProgramError, unknown_name
 from ..joules.meter import EnergyMeter
+from ..joules.modelled import devices_now
 from ..machine.platform import Platform
 from ..ops.csr import CSR
 from ..plan.pipeline import PipelinePoint
@@ -220,6 +221,7 @@ class Pipeline:
         wanted = objective or self._asked.get("objective") or "throughput"
         _check(wanted)
         driver = driver_of(runtime)
+        simulation = driver.parts.simulation
         deployment = Deployment(
             lambda item: self._prepare(runtime, constants, item),
             lambda recorded: prepare(runtime, recorded, **self._limits()).paced(recorded.host),
@@ -227,8 +229,11 @@ class Pipeline:
             constants,
             self._features,
             driver.recorder.note,
-            aside=driver.parts.simulation is None,
+            None if simulation is None else simulation.configure,
+            aside=simulation is None,
         )
+        if simulation is not None:
+            deployment.designs = simulation.designs()
         if plan is not None:
             known = [entry for entry in self._planned if entry[0] is plan]
             if not known or self._planned_on is not runtime:
@@ -353,7 +358,7 @@ def _plain(leaf: Any) -> Any:
 
 def _watching(runtime: Runtime) -> StreamWatch:
     driver = driver_of(runtime)
-    return StreamWatch(driver.recorder.clock, runtime.platform, driver.pump.drain)
+    return StreamWatch(driver.recorder.clock, runtime.platform, driver.pump.drain, devices=devices_now(driver))
 
 
 def _over(watch: StreamWatch, bar: ProgressBar) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from ..backend.base import Ran
 from ..graph.instruction import Launch
 from ..joules.meter import EnergyReport
-from ..joules.modelled import MODELLED, NO_WATTS, BusyDevices
+from ..joules.modelled import MODELLED, NO_WATTS, BusyDevices, DevicesNow
 from ..machine.platform import Platform
 from ..plan.pipeline import PipelinePoint
 from .item_session import Route
@@ -106,6 +106,7 @@ class StreamWatch:
     again: int = 0
     dropped: int = 0
     failed: int = 0
+    devices: DevicesNow | None = None  # what devices are now
     busy: BusyDevices = field(default_factory=lambda: BusyDevices(0.0))
     queues: StageQueues = field(default_factory=StageQueues)
     pauses: ConsumerPauses = field(default_factory=ConsumerPauses)
@@ -113,13 +114,14 @@ class StreamWatch:
 
     def begin(self) -> None:
         """Begin to count."""
-        self.begun = self.busy.begun = self.clock()
+        self.begun = self.clock()
+        self.busy = BusyDevices(self.begun, self.devices)
 
     def planned_now(self) -> None:
         """Note that the first plan is there: what ran until now were samples, which are no part of any stage."""
         self.drain()
         self.planned = self.clock()
-        self.busy, self.queues, self.pauses = BusyDevices(self.planned), StageQueues(), ConsumerPauses()
+        self.busy, self.queues, self.pauses = BusyDevices(self.planned, self.devices), StageQueues(), ConsumerPauses()
 
     def ran(self, records: Sequence[Ran]) -> None:
         """Take what ran."""
