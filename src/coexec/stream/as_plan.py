@@ -99,7 +99,8 @@ def why(prepared: Prepared, point: PipelinePoint, singles: dict[str, float]) -> 
 def one_more(prepared: Prepared, point: PipelinePoint, objective: str) -> list[str]:
     """Return what one more device of each class would bring, the best first."""
     found = []
-    for name in prepared.members:
+    for name in {members: name for name, members in prepared.members.items()}.values():
         better = prepared.with_one_more(name, objective).period
-        found.append((better, f"one more {name}: {1 / better:.4g} items/s instead of {1 / point.period:.4g}"))
+        what = name.removesuffix(f" as {prepared.designs.get(name, '')}")
+        found.append((better, f"one more {what}: {1 / better:.4g} items/s instead of {1 / point.period:.4g}"))
     return [line for _, line in sorted(found)]

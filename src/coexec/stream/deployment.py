@@ -22,10 +22,20 @@ from .statistics import StreamWatch
 from .trees import storages
 from .window import Terms
 
-BUFFERS = 2  # items for each device that takes whole items: one is computed while the next one's data comes
+BUFFERS = 2  # items for each device that takes whole items
 REVIEWED = 32  # items after which it is looked whether stages take as long as predicted, doubled each time they do
 DRIFT = 0.25  # of a stage's predicted seconds: beyond, models have learnt enough to plan anew
 KEPT = 256  # decisions that are remembered
+
+
+def under_way(route: Route) -> int:
+    """Return how many items are under way at once, unless the user says something else.
+
+    For each device that takes whole items: one is computed while the next one's data comes. What the last stage has computed is on
+    its way to the host meanwhile, one result for each of its devices.
+    """
+    groups = {place.devices: place.placement.replicas for place in route.places}
+    return BUFFERS * sum(groups.values()) + route.places[-1].placement.replicas
 
 
 class Deployment:
@@ -75,9 +85,8 @@ class Deployment:
         self._designs = prepared.configured(self.point, self.designs)
         stateful = bool(prepared.state_line)
         self._watched = Watched(self._constants, self._constants if stateful else frozenset())
-        groups = {place.devices: place.placement.replicas for place in self.route.places}
         self._terms = Terms(
-            BUFFERS * sum(groups.values()) + 1,
+            under_way(self.route),
             threaded=bool(prepared.reads) and not stateful,  # a state is changed by one item after the other
             repeatable=not stateful,
         )

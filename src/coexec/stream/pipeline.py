@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..errors import ArgumentError, ProgramError, unknown_name
+from ..errors import ArgumentError, CoexecError, ProgramError, unknown_name
 from ..joules.meter import EnergyMeter
 from ..joules.modelled import devices_now
 from ..machine.platform import Platform
@@ -24,6 +24,7 @@ from ..program.array import Array
 from ..runtime import Runtime
 from . import asynchronous, sources
 from .as_plan import as_plan, one_more
+from .checking import PlanCheck, check
 from .deployment import Deployment
 from .failures import FailurePolicy, StreamFailure
 from .item import driver_of
@@ -62,6 +63,7 @@ class Pipeline:
         self._meter = EnergyMeter()
         self._stream: Callable[[], Stream | None] = _no_stream  # weakly: a consumer that drops it ends it
         self._policy: FailurePolicy | None = None  # of the last stream
+        self._checked: tuple[PipelinePoint, PlanCheck] | None = None  # the last plan that was simulated
 
     # Planning ---------------------------------------------------------------------------------------------------------
 
@@ -292,6 +294,19 @@ class Pipeline:
         drawn = self._meter.look() if watch.ended is None else self._meter
         return watch.table(deployment.point, deployment.route, in_flight, drawn)
 
+    def check(self) -> PlanCheck:
+        """Return what the plan in force, or the one that `plan` would deploy, comes to when items pass through the simulator.
+
+        Plans are worked out from their stages; here copies meet on links and buffers are finite. `explain` tells the difference.
+        """
+        chosen = self._chosen()
+        if chosen is None:
+            raise ProgramError("nothing is planned yet; call plan(sample) first")
+        prepared, point = chosen
+        if self._checked is None or self._checked[0] is not point:
+            self._checked = (point, check(prepared, point, self._at_home()[0].platform))
+        return self._checked[1]
+
     def explain(self) -> str:
         """Return in sentences which stages there are, which one sets the pace, and what one more device would bring."""
         chosen = self._chosen()
@@ -301,6 +316,10 @@ class Pipeline:
         objective = str(self._asked.get("objective") or "throughput")
         plan = as_plan(self.name, "", prepared, point, objective)
         lines = [plan.explain(), *one_more(prepared, point, objective)]
+        try:
+            lines.append(self.check().told())
+        except CoexecError as error:  # such as arrays that fit no memory twice
+            lines.append(f"not simulated: {error}")
         if prepared.state_line:
             lines.append(f"{prepared.state_line} writes a constant: items are computed one after the other there")
         if prepared.reads:

@@ -152,8 +152,9 @@ class Prepared:
         return found
 
     def with_one_more(self, name: str, objective: str) -> PipelinePoint:
-        """Return the best pipeline if there were one more device of a class."""
-        classes = tuple([replace(c, count=c.count + 1) if c.name == name else c for c in self.system.classes])
+        """Return the best pipeline if there were one more device of a class, which can have any of its designs."""
+        alike = [other for other, members in self.members.items() if members == self.members[name]]
+        classes = tuple([replace(c, count=c.count + 1) if c.name in alike else c for c in self.system.classes])
         return plan_pipeline(self.work, StreamSystem(classes, self.system.hops), error=0.01).choose(objective)
 
 
