@@ -70,3 +70,12 @@ def test_on_real_devices_the_pace_of_python_is_that_of_items_that_follow_each_ot
         again = cx.Pipeline(counted, w=np.ones((8, 8), np.float32))
         again.plan(np.ones((8, 8), np.float32))
     assert short - (len(runs) - short) >= STREAMED  # a virtual clock learns nothing from a short stream
+
+
+def test_a_kernel_that_is_about_to_be_tried_in_pieces_is_measured_until_it_is_known() -> None:
+    x = np.ones((1024, 256), np.float32)  # large enough for pieces, of which nothing is known after three runs
+    with opened(devices="cpu:0"):
+        for _ in range(3):
+            pipe = cx.Pipeline(cx.gelu)
+            (plan, *_) = pipe.plan(x)
+            assert plan.stages[0].parts[0].source != "unknown"

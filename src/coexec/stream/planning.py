@@ -35,6 +35,11 @@ MEASURED = (
 )
 
 
+MOST_MORE = (
+    5  # times more, one by one: the planner of a call may be about to try what it has never seen, such as pieces
+)
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A front, and what is needed to deploy one of its pipelines. Holds no array."""
@@ -191,9 +196,11 @@ def prepare(
     classes = _classes(runtime.platform, devices, driver.scheduler.lost, memory)
     members = classes.members
     found = estimate(runtime, recorded, members, classes.designs)
-    if found.unknown and again is not None:
+    for times in (MEASURED, *[1] * MOST_MORE):
+        if not found.unknown or again is None:
+            break
         for name in dict.fromkeys(name for _, name in found.unknown):
-            for _ in range(MEASURED):
+            for _ in range(times):
                 again(members[name][0])
         driver.wait("measuring a stream's stages")
         found = estimate(runtime, recorded, members, classes.designs)
