@@ -36,7 +36,10 @@ def check_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 class Tape:
     """What a trace writes down: guards, stores, and times."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, free: bool = False) -> None:
+        self.free = (
+            free  # sums in any order, products and sums rounded once: results are close to NumPy's, not the same
+        )
         self.guards = Guards()
         self.clock = Clock()
         self.stores: list[Assign] = []

@@ -133,6 +133,7 @@ class Fold(Expr):
     kind: str
     arg: Expr
     axis: int
+    free: bool = False  # a sum of floats in any order
 
     @property
     def args(self) -> tuple[Expr, ...]:
@@ -178,6 +179,7 @@ class Traced:
     guards: Guards
     captured: list[Any] = field(default_factory=list)  # outside names and their values
     indices: list[tuple[str, Size]] = field(default_factory=list)  # arrays of indices, and what these must lie in
+    free: bool = False  # it may come close to NumPy's results instead of having its bits
 
 
 class Clock:

@@ -18,6 +18,8 @@ def in_order(node: Expr) -> bool:
         return True
     if isinstance(node, Gather) and node.axis:
         return False  # NumPy has the chosen axis outermost in memory
+    if isinstance(node, Fold) and node.free:
+        return True  # a product of matrices, or something of which no order matters
     return all(in_order(arg) for arg in node.args)
 
 

@@ -70,12 +70,19 @@ class Formula(Protocol):
         """Return a function of the same parameters, which makes new arrays by `xp` and uses nothing else from outside."""
 
 
-def trace(body: Any, arguments: Mapping[str, Any], writes: Collection[str], returns: Sequence[str] = ()) -> Traced:
+def trace(
+    body: Any,
+    arguments: Mapping[str, Any],
+    writes: Collection[str],
+    returns: Sequence[str] = (),
+    *,
+    free: bool = False,
+) -> Traced:
     """Return the graph of a body for arguments like these; `Untraceable` says why there is none.
 
-    What the body returns is written to the arguments that `returns` names.
+    What the body returns is written to the arguments that `returns` names. A `free` graph may add in any order.
     """
-    tape = Tape()
+    tape = Tape(free=free)
     scope = Scope(tape)
     if isinstance(body, types.FunctionType):
         function = scope.translated(body)
@@ -105,7 +112,9 @@ def trace(body: Any, arguments: Mapping[str, Any], writes: Collection[str], retu
     if sum(1 for _ in nodes_of(*(store.value for store in tape.stores))) > NODES:
         raise Untraceable(f"it computes more than {NODES} values: a Python loop over elements?")
     changed = frozenset({*writes, *returns})
-    return Traced(body.__name__, parameters, changed, tape.stores, tape.guards, list(scope.captured), tape.indices)
+    return Traced(
+        body.__name__, parameters, changed, tape.stores, tape.guards, list(scope.captured), tape.indices, free
+    )
 
 
 def _place(result: Any, targets: Sequence[Symbolic]) -> None:
