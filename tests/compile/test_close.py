@@ -144,7 +144,7 @@ def random_sums(count: int) -> Iterator[tuple[int, str, list[tuple[int, int]]]]:
 
 def test_random_sums_of_whole_numbers_are_the_same_in_every_order_also_at_other_sizes() -> None:
     compiled = other = 0
-    for seed, text, sizes in random_sums(30):
+    for seed, text, sizes in random_sums(10):
         body = made(text, "x, y, v, i, out, all")
         form: Any = None
         for number, (n, m) in enumerate(sizes):
@@ -164,7 +164,7 @@ def test_random_sums_of_whole_numbers_are_the_same_in_every_order_also_at_other_
             np.testing.assert_array_equal(got["out"], wanted["out"], f"seed {seed}: {text}")
             np.testing.assert_array_equal(got["all"], wanted["all"], f"seed {seed}: {text}")
             compiled, other = compiled + (not number), other + number
-    assert compiled == 30 and other > 15
+    assert compiled == 10 and other > 4
 
 
 def test_gravity_is_close_and_its_three_sums_share_one_loop() -> None:

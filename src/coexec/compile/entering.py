@@ -165,6 +165,7 @@ def _check_apart(writer: _Writer, buffers: dict[str, Buffer], traced: Traced) ->
 
 
 def _check_guards(writer: _Writer, traced: Traced) -> None:
+    writer.lines += [f"{name} = {text}" for name, text in traced.guards.named.items()]
     for text, least in traced.guards.least.items():
         writer.unless(f"{text} >= {least}", f"{text} is below {least}")
     for text, answer in traced.guards.answers.items():

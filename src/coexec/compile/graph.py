@@ -48,6 +48,7 @@ class Buffer:
     shape: Shape
     parameter: bool
     version: int = 0  # stores so far
+    born: int = 0  # when the body made it; arguments were there before
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

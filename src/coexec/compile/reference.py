@@ -50,6 +50,8 @@ class Meaning:
     def __init__(self, traced: Traced, arguments: Mapping[str, Any]) -> None:
         self._traced = traced
         self._names = names_of(arguments)
+        for name, text in traced.guards.named.items():
+            self._names[name] = self._evaluate(text)
         self._held: dict[tuple[int, int], Array] = {}  # (buffer, version) -> contents
         for name, parameter in traced.parameters.items():
             if isinstance(parameter, Buffer):

@@ -13,7 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from .cells import Cell, Tape, check_dtype
+from .blocks import settle_loops
+from .cells import CarriedBy, Cell, Tape, check_dtype
 from .graph import Buffer, Traced, nodes_of
 from .host import Host, is_number
 from .refused import Untraceable
@@ -25,6 +26,8 @@ RESERVED = frozenset({"np", "abs", "bool", "float", "int", "bytes", "same", "pac
 """Names that guards use themselves."""
 FEW = 16
 """A last axis of at most so many elements (colours, coordinates) is a constant of the compiled form, which is unrolled."""
+CARRIED = 20
+"""Arrays that loops over blocks carry from one to the next."""
 NODES = 4_000
 """Values of one body. A large stencil has a hundred."""
 
@@ -82,8 +85,47 @@ def trace(
 
     What the body returns is written to the arguments that `returns` names. A `free` graph may add in any order.
     """
-    tape = Tape(free=free)
-    scope = Scope(tape)
+    try:
+        return _traced(body, arguments, writes, returns, free=free, vanish=True)
+    except Untraceable as reason:
+        if not reason.blocks:
+            raise
+        first = str(reason)
+    try:
+        return _traced(body, arguments, writes, returns, free=free, vanish=False)
+    except Untraceable as reason:
+        raise Untraceable(f"{reason} ({first})") from None
+
+
+def _traced(
+    body: Any,
+    arguments: Mapping[str, Any],
+    writes: Collection[str],
+    returns: Sequence[str],
+    *,
+    free: bool,
+    vanish: bool,
+) -> Traced:
+    """Return the graph of a body, whose loops over blocks become the whole (`vanish`) or are unrolled."""
+    remembered: frozenset[int] = frozenset()
+    for _ in range(CARRIED):
+        tape = Tape(free=free, remembered=remembered)
+        scope = Scope(tape, vanish=vanish)
+        try:
+            return _recorded(body, arguments, {*writes, *returns}, returns, scope)
+        except CarriedBy as found:
+            remembered |= {found.number}
+        except Untraceable as reason:
+            reason.blocks = bool(tape.loops)
+            raise
+    raise Untraceable("its loops over blocks carry too many arrays")
+
+
+def _recorded(
+    body: Any, arguments: Mapping[str, Any], writes: Collection[str], returns: Sequence[str], scope: Scope
+) -> Traced:
+    """Run a body on arrays that write down what is done to them."""
+    tape = scope.tape
     if isinstance(body, types.FunctionType):
         function = scope.translated(body)
     elif isinstance(body, Formula):
@@ -96,7 +138,7 @@ def trace(
     given: dict[str, Any] = {}
     parameters: dict[str, Any] = {}
     for name in (*names, *returns):
-        given[name], parameters[name] = _argument(name, arguments.get(name), tape, {*writes, *returns}, scope)
+        given[name], parameters[name] = _argument(name, arguments.get(name), tape, writes, scope)
     targets = [given.pop(name) for name in returns]
     with np.errstate(all="ignore"):  # filters of warnings belong to all threads, and are left alone
         try:
@@ -107,13 +149,20 @@ def trace(
         _place(result, targets)
     elif result is not None:
         raise Untraceable("it returns a value")
+    settle_loops(tape)
     if not tape.stores:
         raise Untraceable("it writes nothing")
     if sum(1 for _ in nodes_of(*(store.value for store in tape.stores))) > NODES:
         raise Untraceable(f"it computes more than {NODES} values: a Python loop over elements?")
-    changed = frozenset({*writes, *returns})
     return Traced(
-        body.__name__, parameters, changed, tape.stores, tape.guards, list(scope.captured), tape.indices, free
+        body.__name__,
+        parameters,
+        frozenset(writes),
+        tape.stores,
+        tape.guards,
+        list(scope.captured),
+        tape.indices,
+        tape.free,
     )
 
 
