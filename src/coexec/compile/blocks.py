@@ -21,6 +21,7 @@ from .graph import (
     Axes,
     Convert,
     Counting,
+    Draw,
     Expr,
     Fold,
     Gather,
@@ -168,6 +169,9 @@ class _Check:
                 case Counting():
                     if self._mentioned(at[0].start) or (block is not None and at[0].axis == block):
                         raise Untraceable("its loop over blocks counts the rows of a block")
+                case Draw():
+                    if any(self._mentioned(line.start) or (block is not None and line.axis == block) for line in at):
+                        raise Untraceable("its loop over blocks cuts random numbers")
                 case Scalar():
                     if self._mentioned(node.host):
                         raise Untraceable("its loop over blocks computes with the number of a row")

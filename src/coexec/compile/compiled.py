@@ -17,7 +17,7 @@ from .build import MachineCode, load_llvm, register_bytes
 from .entering import entrance
 from .graph import Assign, Expr, Traced, nodes_of
 from .llvm import ENTRY, Llvm
-from .llvm_folds import WantsScalars
+from .llvm_draws import WantsScalars
 from .refused import DEEP, Declined, Untraceable
 from .schedule import grouped, kept, overlaps_kept, stale_kept
 from .trace import trace

@@ -159,6 +159,18 @@ class Gather(Expr):
         return (self.arg, self.index)
 
 
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Draw(Expr):
+    """Random doubles that depend on an element's number: "uniform" from 0 to 1, or "normal"."""
+
+    kind: str
+    numbers: tuple[Expr, ...]  # the key, two words; the number of the first element; the steps along each axis
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return self.numbers
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Assign:
     """A value written into a region of a buffer."""
@@ -264,6 +276,8 @@ def with_args(node: Expr, args: tuple[Expr, ...]) -> Expr:
         return replace(node, inputs=args)
     if isinstance(node, Gather):
         return replace(node, arg=args[0], index=args[1])
+    if isinstance(node, Draw):
+        return replace(node, numbers=args)
     assert isinstance(node, View | Convert | Fold)
     return replace(node, arg=args[0])
 

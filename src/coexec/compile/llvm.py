@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Apply, Assign, Fold, Line, Shape, nodes_of
+from .graph import Assign, Fold, Line, Shape, nodes_of
 from .llvm_calls import FLAGS
 from .llvm_folds import FEW
 from .llvm_sums import LlvmSums
@@ -49,7 +49,7 @@ class Llvm(LlvmSums):
         looped = [axis for axis in range(len(shape)) if axis not in constant]
         # Strips keep a few arrays in the first cache; rows that are reduced too are computed once, as a whole.
         strips = not any(isinstance(node, Fold) and self._in_a_row(node) for node in nodes)
-        strips = strips and any(isinstance(node, Apply) and not self._is_inline(node) for node in nodes)
+        strips = strips and any(map(self.is_called, nodes))
 
         written = {id(store.buffer) for store in stores}
 
@@ -104,6 +104,7 @@ class Llvm(LlvmSums):
                 "declare i32 @feclearexcept(i32)",
                 "declare i32 @fetestexcept(i32)",
                 *self.inline.declared.values(),
+                *self.helpers.values(),
                 f"define i32 @{ENTRY}(ptr noalias %arguments) {{",
                 "entry:",
                 *slots,

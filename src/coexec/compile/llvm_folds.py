@@ -11,7 +11,8 @@ import numpy as np
 
 from .graph import Apply, Expr, Fold, Line, Read, View, through
 from .host import equal_sizes
-from .llvm_calls import INTEGER, LlvmCalls
+from .llvm_calls import INTEGER
+from .llvm_draws import LlvmDraws, WantsScalars
 from .llvm_text import BOOL, constant_text, type_text
 from .ufunc_loops import inner_loop
 from .walk import Held, Index, Nest, Strip
@@ -29,11 +30,7 @@ FIRST = {"sum": 0, "prod": 1, "any": 0, "all": 1}
 """What NumPy begins with; extremes begin with their first element."""
 
 
-class WantsScalars(Exception):
-    """The rows that are reduced belong to single elements, so that the loop around them cannot go by vectors."""
-
-
-class LlvmFolds(LlvmCalls):
+class LlvmFolds(LlvmDraws):
     """Writes reductions."""
 
     def fold(self, node: Fold, at: Index) -> Held:

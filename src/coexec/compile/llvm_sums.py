@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .graph import Apply, Expr, Fold, Gather, Line, Read, View, nodes_of, through
+from .graph import Expr, Fold, Gather, Line, Read, View, nodes_of, through
 from .host import size_key
-from .llvm_folds import FEW, LlvmFolds, WantsScalars
+from .llvm_draws import WantsScalars
+from .llvm_folds import FEW, LlvmFolds
 from .llvm_text import suffix, type_text
 from .walk import Held, Index, Nest
 
@@ -37,7 +38,7 @@ class LlvmSums(LlvmFolds):
             return super().fold(node, at)
         if isinstance(node.extent, int) and node.extent <= FEW:
             return self._unrolled(node, at, in_pairs=False)
-        if any(isinstance(inner, Apply) and not self._is_inline(inner) for inner in nodes_of(node.arg)):
+        if any(self.is_called(inner) for inner in nodes_of(node.arg)):
             return super().fold(node, at)
         home = self.home(at)
         nested = (place for inner, place in _looked_at(node, at) if isinstance(inner, Fold))

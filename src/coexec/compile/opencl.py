@@ -22,6 +22,7 @@ from .graph import (
     Assign,
     Buffer,
     Constant,
+    Draw,
     Fold,
     Gather,
     Line,
@@ -269,6 +270,9 @@ class _Points(Walk):
 
     def gather(self, node: Gather, at: Index) -> Held:
         raise Untraceable("indices in an array are looked at on the host, where this is not")
+
+    def draw(self, node: Draw, at: Index) -> Held:
+        raise Untraceable("it draws random numbers (chunk.rng)")
 
     # Reductions ---------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from .blocks import settle_loops
 from .cells import CarriedBy, Cell, Tape, check_dtype
+from .draws import TracedRandom
 from .graph import Buffer, Traced, nodes_of
 from .host import Host, is_number
 from .refused import Untraceable
@@ -42,12 +43,12 @@ class ChunkStandIn:
         self.lo = tuple(number(value, f"chunk.lo[{axis}]") for axis, value in enumerate(chunk.lo))
         self.hi = tuple(number(value, f"chunk.hi[{axis}]") for axis, value in enumerate(chunk.hi))
         self.shape = tuple(number(value, f"chunk.shape[{axis}]") for axis, value in enumerate(chunk.shape))
-        self._chunk, self._number, self._arrays, self._guards = chunk, number, arrays, tape.guards
+        self._chunk, self._number, self._arrays, self._tape = chunk, number, arrays, tape
 
     @property
     def whole(self) -> bool:
         """Whether it is all of the index space; bodies may ask whether it `is True`."""
-        self._guards.pin("chunk.whole", bool(self._chunk.whole))
+        self._tape.guards.pin("chunk.whole", bool(self._chunk.whole))
         return bool(self._chunk.whole)
 
     def at(self, name: str) -> tuple[slice, ...]:
@@ -58,9 +59,12 @@ class ChunkStandIn:
             found.append(slice(self._number(part.start, f"{text}.start"), self._number(part.stop, f"{text}.stop")))
         return tuple(found)
 
-    def rng(self, *_: Any, **__: Any) -> Any:
-        """Raise: random numbers are NumPy's."""
-        raise Untraceable("it draws random numbers (chunk.rng)")
+    def rng(self, seed: Any, stream: Any = 0) -> TracedRandom:
+        """Return random numbers that depend on an element's place only."""
+        first, steps = self._chunk.first, self._chunk.steps
+        place = [self._number(first, "chunk.first")]
+        place += [self._number(step, f"chunk.steps[{axis}]") for axis, step in enumerate(steps[:-1])]
+        return TracedRandom(self._tape, tuple(map(normal, self.shape)), (*place, *steps[-1:]), seed, stream)
 
 
 @runtime_checkable
