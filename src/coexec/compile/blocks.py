@@ -153,30 +153,34 @@ class _Check:
             if key in seen:
                 continue
             seen.add(key)
+            self._check_node(node, at, block)
             match node:
-                case Read():
-                    self._look(node, at, block)
                 case View():
                     stack.append((node.arg, through(node.axes, at)))
                 case Gather():
                     stack.append((node.index, at[node.axis : node.axis + len(node.index.shape)]))
-                    self._gathered(node, at, block)
                 case Fold():
-                    if self._mentioned(node.extent):
-                        raise Untraceable("its loop over blocks reduces the rows of a block")
                     stack.append((node.arg, (*at[: node.axis], Line(0, 1, fresh), *at[node.axis :])))
                     fresh -= 1
-                case Counting():
-                    if self._mentioned(at[0].start) or (block is not None and at[0].axis == block):
-                        raise Untraceable("its loop over blocks counts the rows of a block")
-                case Draw():
-                    if any(self._mentioned(line.start) or (block is not None and line.axis == block) for line in at):
-                        raise Untraceable("its loop over blocks cuts random numbers")
-                case Scalar():
-                    if self._mentioned(node.host):
-                        raise Untraceable("its loop over blocks computes with the number of a row")
                 case _:
                     stack += [(arg, at if arg.shape else ()) for arg in node.args]
+
+    def _check_node(self, node: Expr, at: Axes, block: int | None) -> None:
+        """Raise if a value at a point of a block is something else than the same value of the whole."""
+        match node:
+            case Read():
+                self._look(node, at, block)
+            case Gather():
+                self._gathered(node, at, block)
+            case Fold() if self._mentioned(node.extent):
+                raise Untraceable("its loop over blocks reduces the rows of a block")
+            case Counting() | Draw():
+                if any(self._mentioned(line.start) or (block is not None and line.axis == block) for line in at):
+                    raise Untraceable("its loop over blocks counts the rows of a block, or draws numbers for them")
+            case Scalar() if self._mentioned(node.host):
+                raise Untraceable("its loop over blocks computes with the number of a row")
+            case _:
+                pass
 
     def _look(self, node: Read, at: Axes, block: int | None, skipped: int = -1) -> None:
         outer = self._outer(node.buffer)

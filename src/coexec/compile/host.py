@@ -42,6 +42,9 @@ class Guards:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.least: dict[str, int] = {}  # expressions that are integers, and the least value that each may have
+        self.dense: set[str] = (
+            set()
+        )  # arrays that must lie in memory without gaps, where elements are found by counting
         self._equal: dict[str, Linear] = {}  # expressions that were found equal to others
         self.blocks: list[Block] = []  # of loops that are traced for one block
         self.named: dict[str, str] = {}  # names that other expressions use, and what each stands for

@@ -18,7 +18,6 @@ from .cells import BOOL, CarriedBy, Cell, Tape, as_dtype, check_dtype
 from .graph import (
     Apply,
     Axes,
-    Buffer,
     Constant,
     Expr,
     Line,
@@ -240,14 +239,9 @@ class Symbolic(np.lib.mixins.NDArrayOperatorsMixin):
             raise Untraceable("reshape() of a part of an array")
         buffer = self.cell.in_memory()
         if buffer.parameter:
-            self._must_be_dense(buffer)
+            self.tape.guards.dense.add(buffer.name)
         cell = Cell(self.tape, self.dtype, new, buffer=buffer, writable=False)
         return Symbolic(cell)
-
-    def _must_be_dense(self, buffer: Buffer) -> None:
-        dense = Host(True, f"{buffer.name}.flags.c_contiguous", self.tape.guards)
-        if not dense:
-            raise Untraceable("reshape() of an array with gaps")
 
     # NumPy's protocols ------------------------------------------------------------------------------------------------
 
