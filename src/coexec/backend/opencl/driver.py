@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ...errors import BackendError, CoexecWarning, ConfigError
 from ...machine.cores import available_cores, native_threads, pin
 from . import caches
+from .processor_name import name_processor
 from .source import C_TYPES
 
 _lock = threading.Lock()
@@ -67,6 +68,8 @@ def _load() -> Drivers:
     warnings.filterwarnings("ignore", message="Non-empty compiler output", category=cl.CompilerWarning)
     before = native_threads()
     devices = tuple(device for platform in cl.get_platforms() for device in platform.get_devices())
+    for device in devices:
+        name_processor(device)
     python = {thread.native_id for thread in threading.enumerate()}
     return Drivers(devices, native_threads() - before - python)
 

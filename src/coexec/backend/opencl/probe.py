@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from ..base import Unavailable
-from . import caches
+from . import caches, processor_name
 
 MARK = "coexec-probe "
 """Begins each line that is the probe's own: drivers print what they like."""
@@ -88,7 +88,7 @@ def run_child(timeout: float, environ: Mapping[str, str] | None = None) -> Outco
     try:
         done = subprocess.run(  # noqa: S603  our own interpreter and our own text
             [sys.executable, "-c", CHILD],
-            input=json.dumps(sys.path),
+            input=json.dumps([sys.path, processor_name.__file__]),
             capture_output=True,
             text=True,
             errors="replace",
@@ -164,14 +164,16 @@ def _driver_remedy(type: str) -> str:
 
 CHILD = """
 import json, sys
-sys.path[:] = json.load(sys.stdin)
+sys.path[:], processor_name = json.load(sys.stdin)
 
 def say(**row):
     print("\\ncoexec-probe " + json.dumps(row), flush=True)
 
-import os, time
+import os, runpy, time
 import numpy as np
 import pyopencl as cl
+
+name_processor = runpy.run_path(processor_name)["name_processor"]
 
 def describe(index, device, platform):
     kinds = ((cl.device_type.CPU, "cpu"), (cl.device_type.GPU, "gpu"))
@@ -184,6 +186,7 @@ def describe(index, device, platform):
     )
 
 def attempt(device):
+    name_processor(device)
     context = cl.Context([device])
     queue = cl.CommandQueue(context)
     fresh = time.time_ns() ^ (os.getpid() << 20)  # not from any cache: the compiler and the linker must run
