@@ -96,8 +96,8 @@ def _astype(x: Data, dtype: Any, copy: bool = True) -> Any:
 
 def _norm(x: Data, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the root of the sum of squares, as tasks compute it; np.linalg.norm calls a dot product."""
-    found: Any = np.add.reduce(np.square(x), axis, None, None, keepdims)
-    return np.sqrt(found)
+    reduce: Any = np.add.reduce
+    return np.sqrt(reduce(np.square(x), axis, None, None, keepdims))
 
 
 REAL = PLAIN.replace("e", "")  # half precision is added up in other types by tasks
