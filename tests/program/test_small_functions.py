@@ -53,9 +53,9 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
-def results(function: Any, x: Any, y: Any, *, inline: bool) -> list[tuple[type, Any, bytes]]:
+def results(function: Any, x: Any, y: Any, *, inline: bool) -> list[tuple[Any, ...]]:
     """Return what a function gives for arrays that lie in memory in several ways: its type, and its elements' types and bits."""
-    found = []
+    found: list[tuple[Any, ...]] = []
     with cx.Runtime("cpu:0", inline=inline), np.errstate(all="ignore"):
         a, b = cx.array(x), cx.array(y)
         for one, other in ((a, b), (a[::-1], b[:, :]), (a[:, 1:-1], b[:, 2:]), (a[2:5], b[2:5]), (a.T, b.T)):
@@ -95,13 +95,15 @@ def test_no_task_is_made_of_functions_of_small_arrays(rt: cx.Runtime, name: str)
 def test_what_a_function_is_given_for_its_result_is_written_in_order(inline: bool) -> None:
     x = np.arange(12.0).reshape(3, 4)
     with cx.Runtime("cpu:0", inline=inline):
-        a, where, mean, both = cx.array(x), cx.zeros(4, np.intp), cx.zeros(4), cx.zeros((6, 4))
-        held = where
+        a: Any = cx.array(x)
+        where: Any = cx.zeros(4, np.intp)
+        mean: Any = cx.zeros(4)
+        both: Any = cx.zeros((6, 4))
         np.argmax(a, 0, where)
         np.mean(a, 0, None, mean)
         np.concatenate([a, a], 0, both)
         a[...] = 0.0
-        assert held is where and np.asarray(where).tolist() == [2] * 4
+        assert np.asarray(where).tolist() == [2] * 4
         assert np.array_equal(np.asarray(mean), x.mean(axis=0))
         assert np.array_equal(np.asarray(both), np.concatenate([x, x]))
 
