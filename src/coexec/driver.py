@@ -36,6 +36,7 @@ from .program.value import Lending, Value, any_values
 from .pump import EventPump
 from .schedule.events import CHAIN, HELD, PLANNED, Adopted, Operated, Over, Read, Settle
 from .schedule.lower import Counts
+from .straight import StraightCalls
 
 GUESSES = 4  # tasks divided by guess that may be under way
 UNREAD = 64  # records that may wait before the predictors see them
@@ -64,6 +65,7 @@ class Driver:
         self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
         self._homes = Homes(pump, config, self.wait)
         self.small = self._homes.small
+        self._straight = StraightCalls(pump, self.lending) if pump.may_be_straight else None
 
     @property
     def closed(self) -> bool:
@@ -94,6 +96,14 @@ class Driver:
                 if len(self.executor.records) > UNREAD:
                     self.pump.drain()
                 return ran
+        if self._straight is not None and kernel.plain and not kwargs and options is DEFAULT:
+            with self.lock:
+                straight = self._straight.run(kernel, args)
+                if straight is not None and self.small is not None and self.small.learns:
+                    self.small.learn(straight.scheduling)
+            if straight is not None:
+                self.keep_pace(straight)
+                return straight
         task, returned = self.record(kernel, *kernel.bind(args, kwargs), options)
         self.keep_pace(task)
         return task if not returned else returned[0] if kernel.returns.single else returned
@@ -121,6 +131,8 @@ class Driver:
                         self._homes.leave(task.arrays)
                         break
             self.pump.call(task, begin)
+            if self._straight is not None and task.finished:
+                self._straight.learn(task, arrays)
             if small is not None and small.learns:
                 small.learn(task.scheduling)
         return task, returned

@@ -81,7 +81,7 @@ class SameCall:
     runtime have in common.
     """
 
-    __slots__ = ("_views", "domain", "extents", "key", "once", "options", "shape", "shapes")
+    __slots__ = ("_views", "domain", "extents", "key", "once", "options", "shape", "shapes", "straight")
 
     def __init__(self, task: Task) -> None:
         self._views = [(array._storage.id, array._box, array._cut) for array in task.arrays]
@@ -89,6 +89,7 @@ class SameCall:
         self.once, self.shapes = task.once, task.shapes
         self.options = task.options  # of the last call
         self.shape: CallShape | None = None  # of the last call, if it had one and everything was this rank's
+        self.straight: Any = None  # straight.py's: how it ran in the caller
 
     def is_of(self, arrays: Sequence[Array], owner: object) -> bool:
         """Tell whether a call is on these views."""

@@ -88,7 +88,18 @@ class TaskGraph:
         if kernel is not None and kernel.order is not None:
             found.add(self.orders.get(kernel.order, self.horizon))
             self.orders[kernel.order] = id
-        self._link(task, found)
+        found.discard(self.horizon)
+        if len(found) > 1:
+            found = self._without_ancestors(found)
+            after = tuple(sorted(found)) if len(found) > 1 else tuple(found)
+        else:
+            after = tuple(found) or (self.horizon,)
+        task.after = self._parents[id] = after
+        front = self._front
+        for earlier in after:
+            front.pop(earlier, None)
+        front[id] = None
+        self.since_horizon += 1
 
     def _unfold(self, task: Task) -> None:
         for array in task.arrays:
@@ -131,21 +142,6 @@ class TaskGraph:
                 tracker.did_write(box, grid, task.id)
             else:
                 tracker.did_read(box, grid, task.id, found)
-
-    def _link(self, task: Task, found: set[int]) -> None:
-        """Let a numbered task come after others."""
-        found.discard(self.horizon)
-        if len(found) > 1:
-            found = self._without_ancestors(found)
-            after = tuple(sorted(found)) if len(found) > 1 else tuple(found)
-        else:
-            after = tuple(found) or (self.horizon,)
-        task.after = self._parents[task.id] = after
-        front = self._front
-        for id in after:
-            front.pop(id, None)
-        front[task.id] = None
-        self.since_horizon += 1
 
     def _without_ancestors(self, found: set[int]) -> set[int]:
         """Drop ids that are ancestors of other ids in the set: those already order them."""
