@@ -85,8 +85,8 @@ def counted(driver: Driver) -> list[str]:
     assert driver._straight is not None
     run = driver._straight.run
 
-    def count(kernel: Kernel, args: tuple[Any, ...]) -> Task | None:
-        task = run(kernel, args)
+    def count(kernel: Kernel, args: tuple[Any, ...], small: Any) -> Task | None:
+        task = run(kernel, args, small)
         if task is not None:
             task.call, task.line = "", 0  # one frame more than there is
             names.append(kernel.name)

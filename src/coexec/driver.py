@@ -32,7 +32,7 @@ from .program.call import DEFAULT, Options
 from .program.fuse import Line, Operation
 from .program.kernel import Kernel
 from .program.storage import Storage
-from .program.value import Lending, Value, any_values
+from .program.value import Lending, Value
 from .pump import EventPump
 from .schedule.events import CHAIN, HELD, PLANNED, Adopted, Operated, Over, Read, Settle
 from .schedule.lower import Counts
@@ -98,9 +98,7 @@ class Driver:
                 return ran
         if self._straight is not None and kernel.plain and not kwargs and options is DEFAULT:
             with self.lock:
-                straight = self._straight.run(kernel, args)
-                if straight is not None and self.small is not None and self.small.learns:
-                    self.small.learn(straight.scheduling)
+                straight = self._straight.run(kernel, args, self.small)
             if straight is not None:
                 self.keep_pace(straight)
                 return straight
@@ -113,7 +111,7 @@ class Driver:
     ) -> tuple[Task, tuple[Array, ...]]:
         """Record a call whose arguments are bound; return its task and its new arrays. Waits for nothing."""
         begin = time.perf_counter()
-        if any_values(arrays, scalars):
+        if Value in map(type, arrays) or Value in map(type, scalars.values()):
             with self.lock:  # until it is recorded: other threads may change what the values look at
                 return self.record(kernel, *self.lending.settled(kernel, arrays, scalars), options)
         returned: tuple[Array, ...] = make_returned(kernel, arrays, scalars, self.owner) if kernel.returns.names else ()

@@ -32,6 +32,7 @@ from .program.call import DEFAULT
 from .program.capture import PLAIN
 from .program.kernel import Kernel
 from .program.session import in_kernel
+from .program.small import SmallCalls
 from .program.value import Lending
 from .pump import EventPump
 
@@ -68,10 +69,10 @@ class StraightCalls:
         self._lowering = scheduler.lowering
         self._limit_threads: Callable[[], None] = pump.parts.inline.limit_threads
 
-    def run(self, kernel: Kernel, args: tuple[Any, ...]) -> Task | None:
+    def run(self, kernel: Kernel, args: tuple[Any, ...], small: SmallCalls | None) -> Task | None:
         """Run a call of a plain kernel without options; return its task, which is over. None: it is not straight, and nothing changed.
 
-        Called by `Driver.submit`, and locked.
+        Called by `Driver.submit`, and locked. What it costs teaches whoever makes small calls.
         """
         begin = perf_counter()
         same = _same(kernel, args)
@@ -98,6 +99,8 @@ class StraightCalls:
         body = step.body.function if step.body.kind == "cpu" else None
         self._run(task, instruction, body or task.body, values)
         task.scheduling += perf_counter() - begin
+        if small is not None and small.learns:
+            small.learn(task.scheduling)
         return task
 
     def _may_go(self, kernel: Kernel, known: StraightCall) -> bool:

@@ -107,13 +107,15 @@ class TaskGraph:
 
     def _add_known(self, task: Task, shape: CallShape) -> set[int]:
         """Find and note what calls of this shape do, as the last time if the trackers look alike."""
-        trackers = [array._storage.tracker for array in task.arrays]
+        trackers: list[Tracker] = []
+        for array in task.arrays:
+            trackers.append(array._storage.tracker)  # noqa: PERF401 - a comprehension is one more call
         if not task.once:
             trackers = list(dict.fromkeys(trackers))
         links = shape.links
         if links.forms and (known := self._links.recall(links, trackers, task.id)) is not None:
             self.marks.touched.update(trackers)
-            return set(known)
+            return known
         if not links.wait():
             return self._links.learn(links, trackers, task.id, partial(self._add_parts, task))
         self._unfold(task)
@@ -147,6 +149,8 @@ class TaskGraph:
         """Drop ids that are ancestors of other ids in the set: those already order them."""
         lowest = min(found)
         parents = self._parents
+        if len(found) == 2 and lowest in parents.get(newest := max(found), ()):
+            return {newest}  # most often: the last two, of which one has waited for the other
         seen: set[int] = set()
         for id in sorted(found, reverse=True):
             if id in seen:  # what comes before it was looked at from a later one

@@ -5,7 +5,7 @@ Before: graph/instruction.py.  After: lower/coherence.py, lower/lowering.py.  Kn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,18 +52,9 @@ class Emitter:
         self.led.append(instruction.id)
         self.edges += (instruction.needs, instruction.after)
         if len(self.edges) > MOST_EDGES:
-            self.front()
+            self.work_out_front()
 
-    def lead_some(self, ids: range, front: Sequence[int], edges: Sequence[tuple[int, ...]]) -> None:
-        """Number new instructions, and let some of them be at the front, by position, and none that all of them come after."""
-        self.last = ids.stop - 1
-        first = ids.start
-        self.led += [first + position for position in front]
-        self.edges += edges
-        if len(self.edges) > MOST_EDGES:
-            self.front()
-
-    def front(self) -> tuple[int, ...]:
+    def work_out_front(self) -> tuple[int, ...]:
         """Return what nothing comes after yet."""
         behind = set().union(*self.edges)
         self.led = [id for id in self.led if id not in behind]
@@ -95,7 +86,7 @@ class Emitter:
         A horizon takes effect one horizon late: by then it is over, so nothing that it replaces can still run. Failed
         instructions are not replaced: what they would have written stays poisoned.
         """
-        horizon = Instruction(self.id(), Horizon(), task, (), self.front() or (self.epoch,))
+        horizon = Instruction(self.id(), Horizon(), task, (), self.work_out_front() or (self.epoch,))
         self.emit(horizon)
         if self.marks.last is not None:
             self.passed(self.marks.last, failed)
@@ -104,7 +95,7 @@ class Emitter:
 
     def begin(self, task: Task) -> Instruction:
         """Emit an epoch."""
-        after = self.front() or ((self.epoch,) if self.epoch else ())
+        after = self.work_out_front() or ((self.epoch,) if self.epoch else ())
         epoch = Instruction(self.id(), Epoch(), task, (), after)
         self.emit(epoch)
         self.marks.mark(epoch.id)

@@ -65,7 +65,7 @@ class Launching:
         emitter.led.append(id)
         emitter.edges += (instruction.needs, instruction.after)
         if len(emitter.edges) > MOST_EDGES:
-            emitter.front()
+            emitter.work_out_front()
         return instruction
 
     def launch(self, task: Task, parts: Sequence[RoundPart], touches: Sequence[list[Touch]]) -> None:

@@ -116,6 +116,7 @@ class PlanLayer:
         self.planner = planner
         self._decisions = decisions
         self._repeats = decisions.repeats
+        self._births = decisions.births
         self.loads = loads
         self._moment = moment
         self._inline = inline  # callers may run short kernels themselves
@@ -143,7 +144,7 @@ class PlanLayer:
 
     def call(self, task: Task) -> None:
         """Plan a call."""
-        self._decisions.called(task)
+        task.births = self._births.last  # it may be planned later, when there are more arrays
         if self.opened is not None or self.queue or (self.sure and self.loads.ends and self._far(task)):
             self.planner.check(task)  # later there is nobody to tell
             self.queue.append(Called(task))
