@@ -33,10 +33,11 @@ from .program.call import DEFAULT, Options
 from .program.fuse import Line, Operation
 from .program.kernel import Kernel
 from .program.storage import Storage
-from .program.value import Lending, Value, any_values
+from .program.value import Lending, Value
 from .pump import EventPump
 from .schedule.events import CHAIN, HELD, PLANNED, Adopted, Operated, Over, Read, Settle
 from .schedule.lower import Counts
+from .straight import StraightCalls
 
 GUESSES = 4  # tasks divided by guess that may be under way
 UNREAD = 64  # records that may wait before the predictors see them
@@ -65,6 +66,7 @@ class Driver:
         self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
         self._homes = Homes(pump, config, self.wait)
         self.small = self._homes.small
+        self._straight = StraightCalls(pump, self.lending) if pump.may_be_straight else None
 
     @property
     def closed(self) -> bool:
@@ -95,6 +97,12 @@ class Driver:
                 if len(self.executor.records) > UNREAD:
                     self.pump.drain()
                 return ran
+        if self._straight is not None and kernel.plain and not kwargs and options is DEFAULT:
+            with self.lock:
+                straight = self._straight.run(kernel, args, self.small)
+            if straight is not None:
+                self.keep_pace(straight)
+                return straight
         task, returned = self.record(kernel, *kernel.bind(args, kwargs), options)
         self.keep_pace(task)
         return task if not returned else returned[0] if kernel.returns.single else returned
@@ -104,7 +112,7 @@ class Driver:
     ) -> tuple[Task, tuple[Array, ...]]:
         """Record a call whose arguments are bound; return its task and its new arrays. Waits for nothing."""
         begin = time.perf_counter()
-        if any_values(arrays, scalars):
+        if Value in map(type, arrays) or Value in map(type, scalars.values()):
             with self.lock:  # until it is recorded: other threads may change what the values look at
                 return self.record(kernel, *self.lending.settled(kernel, arrays, scalars), options)
         returned: tuple[Array, ...] = make_returned(kernel, arrays, scalars, self.owner) if kernel.returns.names else ()
@@ -122,6 +130,8 @@ class Driver:
                         self._homes.leave(task.arrays)
                         break
             self.pump.call(task, begin)
+            if self._straight is not None and task.finished:
+                self._straight.learn(task, arrays)
             if small is not None and small.learns:
                 small.learn(task.scheduling)
         return task, returned
