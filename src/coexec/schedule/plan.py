@@ -8,6 +8,7 @@ Before: plan/, schedule/link.py.  After: schedule/hold.py.  Pure: loads pass whe
    only then is it known which memory holds what.
 4. While every device has work for 20 ms, three tasks, and two steps of a program that repeats itself, further calls wait here as
    well: what is measured meanwhile, and plans that are adopted, count for them. Whoever reads or waits lets them go.
+5. A step of which the program says how often it will come waits here until it is over, and is planned before any of it runs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..plan.decisions import Decisions
 from ..plan.place import Loads
 from ..plan.plan import Plan
 from ..plan.planned import Planned
+from ..plan.repeats import LONGEST
 from .dynamic_shares import Given, OpenTask
 from .events import ALL, GROWING, PLANNED, Called, Dropped, Mark, Read, Settle
 from .layer import Item, Moment
@@ -125,6 +127,7 @@ class PlanLayer:
         self._open: OpenTask | None = None  # being handed out
         self._queue: deque[Item | Settle] = deque()  # what came since
         self._busy = False  # going on with it
+        self._times = 0  # that a step will come whose calls wait to be planned together; 0: none does
 
     @property
     def open(self) -> bool:
@@ -144,9 +147,11 @@ class PlanLayer:
     def call(self, task: Task) -> None:
         """Plan a call."""
         self._decisions.called(task)
-        if self._open is not None or self._queue or (self._sure and self.loads.ends and self._far(task)):
+        if self._open is not None or self._queue or self._times or (self._sure and self.loads.ends and self._far(task)):
             self.planner.check(task)  # later there is nobody to tell
             self._queue.append(Called(task))
+            if self._times and len(self._queue) >= LONGEST:
+                self._go_on(1)
         elif task.deal is not None:
             self._decide_late(task)
         else:
@@ -169,6 +174,26 @@ class PlanLayer:
         self._queue.append(item)
         if isinstance(item, Read):  # for what it reads alone, whatever comes before it
             self._go_on(len(self._queue))
+
+    def told(self, times: int) -> None:
+        """Let what follows wait, which will come so often, until somebody wants to see it or the step is over: then it is planned."""
+        if times > 1 and self.steps is not None and self._open is None and not self._queue:
+            self._times = times
+        elif self._times:
+            self._go_on(max(1, len(self._queue)))
+
+    def _plan_step(self) -> None:
+        """Plan the calls that wait as a step, before any of them runs."""
+        times, self._times = self._times, 0
+        tasks: list[Task] = []
+        reads: list[tuple[int, int, int]] = []
+        for item in self._queue:
+            if isinstance(item, Called):
+                tasks.append(item.task)
+            elif isinstance(item, Read):
+                reads.append((len(tasks), item.array._storage.id, item.array.nbytes))
+        if self.steps is not None and tasks:
+            self.steps.ahead(tasks, reads, times)
 
     def _far(self, task: Task) -> bool:
         """Tell whether the devices have so much to do that a call need not be planned yet."""
@@ -242,8 +267,10 @@ class PlanLayer:
 
         Not within itself, however many tasks are handed out meanwhile.
         """
-        if self._busy:
+        if self._busy or (self._times and not due):
             return
+        if self._times:
+            self._plan_step()
         self._busy = True
         moment = self._moment
         try:

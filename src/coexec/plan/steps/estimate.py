@@ -45,6 +45,9 @@ class PeriodEstimate(NamedTuple):
     own: float  # seconds of one turn that coexec itself takes, submissions and completions together
     busy: dict[str, float]  # seconds of one turn that each device computes
     instructions: int = 0  # of one turn
+    slack: float = (
+        0.0  # seconds of one turn for which devices and links wait for coexec itself: they go the way meanwhile
+    )
 
 
 class TurnTimes(NamedTuple):
@@ -297,10 +300,13 @@ class Emulation:
         if valid is not None:
             for _, mask in valid.entries():
                 if _lacks(mask, HOST):
-                    ready, hops = self._copy(mask, HOST, nbytes, ready)
-        seconds = costs.submission + hops * (costs.instruction + costs.completion)
-        self.program = max(self.program + seconds, ready + costs.completion + costs.step + costs.wake)
-        self.interpreter += seconds
+                    ready, hops = self._copy(mask, HOST, nbytes, max(ready, self.program + costs.submission))
+                    hops += 1
+        asked = self.program + costs.submission + hops * costs.instruction
+        asleep = ready + costs.completion > asked
+        seen = max(asked, ready + costs.completion + costs.wake) if asleep else asked
+        self.program = seen + costs.step + costs.completion
+        self.interpreter += costs.submission + hops * (costs.instruction + costs.completion)
         self.end = max(self.end, self.program)
 
     # Arrays -----------------------------------------------------------------------------------------------------------
@@ -357,7 +363,8 @@ def estimate(
     last = turns[-1]
     period = max(last.interpreter, last.longest, last.end - turns[-2].end)
     transition = max(0.0, last.end - len(turns) * period)
-    yield PeriodEstimate(period, transition, last.interpreter, dict(emulation.busy), emulation.instructions)
+    slack = 0.0 if step.reads else period - last.longest
+    yield PeriodEstimate(period, transition, last.interpreter, dict(emulation.busy), emulation.instructions, slack)
 
 
 def placed(

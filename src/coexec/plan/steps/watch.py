@@ -158,6 +158,27 @@ class ProgramWatch:
             calls.append(StepCall(profile, arrays, renewed))
         return StepProfile(tuple(calls), self._awaited(count, before, made), exact=False)
 
+    def told(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]]) -> StepProfile | None:
+        """Return calls that wait to be planned as a step, with reads after so many of them; None if they leave no choice.
+
+        Arrays that were made since the first of them are made anew in each turn.
+        """
+        profiles = [self.profile(task) for task in tasks]
+        known = [profile for profile in profiles if profile is not None]
+        if len(known) < len(profiles):
+            self.why = "a call is planned by itself alone"
+            return None
+        if not any(len(profile.devices) > 1 for profile in known):
+            return None
+        before = tasks[0].births - len([a for a in tasks[0].arrays if a._storage.id > tasks[0].births])
+        made = max([array._storage.id for task in tasks for array in task.arrays]) - before
+        calls = []
+        for task, profile in zip(tasks, known, strict=True):
+            arrays = tuple([array._storage.id for array in task.arrays])
+            calls.append(StepCall(profile, arrays, tuple([made if id > before else 0 for id in arrays])))
+        awaited = [Awaited(at, array, made if array > before else 0, nbytes) for at, array, nbytes in reads]
+        return StepProfile(tuple(calls), tuple(awaited))
+
     def _known(self, recent: Sequence[SeenCall]) -> list[CallProfile] | None:
         """Return the profiles of calls, if all of them have one, and if there is a choice."""
         found = []
