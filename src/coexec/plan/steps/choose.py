@@ -114,7 +114,7 @@ class Search:
 
     def due(self, present: PlanAccount | None, repetitions: float, share: float) -> tuple[str, ...] | None:
         """Return the devices of the next plan that is worth a look: few memories first, for their bounds promise
-        least too much, and the most promising of these.
+        least too much, and of these the one that takes least in the long run.
 
         What it may save in so many repetitions, against the best known, is many times what all looks take, for most find nothing;
         or looks take no more than a share of what these repetitions do.
@@ -138,8 +138,8 @@ class Search:
                 self.found[devices] = entry._replace(why=CANNOT)
             elif least + look > WORTH * best or self.looks + look > max((best - least) / DEAR, share * best):
                 self.found[devices] = entry._replace(why=NOT_YET)
-            elif likely is None or (len(crowds), least) < likely[:2]:
-                likely = len(crowds), least, devices
+            elif likely is None or (len(crowds), figure.period) < likely[:2]:
+                likely = len(crowds), figure.period, devices
         return likely[2] if likely is not None else None
 
     def _figure_others(self) -> None:

@@ -147,7 +147,7 @@ class StepPlanner:
             self._forget()
         self._watch.profile(task)
         period, run = repeats.period, repeats.run
-        if self._watch.calls < self._until and not self._affords(period or WINDOW):
+        if self._watch.calls <= self._until and not self._affords(period or WINDOW):
             return  # it was planned for as often as it comes
         if not period or run < max(period, self._broken):
             if self._period:
@@ -307,10 +307,10 @@ class StepPlanner:
         self.unplanned = ""
         measured = self._measuring if self._step is None or step.exact else None
         self._step = step
+        self._search, self._looking, self._left = None, None, []
         self.present = self._as_it_is(step)
         if measured is not None and step.exact:
             measured.begin(self._at_once(self.present.devices))
-        self._search, self._looking, self._left = None, None, []
         return True
 
     def _go_on(self) -> None:
@@ -384,6 +384,13 @@ class StepPlanner:
         plan = [by_device(seen.chunks) for seen in self._watch.last(len(step.calls))]
         devices = tuple(dict.fromkeys(part.device for parts in plan for part in parts))
         account = PlanAccount(devices, plan, None, off=self._off.get(devices, 1.0))
+        if len(devices) == 1:  # needs no look
+            self._search = self._begin_search(step)
+            known = self._search.found.get(devices)
+            if known is not None and known.account is not None and known.account.estimated is not None:
+                account.estimated = known.account.estimated._replace(transition=0.0)
+                self._search.since = account
+                return account
         self._estimate(account, step)
         return account
 
