@@ -110,7 +110,7 @@ class Search:
 
     def others(self, present: PlanAccount | None) -> list[PlanAccount]:
         """Return the plans that are known beside the present one."""
-        return [entry.account for entry in self.found.values() if entry.account not in (None, present)]  # type: ignore[misc]
+        return [entry.account for entry in self.found.values() if entry.account not in (None, present)]
 
     def due(self, present: PlanAccount | None, repetitions: float, share: float) -> tuple[str, ...] | None:
         """Return the devices of the next plan that is worth a look: few memories first, for their bounds promise
