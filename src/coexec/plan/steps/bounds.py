@@ -230,7 +230,7 @@ class Bounds:
                     array = id + number * new
                     if array in made and argument.reads and (alone or (passed and array not in combined)):
                         ready = max(ready, made[array] + passed)
-                ready += chosen.launch or (costs.wake if alone and ready >= free else 0.0)
+                ready += chosen.launch or (costs.wake if alone and ready > free else 0.0)
                 free = max(ready, free) + seconds
                 for argument, id, new in zip(call.profile.arguments, call.arrays, call.renewed, strict=True):
                     if argument.reduces:
