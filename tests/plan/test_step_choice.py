@@ -49,7 +49,9 @@ def platform_text(cores: int, gpus: list[tuple[float, float]], link: float) -> s
     for number, (flops, bandwidth) in enumerate(gpus):
         text += f'[[memory]]\nname = "gpu:{number}"\ncapacity = "16 GB"\n'
         text += f'[[device]]\nname = "gpu:{number}"\nkind = "gpu"\nmemory = "gpu:{number}"\n'
-        text += f"flops = {{ float64 = {flops / 2:g}, float32 = {flops:g} }}\nbandwidth = {bandwidth:g}\nlaunch = 5e-6\n"
+        text += (
+            f"flops = {{ float64 = {flops / 2:g}, float32 = {flops:g} }}\nbandwidth = {bandwidth:g}\nlaunch = 5e-6\n"
+        )
     for number in range(len(gpus)):
         text += f'[[link]]\nfrom = "host"\nto = ["gpu:{number}"]\nname = "pcie"\nbandwidth = {link:g}\nlatency = 8e-6\n'
     return text

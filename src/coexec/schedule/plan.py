@@ -167,6 +167,11 @@ class PlanLayer:
             self.call(item.task)
             return
         if self.steps is not None and isinstance(item, Read):
+            if self._times:  # the calls before it are planned first
+                self._queue.append(item)
+                self._go_on(len(self._queue))
+                self.steps.read(item.array._storage.id, item.array.nbytes)
+                return
             self.steps.read(item.array._storage.id, item.array.nbytes)
         if self._open is None and not self._queue:
             self._successor.on(item)
@@ -177,10 +182,16 @@ class PlanLayer:
 
     def told(self, times: int) -> None:
         """Let what follows wait, which will come so often, until somebody wants to see it or the step is over: then it is planned."""
-        if times > 1 and self.steps is not None and self._open is None and not self._queue:
+        if self.steps is None:
+            return
+        if times > 1 and self._open is None and not self._queue:
             self._times = times
+            self.steps.told()
         elif self._times:
             self._go_on(max(1, len(self._queue)))
+            self.steps.passed(whole=True)
+        elif not times:
+            self.steps.passed(whole=False)
 
     def _plan_step(self) -> None:
         """Plan the calls that wait as a step, before any of them runs."""

@@ -216,13 +216,15 @@ class Bounds:
         One device waits for results that are combined, too. Of several, others may go on meanwhile: all count as one that does not.
         """
         costs, made, alone = self._costs, dict[int, float](), len(chosen.devices) == 1
+        away = all(crowd.memory != HOST for crowd in chosen.crowds)
         combined = set[int]()  # arrays that partial results went into
         program = free = end = before = 0.0
         for number in range(2):  # the second finds devices and program as a turn leaves them
             before, reads = end, list(self._step.reads)
             for position, (call, kind) in enumerate(self._order):
                 while reads and reads[0].after <= position:
-                    program = self._waited(program, made.get(reads[0].array + number * reads.pop(0).renewed, 0.0))
+                    array = reads[0].array + number * reads.pop(0).renewed
+                    program = self._waited(program, made.get(array, 0.0), away=away and array not in combined)
                 seconds, count = computing[kind], launches[kind]
                 ready = program + costs.submission
                 passed = self._latency + 2 * costs.completion if count.copies else 0.0
@@ -240,13 +242,17 @@ class Bounds:
                         made[id + number * new] = free
                 program += (1 + self._calls[kind].fresh) * costs.submission + count.instructions * costs.instruction
             for awaited in reads:
-                program = self._waited(program, made.get(awaited.array + number * awaited.renewed, 0.0))
+                array = awaited.array + number * awaited.renewed
+                program = self._waited(program, made.get(array, 0.0), away=away and array not in combined)
             end = max(program, free)
         return end - before
 
-    def _waited(self, program: float, ready: float) -> float:
+    def _waited(self, program: float, ready: float, *, away: bool) -> float:
+        """Return when the program goes on that wants to see a value, which may be `away`: in no memory of the host."""
         costs = self._costs
-        asked = program + costs.submission + costs.instruction
+        asked = program + costs.submission + (2 if away else 1) * costs.instruction
+        if away:
+            ready = max(ready + costs.completion, asked) + self._latency + costs.completion
         asleep = ready + costs.completion > asked
         return (max(asked, ready + costs.completion + costs.wake) if asleep else asked) + costs.step + costs.completion
 

@@ -113,10 +113,9 @@ class Search:
         return [entry.account for entry in self.found.values() if entry.account not in (None, present)]
 
     def due(self, present: PlanAccount | None, repetitions: float, share: float) -> tuple[str, ...] | None:
-        """Return the devices of the next plan that is worth a look: few memories first, for their bounds promise
-        least too much, and of these the one that takes least in the long run.
+        """Return the devices of the next plan that is worth a look: few memories first, then the one that takes least in the long run.
 
-        What it may save in so many repetitions, against the best known, is many times what all looks take, for most find nothing;
+        Of few memories, bounds promise least too much. What it may save in so many repetitions, against the best known, is many times what all looks take, for most find nothing;
         or looks take no more than a share of what these repetitions do.
         """
         best = min([account.costs(repetitions, present=False) for account in self.others(present)], default=inf)

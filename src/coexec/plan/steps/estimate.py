@@ -195,7 +195,9 @@ class Emulation:
         free = self._free.get(name, 0.0)
         if device is not None and device.launch:
             ready += device.launch
-        elif device is not None and ready > free:  # a core's thread, which sleeps meanwhile; not if it was queued behind another
+        elif (
+            device is not None and ready > free
+        ):  # a core's thread, which sleeps meanwhile; not if it was queued behind another
             ready += self._costs.wake
         end = self._free[name] = max(ready, free) + seconds
         self.busy[name] = self.busy.get(name, 0.0) + seconds

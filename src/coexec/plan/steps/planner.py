@@ -107,6 +107,8 @@ class StepPlanner:
         self._later = 0.0  # of these, beyond first looks
         self._unpaid = 0.0  # seconds that nobody was charged for yet
         self._until = 0  # calls, up to which the program said that it does the same
+        self._told_at = -1  # calls, after which a step begins that the program tells of; -1: it is over
+        self._times = 0  # that it comes
         self.first = False  # a step was planned before any of it runs: that is paid for first
         self._failed = False  # to plan the step that the program repeats: it is not tried again
         self.unplanned = ""  # why what the program repeats is not planned as a step
@@ -201,9 +203,31 @@ class StepPlanner:
 
     # Steps of which the program says how often they come ----------------------------------------------------------------
 
+    def told(self) -> None:
+        """Note that a step begins of which the program says how often it comes."""
+        self._told_at, self._times = self._watch.calls, 0
+
+    def passed(self, *, whole: bool) -> None:
+        """Take the end of such a step. Unless the `whole` of it waited, because a value was wanted, it is planned once more."""
+        begun, self._told_at = self._told_at, -1
+        planned = self._step
+        if whole or begun < 0 or self._times < 2 or planned is None:
+            return
+        step = self._watch.passed(self._watch.calls - begun)
+        if step is None or (len(step.calls), len(step.reads)) == (len(planned.calls), len(planned.reads)):
+            return
+        self._until = self._watch.calls + (self._times - 1) * len(step.calls)
+        try:
+            if self._begin(step):
+                self._repetitions = float(self._times - 1)
+                self._go_on()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._forget()
+            self.unplanned = f"{type(error).__name__}: {error}"
+
     def ahead(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]], times: int) -> None:
         """Plan calls that wait, with reads after so many of them, which will come so many times. Fails none of them."""
-        self._until = self._watch.calls + times * len(tasks)
+        self._until, self._times = self._watch.calls + times * len(tasks), times
         try:
             self._plan_ahead(tasks, reads, times)
         except Exception as error:  # noqa: BLE001 - as above

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from math import log2
+from math import inf, log2
 from typing import NamedTuple
 
 from ...geometry import Box, bounding
@@ -178,6 +178,23 @@ class ProgramWatch:
             calls.append(StepCall(profile, arrays, tuple([made if id > before else 0 for id in arrays])))
         awaited = [Awaited(at, array, made if array > before else 0, nbytes) for at, array, nbytes in reads]
         return StepProfile(tuple(calls), tuple(awaited))
+
+    def passed(self, count: int) -> StepProfile | None:
+        """Return the last calls as a step that comes again as it is, with what was read since the first of them."""
+        found = self.window(count) if 0 < count <= LONGEST else None
+        if found is None:
+            return None
+        first, made = self.calls - count, max([0, *[new for call in found.calls for new in call.renewed]])
+        before = min(
+            [id - new for call in found.calls for id, new in zip(call.arrays, call.renewed, strict=True) if new],
+            default=inf,
+        )
+        awaited = [
+            Awaited(at - first, array + (made if array >= before else 0), made if array >= before else 0, nbytes)
+            for at, array, nbytes in self._reads
+            if first < at <= self.calls
+        ]
+        return found._replace(reads=tuple(awaited), exact=True)
 
     def _known(self, recent: Sequence[SeenCall]) -> list[CallProfile] | None:
         """Return the profiles of calls, if all of them have one, and if there is a choice."""
