@@ -167,7 +167,7 @@ class Bounds:
         period = max(own, self._together(computing))
         if copies or self._chained:
             period = max(period, self._in_order(chosen, computing, launches))
-        slack = 0.0 if self._step.reads else period - self._together(computing)
+        slack = period - self._together(computing) if period <= own and not self._step.reads else 0.0
         return Figure(period, own, self.way(chosen), slack)
 
     def least(self, chosen: DeviceSet) -> float:

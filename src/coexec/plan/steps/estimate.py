@@ -365,7 +365,7 @@ def estimate(
     last = turns[-1]
     period = max(last.interpreter, last.longest, last.end - turns[-2].end)
     transition = max(0.0, last.end - len(turns) * period)
-    slack = 0.0 if step.reads else period - last.longest
+    slack = period - last.longest if period <= last.interpreter and not step.reads else 0.0
     yield PeriodEstimate(period, transition, last.interpreter, dict(emulation.busy), emulation.instructions, slack)
 
 

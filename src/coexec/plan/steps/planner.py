@@ -438,17 +438,23 @@ class StepPlanner:
         others = [account for account in others if len(account.devices) > 1 or account.devices != present.devices]
         if not others:
             return
-        best = min(others, key=lambda account: account.costs(repetitions, present=False))
         tempting = min(others, key=lambda account: account.period)
         gain = repetitions * (present.period - tempting.period)
         if gain > 0.0 and tempting.since is not present:
             self._look_again(tempting, step, gain)
-            best = min(others, key=lambda account: account.costs(repetitions, present=False))
-        sure = best.measured is not None or (self._exact and step.exact and not self._broken)
-        if best.costs(repetitions, present=False) >= (WORTH if sure else SURE) * present.costs(
-            repetitions, present=True
-        ):
+        staying = present.costs(repetitions, present=True)
+        exact = self._exact and step.exact and not self._broken
+        worth = [
+            account
+            for account in others
+            if account.costs(repetitions, present=False)
+            < (WORTH if exact or account.measured is not None else SURE) * staying
+        ]
+        if not worth:
             return
+        if self._watch.calls >= self._until:  # what has lasted tends to last: a way is gone once, not in stages
+            repetitions *= 2.0
+        best = min(worth, key=lambda account: account.costs(repetitions, present=False))
         if not self._exact and present.measured is None:
             return  # nobody knows yet what would be given up
         self._adopt(best, step)
