@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from ...geometry import overlap
 from ...machine.platform import HOST, USER, Device, Link, Platform
-from ...predict.features import part_of
 from ..split import LOOPING
 from .estimate import Overheads, Where, fresh
 from .profile import CallProfile, StepCall, StepProfile
 
+ROUNDED = 1e-3  # of an array, that half of a call reads beyond its half because rows are not halved exactly
 FIGURES = 10  # calls of a kind on a set of devices, whose bounds take as long as one visit of an estimate
 
 
@@ -106,6 +106,7 @@ class Bounds:
             for argument, array in zip(call.profile.arguments, call.arrays, strict=True)
             if argument.writes and not argument.reduces
         }
+        written.update([array for pair in step.swapped for array in pair])
         self._kinds: dict[tuple[CallProfile, int, int], int] = {}  # of calls that cost the same, and their numbers
         self._calls: list[CallFigures] = []  # one of each kind
         self._order: list[tuple[StepCall, int]] = []  # of which kind each call is
@@ -134,7 +135,7 @@ class Bounds:
             return [0.0] * len(self._first), ()
         seconds = [profile.seconds(device.name, profile.whole, together=False) for device in self._first]
         rates = [1.0 / known if known else 0.0 for known in seconds]
-        return rates, _beyond(profile) if profile.axis is not None else ()
+        return rates, tuple([further > ROUNDED for further in profile.beyond()])
 
     def look_where(self) -> None:
         """Look again where the data is."""
@@ -245,6 +246,8 @@ class Bounds:
                 array = awaited.array + number * awaited.renewed
                 program = self._waited(program, made.get(array, 0.0), away=away and array not in combined)
             end = max(program, free)
+            for one, other in self._step.swapped:
+                made[one], made[other] = made.get(other, 0.0), made.get(one, 0.0)
         return end - before
 
     def _waited(self, program: float, ready: float, *, away: bool) -> float:
@@ -352,20 +355,6 @@ class Brought:
             if mask >> source & 1 and (link := self._platform.link(source, HOST)) is not None:
                 return link
         return None
-
-
-def _beyond(call: CallProfile) -> tuple[bool, ...]:
-    """Return of which arrays the first half of a call reads more than its half."""
-    assert call.axis is not None
-    half = part_of(call.box, call.axis, 0, max(1, call.rows // 2))
-    share = half.volume / (call.box.volume or 1)
-    touched = call.part(half).boxes
-    return tuple(
-        [
-            a.reads and not a.reduces and box.volume > 1.001 * share * a.box.volume
-            for a, box in zip(call.arguments, touched, strict=True)
-        ]
-    ) or (False,)
 
 
 def lower_limit(step: StepProfile, machine: Target) -> float:

@@ -10,7 +10,7 @@ when whoever made it is done and the copy is over. The program's own thread subm
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...geometry import Box, RegionMap, bounding, covers, overlaps
 from ...machine.platform import HOST, USER, Device, Link, Platform
@@ -115,6 +115,9 @@ class Emulation:
             yield from self.call(call, parts, number)
         for awaited in reads:
             self._read(awaited.array + number * awaited.renewed, awaited.nbytes)
+        for one, other in step.swapped:
+            _swap(self._valid, one, other)
+            _swap(self._made, one, other)
 
     def over(self) -> TurnTimes:
         """Return what the turn took."""
@@ -336,6 +339,12 @@ class Emulation:
             [m.end + (gap if m.device != reader or m.parts > 1 else 0.0) for m in made if overlaps(m.box, box)],
             default=0.0,
         )
+
+
+def _swap(known: dict[int, Any], one: int, other: int) -> None:
+    """Let what is known of two arrays change places."""
+    first, second = known.pop(one, None), known.pop(other, None)
+    known.update({array: what for array, what in ((other, first), (one, second)) if what is not None})
 
 
 def fresh(call: StepCall) -> int:

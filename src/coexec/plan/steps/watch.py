@@ -22,6 +22,7 @@ from .cuts import StepPart, StepParts
 from .profile import Awaited, CallProfile, StepCall, StepProfile
 
 MOST = 4 * LONGEST  # shapes of calls that are remembered
+HALO = 0.25  # of an array: half of a call that reads more than this beyond its half reads more than what is around it
 PER_DOUBLING = 1  # sizes that are told apart while a call doubles
 
 
@@ -177,7 +178,7 @@ class ProgramWatch:
             arrays = tuple([array._storage.id for array in task.arrays])
             calls.append(StepCall(profile, arrays, tuple([made if id > before else 0 for id in arrays])))
         awaited = [Awaited(at, array, made if array > before else 0, nbytes) for at, array, nbytes in reads]
-        return StepProfile(tuple(calls), tuple(awaited))
+        return StepProfile(tuple(calls), tuple(awaited), swapped=_swapped(calls))
 
     def passed(self, count: int) -> StepProfile | None:
         """Return the last calls as a step that comes again as it is, with what was read since the first of them."""
@@ -228,6 +229,27 @@ def by_device(chunks: Sequence[Chunk]) -> StepParts:
     for chunk in chunks:
         boxes.setdefault(chunk.device, []).append(chunk.box)
     return tuple([StepPart(device, bounding(mine)) for device, mine in boxes.items()])
+
+
+def _swapped(calls: Sequence[StepCall]) -> tuple[tuple[int, int], ...]:
+    """Return arrays that most likely take each other's place in the next turn: a stencil reads one and writes the other.
+
+    One turn does not tell. If they stay where they are, parts exchange less than is counted.
+    """
+    written = {
+        array for c in calls for a, array in zip(c.profile.arguments, c.arrays, strict=True) if a.writes or a.reduces
+    }
+    found: dict[int, int] = {}
+    for call in calls:
+        arguments = list(zip(call.profile.arguments, call.arrays, call.renewed, strict=True))
+        for (argument, array, _), further in zip(arguments, call.profile.beyond(), strict=False):
+            if 0.0 < further < HALO and array not in written and array not in found:
+                for other, target, new in arguments:
+                    alike = (other.extent, other.itemsize) == (argument.extent, argument.itemsize)
+                    if alike and other.writes and not other.reduces and not new and target not in found.values():
+                        found[array] = target
+                        break
+    return tuple(found.items())
 
 
 def _births(before: Sequence[Event], now: Sequence[Event]) -> int:
