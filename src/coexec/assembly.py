@@ -152,7 +152,7 @@ def _steps(
     """Return what plans steps; None where there is nothing to choose."""
     if len(platform.devices) < 2 or machine.seat is not None or config.objective != "time" or config.energy_cap:
         return None
-    from .plan.steps.choose import Target
+    from .plan.steps.bounds import Target
     from .plan.steps.estimate import Overheads
     from .plan.steps.planner import StepPlanner
 

@@ -35,7 +35,7 @@ from .program.kernel import Kernel
 from .program.storage import Storage
 from .program.value import Lending, Value
 from .pump import EventPump
-from .schedule.events import CHAIN, HELD, PLANNED, Adopted, Operated, Over, Read, Settle
+from .schedule.events import CHAIN, HELD, PLANNED, Adopted, Operated, Over, Read, Settle, Told
 from .schedule.lower import Counts
 from .straight import StraightCalls
 
@@ -152,11 +152,13 @@ class Driver:
             self.pump.drain()
         return True
 
-    def begin_step(self) -> Counts:
-        """Begin a step that the program names: `with cx.record()`."""
+    def begin_step(self, times: int = 0) -> Counts:
+        """Begin a step that the program names: `with cx.record()`; told that it comes so many `times`, it waits to be planned."""
         with self.lock:
             self.pump.catch_up()
             self._send(Settle(PLANNED))  # what came before is not part of it
+            if times:
+                self._send(Told(times))
             return self.scheduler.counts
 
     def end_step(self, begun: Counts, *, left: bool) -> tuple[bool, str]:
@@ -164,6 +166,9 @@ class Driver:
         with self.lock:
             if not left:
                 self.pump.catch_up()
+                self._send(Settle(CHAIN))
+            self._send(Told(0))
+            if not left:
                 self._send(Settle(PLANNED))
             return self.scheduler.lower.since(begun, left=left)
 

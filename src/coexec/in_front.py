@@ -41,9 +41,9 @@ class InFront:
         """Return the Plan of a call."""
         return self.runtime.plan(kernel, args, kwargs, options)
 
-    def begin_step(self) -> Any:
+    def begin_step(self, times: int = 0) -> Any:
         """Begin a step that the program names."""
-        return self.runtime.begin_step()
+        return self.runtime.begin_step(times)
 
     def end_step(self, begun: Any, *, left: bool) -> tuple[bool, str]:
         """End a step that the program names."""

@@ -115,6 +115,9 @@ class EventPump:
             self.hand_over.take(scheduler.take())
             self.signals.check()
             raise
+        if self._steps is not None and self._simulation is not None and self._steps.first:
+            self._charge(self._steps, self._simulation)  # nothing of the step began before it was planned
+            self._steps.first = False
         if batches:
             self.hand_over.take(batches)
         if self._chain:

@@ -233,11 +233,11 @@ class Ranks:
         del event
         self.flush()
 
-    def begin_step(self) -> Any:
+    def begin_step(self, times: int = 0) -> Any:
         """Begin a step that the program names."""
         with self.lock:
             self._fuse.end_chain()
-            return [member.begin_step() for member in self.members]
+            return [member.begin_step(times) for member in self.members]
 
     def end_step(self, begun: Any, *, left: bool) -> tuple[bool, str]:
         """End a named step; tell whether every rank replayed it, and else why not."""

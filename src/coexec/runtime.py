@@ -109,9 +109,9 @@ class Runtime:
         """Follow plans from now on, as `Runtime(plan=file)` does from the beginning; what is planned already stays so."""
         self._way.follow(plans)
 
-    def begin_step(self) -> Any:
+    def begin_step(self, times: int = 0) -> Any:
         """Begin a step that the program names: `with cx.record()`."""
-        return self._way.begin_step()
+        return self._way.begin_step(times)
 
     def end_step(self, begun: Any, *, left: bool) -> tuple[bool, str]:
         """End a named step, which an exception may have left; tell whether it was replayed, and else why not."""

@@ -121,6 +121,7 @@ class StraightCalls:
             or scheduler.fuse.held is not None
             or plan.opened is not None
             or plan.queue
+            or plan.times
             or plan.loads.ends
             or scheduler.hold.held
             or self._lowering.emitter.out

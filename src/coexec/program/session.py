@@ -43,8 +43,8 @@ class Session(Protocol):
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Return the Plan of a call, without making the call."""
 
-    def begin_step(self) -> Any:
-        """Begin a step that the program names; return what `end_step` needs."""
+    def begin_step(self, times: int = 0) -> Any:
+        """Begin a step that the program names, which it says will come so many `times`; return what `end_step` needs."""
 
     def end_step(self, begun: Any, *, left: bool) -> tuple[bool, str]:
         """End a step; tell whether it was replayed, and else why not."""

@@ -102,6 +102,12 @@ class Adopted(NamedTuple):
     plans: Sequence[Plan]
 
 
+class Told(NamedTuple):
+    """The program says how often what it does next will come: it waits, to be planned as a whole before any of it runs."""
+
+    times: int  # 0: the step is over
+
+
 CHAIN, PLANNED, GROWING, HELD, ALL = 1, 2, 3, 4, 5
 """What is let go, beside a chain of operators: nothing; what waits to be planned until devices need it; what is held because
 allocations may grow; both; and also what is handed out on demand."""
@@ -116,7 +122,20 @@ class Settle(NamedTuple):
 
 
 Event = (
-    Adopted | Made | Crowded | Operated | Called | Read | Dropped | Mark | Over | Finished | Failed | Queued | Settle
+    Adopted
+    | Told
+    | Made
+    | Crowded
+    | Operated
+    | Called
+    | Read
+    | Dropped
+    | Mark
+    | Over
+    | Finished
+    | Failed
+    | Queued
+    | Settle
 )
 
 

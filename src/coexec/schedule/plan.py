@@ -8,6 +8,7 @@ Before: plan/, schedule/link.py.  After: schedule/hold.py.  Pure: loads pass whe
    only then is it known which memory holds what.
 4. While every device has work for 20 ms, three tasks, and two steps of a program that repeats itself, further calls wait here as
    well: what is measured meanwhile, and plans that are adopted, count for them. Whoever reads or waits lets them go.
+5. A step of which the program says how often it will come waits here until it is over, and is planned before any of it runs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..plan.decisions import Decisions
 from ..plan.place import Loads
 from ..plan.plan import Plan
 from ..plan.planned import Planned
+from ..plan.repeats import LONGEST
 from .dynamic_shares import Given, OpenTask
 from .events import ALL, GROWING, PLANNED, Called, Dropped, Mark, Read, Settle
 from .layer import Item, Moment
@@ -126,6 +128,7 @@ class PlanLayer:
         self.opened: OpenTask | None = None  # being handed out
         self.queue: deque[Item | Settle] = deque()  # what came since
         self._busy = False  # going on with it
+        self.times = 0  # that a step will come whose calls wait to be planned together; 0: none does
 
     @property
     def open(self) -> bool:
@@ -145,9 +148,11 @@ class PlanLayer:
     def call(self, task: Task) -> None:
         """Plan a call."""
         task.births = self._births.last  # it may be planned later, when there are more arrays
-        if self.opened is not None or self.queue or (self.sure and self.loads.ends and self._far(task)):
+        if self.opened is not None or self.queue or self.times or (self.sure and self.loads.ends and self._far(task)):
             self.planner.check(task)  # later there is nobody to tell
             self.queue.append(Called(task))
+            if self.times and len(self.queue) >= LONGEST:
+                self._go_on(1)
         elif task.deal is not None:
             self._decide_late(task)
         else:
@@ -163,6 +168,11 @@ class PlanLayer:
             self.call(item.task)
             return
         if self.steps is not None and isinstance(item, Read):
+            if self.times:  # the calls before it are planned first
+                self.queue.append(item)
+                self._go_on(len(self.queue))
+                self.steps.read(item.array._storage.id, item.array.nbytes)
+                return
             self.steps.read(item.array._storage.id, item.array.nbytes)
         if self.opened is None and not self.queue:
             self._successor.on(item)
@@ -170,6 +180,32 @@ class PlanLayer:
         self.queue.append(item)
         if isinstance(item, Read):  # for what it reads alone, whatever comes before it
             self._go_on(len(self.queue))
+
+    def told(self, times: int) -> None:
+        """Let what follows wait, which will come so often, until somebody wants to see it or the step is over: then it is planned."""
+        if self.steps is None:
+            return
+        if times > 1 and self.opened is None and not self.queue:
+            self.times = times
+            self.steps.told()
+        elif self.times:
+            self._go_on(max(1, len(self.queue)))
+            self.steps.passed(whole=True)
+        elif not times:
+            self.steps.passed(whole=False)
+
+    def _plan_step(self) -> None:
+        """Plan the calls that wait as a step, before any of them runs."""
+        times, self.times = self.times, 0
+        tasks: list[Task] = []
+        reads: list[tuple[int, int, int]] = []
+        for item in self.queue:
+            if isinstance(item, Called):
+                tasks.append(item.task)
+            elif isinstance(item, Read):
+                reads.append((len(tasks), item.array._storage.id, item.array.nbytes))
+        if self.steps is not None and tasks:
+            self.steps.ahead(tasks, reads, times)
 
     def _far(self, task: Task) -> bool:
         """Tell whether the devices have so much to do that a call need not be planned yet."""
@@ -243,8 +279,10 @@ class PlanLayer:
 
         Not within itself, however many tasks are handed out meanwhile.
         """
-        if self._busy:
+        if self._busy or (self.times and not due):
             return
+        if self.times:
+            self._plan_step()
         self._busy = True
         moment = self._moment
         try:

@@ -54,8 +54,10 @@ class PlanAccount:
 
     def costs(self, repetitions: float, *, present: bool) -> float:
         """Return the seconds that so many turns will take, with the way there unless it is the `present` plan."""
-        way = 0.0 if present or self.estimated is None else self.estimated.transition
-        return way + repetitions * self.period
+        if present or self.estimated is None:
+            return repetitions * self.period
+        way = self.estimated.transition - repetitions * self.estimated.slack
+        return max(0.0, way) + repetitions * self.period
 
 
 class TurnClock:

@@ -1,40 +1,29 @@
 """The plans that a step could have: one per set of devices, estimated from the most promising down, and the best of them.
 
-Before: sets.py, cuts.py, estimate.py, account.py.  After: planner.py.  Goes on for a moment at a time.
+Before: sets.py, cuts.py, bounds.py, estimate.py, account.py.  After: planner.py.  Goes on for a moment at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import NamedTuple
 
-from ...geometry import Box, bounding, overlap
-from ...machine.platform import HOST, USER, Device, Platform
+from ...geometry import Box, bounding
+from ...machine.platform import HOST, Device, Platform
 from .account import WORTH, PlanAccount
+from .bounds import Bounds, DeviceSet, Figure, Target
 from .cuts import StepParts, divided, shares, whole
-from .estimate import TURNS, Overheads, Where, estimate, fresh, placed
+from .estimate import TURNS, PeriodEstimate, estimate, placed
 from .profile import StepProfile
-from .sets import device_sets
 
-VISIT = 40e-6  # seconds that going through what devices of one memory do of one call takes, of a server's core
-LOOKED_UP = 4  # predictions that take as long
-DEAR = 1.0  # times what looks take that they must be able to save
+VISIT = 20e-6  # seconds that going through what devices of one memory do of one call takes, of a server's core
+LOOKED_UP = 10  # predictions that take as long
+DEAR = 8.0  # times what looks take that they must be able to save: bounds promise more than there is
+UNKNOWN = "nothing is known of the speed of one of them"
+CANNOT = "cannot be faster, whatever is moved"
 NOT_YET = "what it may save is not worth a look yet"
-
-
-class Target(NamedTuple):
-    """What plans are estimated for."""
-
-    platform: Platform
-    overheads: Overheads
-    where: Where
-
-    @property
-    def memories(self) -> dict[str, int]:
-        """The memory of each device."""
-        return {device.name: device.memory for device in self.platform.devices}
 
 
 class Considered(NamedTuple):
@@ -46,63 +35,134 @@ class Considered(NamedTuple):
     why: str = ""
 
 
-def considered(
-    step: StepProfile,
-    machine: Target,
-    groups: Sequence[Sequence[Device]],
-    present: PlanAccount,
-    repetitions: float,
-    found: list[Considered],
-    off: Mapping[tuple[str, ...], float],
-) -> Iterator[int]:
-    """Look at sets of devices, and put into `found` what becomes of each: few memories first, and the most promising of these.
+class Search:
+    """The sets of devices that a step could run on, what each takes at least, and what was found of those that were looked at.
 
-    A set is looked at if what it may save in so many repetitions is worth the look. `off` tells how far estimates were off.
-    Yields how many visits that took, again and again, so that whoever asks can stop for a moment.
+    One device needs no look: its bound is about what it takes. Others are looked at once what they may save is worth it.
     """
-    known = {c.devices: c for c in found if c.account is not None}
-    found[:] = known.values()
-    others = [c.account for c in found if c.account is not None and c.account is not present]
-    best = min([present.costs(repetitions, present=True), *[a.costs(repetitions, present=False) for a in others]])
-    rates, brought = Rates(step, groups, machine.platform), Brought(step, machine)
-    yield -(-len(step.calls) * len(groups) // LOOKED_UP)
-    here, looks = set(present.devices), 0.0
-    choices = [
-        (len(_memories(devices, machine)), bound(step, devices, machine, rates), bool(here & set(devices)), devices)
-        for devices in device_sets(groups)
-    ]
-    for crews, least, _, devices in sorted(choices):
-        if devices in known or (len(devices) == 1 and devices == present.devices):
-            continue  # it is the present plan
-        look = TURNS * len(step.calls) * crews * VISIT
-        if repetitions * least > best:
-            found.append(Considered(devices, least, None, "cannot be faster, whatever is moved"))
-        elif brought.seconds(devices) + repetitions * least + (looks + look) * DEAR > WORTH * best:
-            found.append(Considered(devices, least, None, NOT_YET))
-        else:
-            looks += look
-            account, why = yield from _looked_at(step, devices, machine, off)
-            if account is not None:
+
+    def __init__(
+        self,
+        step: StepProfile,
+        machine: Target,
+        groups: Sequence[Sequence[Device]],
+        sets: Sequence[DeviceSet],
+        off: Mapping[tuple[str, ...], float],
+    ) -> None:
+        """Begin with sets of devices of these classes; `off` tells how far estimates were off, by devices."""
+        self._step, self._machine, self._off = step, machine, off
+        self._bounds = Bounds(step, groups, machine)
+        self._visits = len(step.calls) * len(groups) / LOOKED_UP  # that nobody has been charged for
+        self.since: PlanAccount | None = None  # the plan in force when it was looked where the data is
+        self.looks = 0.0  # seconds, of all of them
+        self.found: dict[tuple[str, ...], Considered] = {}
+        self._figures: list[tuple[DeviceSet, Figure]] = []
+        self._others: list[DeviceSet] = []  # of several devices, of which no figure is known yet
+        least = self._bounds.least(max(sets, key=lambda chosen: len(chosen.devices)))
+        for chosen in sets:
+            devices = chosen.devices
+            if len(devices) > 1:
+                self._others.append(chosen)
+                self.found[devices] = Considered(devices, least, None, NOT_YET)
+            else:
+                figure = self._bounds.of(chosen)
+                self._figures.append((chosen, figure))
+                self.found[devices] = Considered(devices, figure.period, *self._figured(devices, figure))
+        self._least = least
+        self._crowds = min([len(chosen.crowds) for chosen in self._others if len(chosen.crowds) > 1], default=1)
+        self._visits += self._bounds.visits(len(self._figures) + 1)
+
+    def visits(self) -> float:
+        """Return the visits that nobody has been charged for."""
+        visits, self._visits = self._visits, 0.0
+        return visits
+
+    def _figured(self, devices: tuple[str, ...], figure: Figure) -> tuple[PlanAccount | None, str]:
+        """Return the plan that gives all of a step to one device, with what it takes at least."""
+        made = self._planned(devices)
+        if isinstance(made, str):
+            return None, made
+        made.estimated = PeriodEstimate(figure.period, figure.way, figure.own, {}, 0, figure.slack)
+        return made, ""
+
+    def _planned(self, devices: tuple[str, ...]) -> PlanAccount | str:
+        """Return a plan on some devices, which nobody has estimated, or why there is none."""
+        made = planned(self._step, devices, self._machine)
+        if made is None:
+            return UNKNOWN
+        plan, parts = made
+        if (full := crowded(self._step, plan, self._machine.platform)) is not None:
+            return f"the memory of {full} is too small"
+        return PlanAccount(devices, plan, None, parts, self._off.get(devices, 1.0))
+
+    def moved(self, present: PlanAccount | None) -> None:
+        """Look again where the data is: another plan is in force."""
+        self.since = present
+        self._bounds.look_where()
+        for number, (chosen, figure) in enumerate(self._figures):
+            way = self._bounds.way(chosen)
+            self._figures[number] = chosen, figure._replace(way=way)
+            account = self.found[chosen.devices].account
+            if len(chosen.devices) == 1 and account is not None and account.estimated is not None:
+                account.estimated = account.estimated._replace(transition=way)
                 account.since = present
-                best = min(best, account.costs(repetitions, present=False))
-            found.append(Considered(devices, least, account, why))
+        self._visits += (len(self._step.calls) + len(self._figures)) / LOOKED_UP
 
+    def others(self, present: PlanAccount | None) -> list[PlanAccount]:
+        """Return the plans that are known beside the present one."""
+        return [entry.account for entry in self.found.values() if entry.account not in (None, present)]
 
-def _looked_at(
-    step: StepProfile, devices: tuple[str, ...], machine: Target, off: Mapping[tuple[str, ...], float]
-) -> Generator[int, None, tuple[PlanAccount | None, str]]:
-    """Make a plan on some devices, and estimate it; yields visits."""
-    made = planned(step, devices, machine)
-    if made is None:
-        return None, "nothing is known of the speed of one of them"
-    plan, parts = made
-    if (full := crowded(step, plan, machine.platform)) is not None:
-        return None, f"the memory of {full} is too small"
-    account = PlanAccount(devices, plan, None, parts, off.get(devices, 1.0))
-    for answer in estimate(step, plan, machine.platform, machine.overheads, machine.where):
-        yield 1
-        account.estimated = answer
-    return account, ""
+    def due(self, present: PlanAccount | None, repetitions: float, share: float) -> tuple[str, ...] | None:
+        """Return the devices of the next plan that is worth a look: few memories first, then the one that takes least in the long run.
+
+        Of few memories, bounds promise least too much. What it may save in so many repetitions, against the best known, is many times what all looks take, for most find nothing;
+        or looks take no more than a share of what these repetitions do.
+        """
+        best = min([account.costs(repetitions, present=False) for account in self.others(present)], default=inf)
+        if present is not None:
+            best = min(best, present.costs(repetitions, present=True))
+        if self._others:
+            least, look = repetitions * self._least, self._crowds * TURNS * len(self._step.calls) * VISIT
+            if least + look > WORTH * best or look > max((best - least) / DEAR, share * best):
+                return None
+            self._figure_others()
+        likely: tuple[int, float, tuple[str, ...]] | None = None
+        for (devices, crowds, _, _), figure in self._figures:
+            entry = self.found[devices]
+            if entry.account is not None or entry.why not in (NOT_YET, CANNOT):
+                continue
+            look = TURNS * len(self._step.calls) * len(crowds) * VISIT
+            least = figure.costs(repetitions)
+            if repetitions * figure.period > best:
+                self.found[devices] = entry._replace(why=CANNOT)
+            elif least + look > WORTH * best or self.looks + look > max((best - least) / DEAR, share * best):
+                self.found[devices] = entry._replace(why=NOT_YET)
+            elif likely is None or (len(crowds), figure.period) < likely[:2]:
+                likely = len(crowds), figure.period, devices
+        return likely[2] if likely is not None else None
+
+    def _figure_others(self) -> None:
+        """Find what sets of several devices take at least."""
+        for chosen in self._others:
+            figure = self._bounds.of(chosen)
+            self._figures.append((chosen, figure))
+            self.found[chosen.devices] = self.found[chosen.devices]._replace(bound=figure.period)
+        self._visits += self._bounds.visits(len(self._others))
+        self._others = []
+
+    def look(self, devices: tuple[str, ...], present: PlanAccount | None) -> Iterator[int]:
+        """Make a plan on some devices, and estimate it; yields visits, so that whoever asks can stop for a moment."""
+        made, machine = self._planned(devices), self._machine
+        entry = self.found[devices]
+        if isinstance(made, str):
+            self.found[devices] = entry._replace(why=made)
+            return
+        for answer in estimate(self._step, made.plan, machine.platform, machine.overheads, machine.where):
+            yield 1
+            self.looks += VISIT
+            made.estimated = answer
+        made.since = present
+        self.found[devices] = entry._replace(account=made, why="")
 
 
 def planned(
@@ -132,97 +192,6 @@ def is_known(step: StepProfile, devices: Sequence[str]) -> bool:
         for call in step.calls
         for device in devices
     )
-
-
-class Rates:
-    """How often per second each device does a call of a step, at its own speed: asked once for devices that are alike."""
-
-    def __init__(self, step: StepProfile, groups: Sequence[Sequence[Device]], platform: Platform) -> None:
-        self._calls: list[dict[str, float]] = []
-        self._most: list[dict[int, float]] = []  # by memory, which has a bandwidth
-        self._memories = {device.name: device.memory for group in groups for device in group}
-        limits = {m: b for m in set(self._memories.values()) if (b := platform.memories[m].bandwidth)}
-        self.fresh = 0  # arrays that a turn makes
-        for call in step.calls:
-            profile = call.profile
-            self.fresh += fresh(call)
-            if profile.host or profile.whole is None:
-                continue
-            rates: dict[str, float] = {}
-            for group in groups:
-                seconds = profile.seconds(group[0].name, profile.whole, together=False)
-                for device in group if seconds is not None and seconds > 0.0 else ():
-                    rates[device.name] = 1.0 / (seconds or inf)
-            self._calls.append(rates)
-            size = profile.whole.work.size
-            self._most.append({memory: limit / size for memory, limit in limits.items()} if size else {})
-
-    def seconds(self, devices: Sequence[str]) -> float:
-        """Return seconds in which devices do the calls of a step, all of them all the time, and nothing is moved."""
-        total = 0.0
-        for rates, most in zip(self._calls, self._most, strict=True):
-            by_memory: dict[int, float] = {}
-            for device in devices:
-                memory = self._memories[device]
-                by_memory[memory] = by_memory.get(memory, 0.0) + rates.get(device, 0.0)
-            together = sum([min(rate, most.get(memory, inf)) for memory, rate in by_memory.items()])
-            total += 1.0 / together if together else 0.0
-        return total
-
-
-class Brought:
-    """What a step reads of what is there already, and the least time in which it comes to some devices."""
-
-    def __init__(self, step: StepProfile, machine: Target) -> None:
-        self._platform = machine.platform
-        self._read: dict[int, int] = {}  # bytes, by the memories that hold them
-        self._known: dict[frozenset[int], float] = {}
-        seen: set[int] = set()
-        for call in step.calls:
-            profile = call.profile
-            boxes = profile.whole.boxes if profile.whole is not None else ()
-            for argument, array, box in zip(profile.arguments, call.arrays, boxes, strict=False):
-                if array not in seen and argument.reads and not argument.reduces:
-                    for part, mask in machine.where(array) or ():
-                        if mask and len(part.lo) == len(box.lo) and (both := overlap(part, box)) is not None:
-                            self._read[mask] = self._read.get(mask, 0) + both.volume * argument.itemsize
-                seen.add(array)
-
-    def seconds(self, devices: Sequence[str]) -> float:
-        """Return seconds that bringing what is missing takes at least, over all links at once."""
-        names = set(devices)
-        memories = frozenset([device.memory for device in self._platform.devices if device.name in names])
-        if memories not in self._known:
-            near = sum([1 << memory for memory in memories]) | (1 << USER if HOST in memories else 0)
-            missing = sum([nbytes for mask, nbytes in self._read.items() if not mask & near])
-            into = [
-                max([link.bandwidth for (_, to), link in self._platform.links.items() if to == memory], default=0.0)
-                for memory in memories
-            ]
-            self._known[memories] = missing / sum(into) if sum(into) else 0.0
-        return self._known[memories]
-
-
-def bound(step: StepProfile, devices: Sequence[str], machine: Target, rates: Rates) -> float:
-    """Return seconds that a turn takes at least: all devices at their own speed all the time, or what coexec itself costs."""
-    costs = machine.overheads
-    own = len(step.calls) * (costs.submission + costs.instruction + costs.completion)
-    own += rates.fresh * (costs.submission + 2 * costs.instruction)
-    if len(devices) > 1 and any(call.profile.axis is not None for call in step.calls):
-        own += (len(devices) - 1) * (costs.instruction + costs.completion)
-    return max(own, rates.seconds(devices))
-
-
-def _memories(devices: Sequence[str], machine: Target) -> set[int]:
-    names = set(devices)
-    return {device.memory for device in machine.platform.devices if device.name in names}
-
-
-def lower_limit(step: StepProfile, machine: Target) -> float:
-    """Return seconds that no plan of a step is faster than: every device at its best, from the first moment."""
-    devices = [device for device in machine.platform.devices if not device.wide]
-    rates = Rates(step, [[device] for device in devices], machine.platform)
-    return max(bound(step, (), machine, rates), rates.seconds([device.name for device in devices]))
 
 
 def crowded(step: StepProfile, plan: Sequence[StepParts], platform: Platform) -> str | None:

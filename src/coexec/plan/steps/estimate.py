@@ -10,7 +10,7 @@ when whoever made it is done and the copy is over. The program's own thread subm
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...geometry import Box, RegionMap, bounding, covers, overlaps
 from ...machine.platform import HOST, USER, Device, Link, Platform
@@ -45,6 +45,9 @@ class PeriodEstimate(NamedTuple):
     own: float  # seconds of one turn that coexec itself takes, submissions and completions together
     busy: dict[str, float]  # seconds of one turn that each device computes
     instructions: int = 0  # of one turn
+    slack: float = (
+        0.0  # seconds of one turn for which devices and links wait for coexec itself: they go the way meanwhile
+    )
 
 
 class TurnTimes(NamedTuple):
@@ -112,6 +115,9 @@ class Emulation:
             yield from self.call(call, parts, number)
         for awaited in reads:
             self._read(awaited.array + number * awaited.renewed, awaited.nbytes)
+        for one, other in step.swapped:
+            _swap(self._valid, one, other)
+            _swap(self._made, one, other)
 
     def over(self) -> TurnTimes:
         """Return what the turn took."""
@@ -192,7 +198,9 @@ class Emulation:
         free = self._free.get(name, 0.0)
         if device is not None and device.launch:
             ready += device.launch
-        elif device is not None and ready >= free:  # a core's thread, which sleeps meanwhile
+        elif (
+            device is not None and ready > free
+        ):  # a core's thread, which sleeps meanwhile; not if it was queued behind another
             ready += self._costs.wake
         end = self._free[name] = max(ready, free) + seconds
         self.busy[name] = self.busy.get(name, 0.0) + seconds
@@ -297,10 +305,13 @@ class Emulation:
         if valid is not None:
             for _, mask in valid.entries():
                 if _lacks(mask, HOST):
-                    ready, hops = self._copy(mask, HOST, nbytes, ready)
-        seconds = costs.submission + hops * (costs.instruction + costs.completion)
-        self.program = max(self.program + seconds, ready + costs.completion + costs.step + costs.wake)
-        self.interpreter += seconds
+                    ready, hops = self._copy(mask, HOST, nbytes, max(ready, self.program + costs.submission))
+                    hops += 1
+        asked = self.program + costs.submission + hops * costs.instruction
+        asleep = ready + costs.completion > asked
+        seen = max(asked, ready + costs.completion + costs.wake) if asleep else asked
+        self.program = seen + costs.step + costs.completion
+        self.interpreter += costs.submission + hops * (costs.instruction + costs.completion)
         self.end = max(self.end, self.program)
 
     # Arrays -----------------------------------------------------------------------------------------------------------
@@ -330,6 +341,12 @@ class Emulation:
         )
 
 
+def _swap(known: dict[int, Any], one: int, other: int) -> None:
+    """Let what is known of two arrays change places."""
+    first, second = known.pop(one, None), known.pop(other, None)
+    known.update({array: what for array, what in ((other, first), (one, second)) if what is not None})
+
+
 def fresh(call: StepCall) -> int:
     """Return how many arrays a call makes."""
     return sum([bool(new) and a.writes for new, a in zip(call.renewed, call.profile.arguments, strict=True)])
@@ -357,7 +374,8 @@ def estimate(
     last = turns[-1]
     period = max(last.interpreter, last.longest, last.end - turns[-2].end)
     transition = max(0.0, last.end - len(turns) * period)
-    yield PeriodEstimate(period, transition, last.interpreter, dict(emulation.busy), emulation.instructions)
+    slack = period - last.longest if period <= last.interpreter and not step.reads else 0.0
+    yield PeriodEstimate(period, transition, last.interpreter, dict(emulation.busy), emulation.instructions, slack)
 
 
 def placed(

@@ -15,7 +15,7 @@ from ...graph.task import Task
 from ..candidate import Candidate
 from ..plan import Plan
 from .account import PlanAccount
-from .choose import Target
+from .bounds import Target
 from .cuts import best_alone, divided
 from .profile import CallProfile
 from .tree import call_plan

@@ -16,19 +16,22 @@ from typing import NamedTuple, Protocol
 
 from ...graph.command import Chunk
 from ...graph.task import Task
+from ...machine.platform import Device
 from ..candidate import Candidates
 from ..plan import Plan
 from ..repeats import LONGEST, Repeats
 from .account import WORTH, PlanAccount, TurnClock
-from .choose import DEAR, NOT_YET, VISIT, Considered, Target, considered, is_known, lower_limit
+from .bounds import DeviceSet, Target, as_sets, lower_limit
+from .choose import DEAR, VISIT, Considered, Search, is_known
 from .estimate import TURNS, estimate
 from .guide import Guide, Guided
 from .profile import CallProfile, StepProfile
-from .sets import classes
+from .sets import classes, device_sets
 from .tree import step_plan
 from .watch import ProgramWatch, by_device
 
 FIRST = 4e-3  # seconds of the first look at a step
+EARLY_SHARE = 0.02  # of the time that a step is expected to take, which looks at plans of it may take
 MOST_FIRST = 20e-3  # seconds of first looks at steps, before they count as later ones do
 SLICE = 1e-3  # and of later ones
 SHARE = 0.01  # of the program's time that later looks may take
@@ -85,10 +88,11 @@ class StepPlanner:
         self._broken = 0  # calls for which it did so before it did something else: less is nothing to count on
         self._step: StepProfile | None = None
         self._repetitions = 1.0  # of the step that are expected
+        self._groups: list[list[Device]] | None = None  # devices that are alike; None: they have to be found
+        self._sets: list[DeviceSet] = []
+        self._search: Search | None = None  # for plans of the step
         self._looking: Iterator[int] | None = None
-        self._looked = False  # for the first time
-        self._again = 0.0  # repetitions, from which on plans are looked at that were not worth it
-        self.considered: list[Considered] = []
+        self._left: list[Considered] = []  # plans of the step that were in force
         self.present: PlanAccount | None = None  # the plan in force; call by call, if none was adopted
         self.adopted = False
         self._last: Plan | None = None  # of a step that is over
@@ -102,9 +106,17 @@ class StepPlanner:
         self.planning = 0.0  # seconds, all together
         self._later = 0.0  # of these, beyond first looks
         self._unpaid = 0.0  # seconds that nobody was charged for yet
-        self._told: int | None = None  # turns that the program said will come
+        self._until = 0  # calls, up to which the program said that it does the same
+        self._told_at = -1  # calls, after which a step begins that the program tells of; -1: it is over
+        self._times = 0  # that it comes
+        self.first = False  # a step was planned before any of it runs: that is paid for first
         self._failed = False  # to plan the step that the program repeats: it is not tried again
         self.unplanned = ""  # why what the program repeats is not planned as a step
+
+    @property
+    def considered(self) -> list[Considered]:
+        """The plans of the step, and what became of each."""
+        return [*(self._search.found.values() if self._search is not None else ()), *self._left]
 
     # What the program does --------------------------------------------------------------------------------------------
 
@@ -132,10 +144,13 @@ class StepPlanner:
             self._mark = self._candidates.mark
             self._watch.forget()
             self._guide.forget()
+            self._groups = None
             self._off.clear()
             self._forget()
         self._watch.profile(task)
         period, run = repeats.period, repeats.run
+        if self._watch.calls <= self._until and not self._affords(period or WINDOW):
+            return  # it was planned for as often as it comes
         if not period or run < max(period, self._broken):
             if self._period:
                 self._broken = max(self._broken, min(self._run, LASTING))
@@ -186,6 +201,60 @@ class StepPlanner:
         looked_at = sum(entry.account is not None for entry in self.considered)
         return PlanningSpent(self.planning, looked_at, limit, self._watch.calls)
 
+    # Steps of which the program says how often they come ----------------------------------------------------------------
+
+    def told(self) -> None:
+        """Note that a step begins of which the program says how often it comes."""
+        self._told_at, self._times = self._watch.calls, 0
+
+    def passed(self, *, whole: bool) -> None:
+        """Take the end of such a step. Unless the `whole` of it waited, because a value was wanted, it is planned once more."""
+        begun, self._told_at = self._told_at, -1
+        planned = self._step
+        if whole or begun < 0 or self._times < 2 or planned is None:
+            return
+        step = self._watch.passed(self._watch.calls - begun)
+        if step is None or (len(step.calls), len(step.reads)) == (len(planned.calls), len(planned.reads)):
+            return
+        self._until = self._watch.calls + (self._times - 1) * len(step.calls)
+        try:
+            if self._begin(step):
+                self._repetitions = float(self._times - 1)
+                self._go_on()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._forget()
+            self.unplanned = f"{type(error).__name__}: {error}"
+
+    def ahead(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]], times: int) -> None:
+        """Plan calls that wait, with reads after so many of them, which will come so many times. Fails none of them."""
+        self._until, self._times = self._watch.calls + times * len(tasks), times
+        try:
+            self._plan_ahead(tasks, reads, times)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._forget()
+            self.unplanned = f"{type(error).__name__}: {error}"
+
+    def _plan_ahead(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]], times: int) -> None:
+        step = self._watch.told(tasks, reads)
+        self._forget()
+        if step is None:
+            self.unplanned = self._watch.why
+            return
+        self._step, self._repetitions = step, float(times)
+        search = self._search = self._begin_search(step)
+        while search.looks < FIRST and (devices := search.due(None, float(times), EARLY_SHARE)) is not None:
+            for _ in search.look(devices, None):
+                pass
+        self.first = True
+        self._spend(search.visits() * VISIT + search.looks, later=False)
+        best = min(search.others(None), key=lambda account: account.costs(float(times), present=False), default=None)
+        if best is None:
+            self._forget()
+            self.unplanned = "nothing is known of the speed of a device that could run it"
+        else:
+            self._adopt(best, step)
+            search.since = best
+
     # Turns ------------------------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
@@ -193,9 +262,9 @@ class StepPlanner:
         if self._step is not None and self._step.exact:
             self._last = self.plan()
         self._period = 0
-        self._step = self._looking = None
+        self._step = self._search = self._looking = None
         self._failed, self.unplanned = False, ""
-        self.considered = []
+        self._left = []
         self.present = None
         self._ends.clear()
         self._measuring.begin()
@@ -213,7 +282,8 @@ class StepPlanner:
             if not self._begin(step):
                 return
         assert self._step is not None
-        self._repetitions = float(turns if self._told is None else max(1, self._told - turns))
+        told = (self._until - self._watch.calls) / len(self._step.calls)
+        self._repetitions = told if told >= 1.0 else float(turns)
         if self._broken:  # what comes and goes has come before
             self._repetitions = max(self._repetitions, float(self._watch.times(self._step)))
         self._go_on()
@@ -244,6 +314,11 @@ class StepPlanner:
         crews = self._watch.crews(WINDOW, self._machine.memories)
         return max(2, min(WINDOW, round(WIDE / (TURNS * VISIT * crews)))) if crews else 2
 
+    def _affords(self, calls: int) -> bool:
+        """Tell whether a later look at so many calls fits into the time that such looks may take."""
+        crews = self._watch.crews(calls, self._machine.memories)
+        return self._later + calls * crews * TURNS * VISIT <= SHARE * self._elapsed()
+
     def _may_begin(self) -> bool:
         return self.planning <= MOST_FIRST or self.planning <= SHARE * self._elapsed()
 
@@ -256,29 +331,34 @@ class StepPlanner:
         self.unplanned = ""
         measured = self._measuring if self._step is None or step.exact else None
         self._step = step
+        self._search, self._looking, self._left = None, None, []
         self.present = self._as_it_is(step)
         if measured is not None and step.exact:
             measured.begin(self._at_once(self.present.devices))
-        self.considered, self._looked, self._again = [], False, 0.0
         return True
 
     def _go_on(self) -> None:
         """Look at plans for a moment, take what was measured, and change if that is worth it."""
         step, present = self._step, self.present
         assert step is not None and present is not None
-        if self._looking is None and self._repetitions >= self._again:
-            self._again = 2.0 * self._repetitions
-            if not self._looked or any(c.account is None and c.why == NOT_YET for c in self.considered):
-                groups = classes(self._machine.platform, self._candidates.lost)
-                self._looking = considered(
-                    step, self._machine, groups, present, self._repetitions, self.considered, self._off
-                )
-        if self._looking is not None:
-            self._look()
+        search = self._search
+        if search is None:
+            search = self._search = self._begin_search(step)
+            search.since = present
+        elif search.since is not present:
+            search.moved(present)
+        self._look(search, present)
         self._measured(present, step)
         self._choose()
         if step.exact and self._looking is None:
             self._watch.settle(len(step.calls), self._guide.devices)
+
+    def _begin_search(self, step: StepProfile) -> Search:
+        """Return what is known of sets of devices from numbers alone."""
+        if self._groups is None:
+            self._groups = classes(self._machine.platform, self._candidates.lost)
+            self._sets = as_sets(device_sets(self._groups), self._groups, self._machine.platform)
+        return Search(step, self._machine, self._groups, self._sets, self._off)
 
     def _measured(self, present: PlanAccount, step: StepProfile) -> None:
         """Take what turns under the present plan took."""
@@ -294,19 +374,23 @@ class StepPlanner:
         if estimated is not None and estimated.period > 0.0:
             self._off[present.devices] = present.measured / estimated.period
 
-    def _look(self) -> None:
-        """Look at plans for a moment: the first time for as long as it takes to see the likely ones, then in slices."""
-        assert self._looking is not None
+    def _look(self, search: Search, present: PlanAccount | None) -> None:
+        """Look at plans for a moment: at first for as long as it takes to see the likely ones, then in slices."""
         first = self.planning <= MOST_FIRST
         allowed = FIRST if first else min(SLICE, SHARE * self._elapsed() - self._later)
-        took, begin = 0.0, self._clock() if self._clock is not None else 0.0
+        took, begin = search.visits() * VISIT, self._clock() if self._clock is not None else 0.0
         while took < allowed:
+            if self._looking is None:
+                devices = search.due(present, self._repetitions, 2.0 * EARLY_SHARE if first else 1.0)
+                took += search.visits() * VISIT if self._clock is None else 0.0
+                if devices is None:
+                    break
+                self._looking = search.look(devices, present)
             visits = next(self._looking, None)
             if visits is None:
                 self._looking = None
-                break
+                continue
             took = took + visits * VISIT if self._clock is None else self._clock() - begin
-        self._looked = True
         self._spend(took, later=not first)
 
     def _elapsed(self) -> float:
@@ -324,6 +408,13 @@ class StepPlanner:
         plan = [by_device(seen.chunks) for seen in self._watch.last(len(step.calls))]
         devices = tuple(dict.fromkeys(part.device for parts in plan for part in parts))
         account = PlanAccount(devices, plan, None, off=self._off.get(devices, 1.0))
+        if len(devices) == 1:  # needs no look
+            self._search = self._begin_search(step)
+            known = self._search.found.get(devices)
+            if known is not None and known.account is not None and known.account.estimated is not None:
+                account.estimated = known.account.estimated._replace(transition=0.0)
+                self._search.since = account
+                return account
         self._estimate(account, step)
         return account
 
@@ -344,19 +435,26 @@ class StepPlanner:
         present, step, repetitions = self.present, self._step, self._repetitions
         assert present is not None and step is not None
         others = [c.account for c in self.considered if c.account is not None and c.account is not present]
+        others = [account for account in others if len(account.devices) > 1 or account.devices != present.devices]
         if not others:
             return
-        best = min(others, key=lambda account: account.costs(repetitions, present=False))
         tempting = min(others, key=lambda account: account.period)
         gain = repetitions * (present.period - tempting.period)
         if gain > 0.0 and tempting.since is not present:
             self._look_again(tempting, step, gain)
-            best = min(others, key=lambda account: account.costs(repetitions, present=False))
-        sure = best.measured is not None or (self._exact and step.exact and not self._broken)
-        if best.costs(repetitions, present=False) >= (WORTH if sure else SURE) * present.costs(
-            repetitions, present=True
-        ):
+        staying = present.costs(repetitions, present=True)
+        exact = self._exact and step.exact and not self._broken
+        worth = [
+            account
+            for account in others
+            if account.costs(repetitions, present=False)
+            < (WORTH if exact or account.measured is not None else SURE) * staying
+        ]
+        if not worth:
             return
+        if self._watch.calls >= self._until:  # what has lasted tends to last: a way is gone once, not in stages
+            repetitions *= 2.0
+        best = min(worth, key=lambda account: account.costs(repetitions, present=False))
         if not self._exact and present.measured is None:
             return  # nobody knows yet what would be given up
         self._adopt(best, step)
@@ -381,7 +479,7 @@ class StepPlanner:
                 f"another plan promised {account.period * 1e3:.3g} ms, and it took {before.period * 1e3:.3g} ms"
             )
             if step.exact and all(c.account is not before for c in self.considered):
-                self.considered.append(Considered(before.devices, 0.0, before, before.left))
+                self._left.append(Considered(before.devices, 0.0, before, before.left))
         self.present, self.adopted = account, True
         account.left = ""
         self._measuring.begin(self._at_once(account.devices))

@@ -12,7 +12,7 @@ from ...geometry import Box
 from ...graph.call import without_arrays
 from ...graph.mapped import mapped
 from ...graph.task import Task
-from ...predict.features import work_of, work_of_part
+from ...predict.features import part_of, work_of, work_of_part
 from ...predict.work import Work
 from ..candidate import Candidate, one_per_device
 from ..conflicts import however_cut
@@ -45,6 +45,7 @@ class CallProfile:
     """A call as far as plans depend on it: all calls of one shape have the same. Made once per shape."""
 
     __slots__ = (
+        "_beyond",
         "_parts",
         "arguments",
         "axis",
@@ -90,6 +91,7 @@ class CallProfile:
         )
         self.blocks = len(blocks(task.domain, self.axis or 0, task.granule)) if self.reduces else 0
         self._parts: dict[Box, Touched] = {}
+        self._beyond: tuple[float, ...] | None = None
         self.whole = Touched(tuple([a.box for a in self.arguments]), works) if works is not None else None
 
     def part(self, box: Box) -> Touched:
@@ -105,6 +107,21 @@ class CallProfile:
             ]
             found = self._parts[box] = Touched(tuple(boxes), work_of_part(task, box))
         return found
+
+    def beyond(self) -> tuple[float, ...]:
+        """Return, by argument, which part of it the first half of a call reads beyond its half: 0, little of a halo, or the rest."""
+        if self._beyond is None:
+            self._beyond = ()
+            if self.axis is not None:
+                half = part_of(self.box, self.axis, 0, max(1, self.rows // 2))
+                share, touched = half.volume / (self.box.volume or 1), self.part(half).boxes
+                self._beyond = tuple(
+                    [
+                        max(0.0, box.volume / (a.box.volume or 1) - share) if a.reads and not a.reduces else 0.0
+                        for a, box in zip(self.arguments, touched, strict=True)
+                    ]
+                )
+        return self._beyond
 
     def launches(self, device: str, box: Box) -> int:
         """Return how many kernels compute a part: the fixed blocks of a reduction are one each, unless a device loops over them."""
@@ -160,3 +177,4 @@ class StepProfile(NamedTuple):
     calls: tuple[StepCall, ...]
     reads: tuple[Awaited, ...] = ()
     exact: bool = True  # it comes again as it is; else it is a sample of what comes
+    swapped: tuple[tuple[int, int], ...] = ()  # arrays that take each other's place from turn to turn

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from ...predict.features import share_of_work
 from ..plan import Part, Plan
 from .account import PlanAccount
-from .choose import Considered, Target, lower_limit
+from .bounds import Target, lower_limit
+from .choose import Considered
 from .cuts import StepParts, part_seconds
 from .profile import CallProfile, StepProfile
 

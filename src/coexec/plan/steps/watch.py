@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from math import log2
+from math import inf, log2
 from typing import Any, NamedTuple
 
 from ...geometry import Box, bounding
@@ -24,6 +24,7 @@ from .profile import Awaited, CallProfile, StepCall, StepProfile
 ALONE = "a call is planned by itself alone"
 MOST = 4 * LONGEST  # shapes of calls that are remembered
 _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
+HALO = 0.25  # of an array: half of a call that reads more than this beyond its half reads more than what is around it
 PER_DOUBLING = 1  # sizes that are told apart while a call doubles
 
 
@@ -162,6 +163,44 @@ class ProgramWatch:
             calls.append(StepCall(profile, arrays, renewed))
         return StepProfile(tuple(calls), self._awaited(count, before, made), exact=False)
 
+    def told(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]]) -> StepProfile | None:
+        """Return calls that wait to be planned as a step, with reads after so many of them; None if they leave no choice.
+
+        Arrays that were made since the first of them are made anew in each turn.
+        """
+        profiles = [self.profile(task) for task in tasks]
+        known = [profile for profile in profiles if profile is not None]
+        if len(known) < len(profiles):
+            self.why = "a call is planned by itself alone"
+            return None
+        if not any(len(profile.devices) > 1 for profile in known):
+            return None
+        before = tasks[0].births - len([a for a in tasks[0].arrays if a._storage.id > tasks[0].births])
+        made = max([array._storage.id for task in tasks for array in task.arrays]) - before
+        calls = []
+        for task, profile in zip(tasks, known, strict=True):
+            arrays = tuple([array._storage.id for array in task.arrays])
+            calls.append(StepCall(profile, arrays, tuple([made if id > before else 0 for id in arrays])))
+        awaited = [Awaited(at, array, made if array > before else 0, nbytes) for at, array, nbytes in reads]
+        return StepProfile(tuple(calls), tuple(awaited), swapped=_swapped(calls))
+
+    def passed(self, count: int) -> StepProfile | None:
+        """Return the last calls as a step that comes again as it is, with what was read since the first of them."""
+        found = self.window(count) if 0 < count <= LONGEST else None
+        if found is None:
+            return None
+        first, made = self.calls - count, max([0, *[new for call in found.calls for new in call.renewed]])
+        before = min(
+            [id - new for call in found.calls for id, new in zip(call.arrays, call.renewed, strict=True) if new],
+            default=inf,
+        )
+        awaited = [
+            Awaited(at - first, array + (made if array >= before else 0), made if array >= before else 0, nbytes)
+            for at, array, nbytes in self._reads
+            if first < at <= self.calls
+        ]
+        return found._replace(reads=tuple(awaited), exact=True)
+
     def _known(self, recent: Sequence[SeenCall]) -> list[CallProfile] | None:
         """Return the profiles of calls, if all of them have one, and if there is a choice."""
         found = []
@@ -194,6 +233,27 @@ def by_device(chunks: Sequence[Chunk]) -> StepParts:
     for chunk in chunks:
         boxes.setdefault(chunk.device, []).append(chunk.box)
     return tuple([StepPart(device, bounding(mine)) for device, mine in boxes.items()])
+
+
+def _swapped(calls: Sequence[StepCall]) -> tuple[tuple[int, int], ...]:
+    """Return arrays that most likely take each other's place in the next turn: a stencil reads one and writes the other.
+
+    One turn does not tell. If they stay where they are, parts exchange less than is counted.
+    """
+    written = {
+        array for c in calls for a, array in zip(c.profile.arguments, c.arrays, strict=True) if a.writes or a.reduces
+    }
+    found: dict[int, int] = {}
+    for call in calls:
+        arguments = list(zip(call.profile.arguments, call.arrays, call.renewed, strict=True))
+        for (argument, array, _), further in zip(arguments, call.profile.beyond(), strict=False):
+            if 0.0 < further < HALO and array not in written and array not in found:
+                for other, target, new in arguments:
+                    alike = (other.extent, other.itemsize) == (argument.extent, argument.itemsize)
+                    if alike and other.writes and not other.reduces and not new and target not in found.values():
+                        found[array] = target
+                        break
+    return tuple(found.items())
 
 
 def _births(before: Sequence[Event], now: Sequence[Event]) -> int:

@@ -1,0 +1,365 @@
+"""What a step takes at least on some devices, by arithmetic alone; on one device that is about what it takes.
+
+Before: profile.py, sets.py, estimate.py.  After: choose.py.  Goes through no copies: each class of devices is asked once per call.
+
+A turn takes at least what the devices compute, at their own speed all the time; what coexec itself costs; and, where the
+program waits for values or parts exchange what they have, the two one after the other. On one device nothing else happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ...geometry import overlap
+from ...machine.platform import HOST, USER, Device, Link, Platform
+from ..split import LOOPING
+from .estimate import Overheads, Where, fresh
+from .profile import CallProfile, StepCall, StepProfile
+
+ROUNDED = 1e-3  # of an array, that half of a call reads beyond its half because rows are not halved exactly
+FIGURES = 10  # calls of a kind on a set of devices, whose bounds take as long as one visit of an estimate
+
+
+class Target(NamedTuple):
+    """What plans are estimated for."""
+
+    platform: Platform
+    overheads: Overheads
+    where: Where
+
+    @property
+    def memories(self) -> dict[str, int]:
+        """The memory of each device."""
+        return {device.name: device.memory for device in self.platform.devices}
+
+
+class Figure(NamedTuple):
+    """What a step takes at least on some devices."""
+
+    period: float  # seconds of a turn
+    own: float  # seconds of one turn that coexec itself takes
+    way: float  # seconds in which what is elsewhere comes to these devices
+    slack: float  # seconds of one turn for which devices wait for coexec itself
+
+    def costs(self, repetitions: float) -> float:
+        """Return the seconds that so many turns take at least, with the way."""
+        return max(0.0, self.way - repetitions * self.slack) + repetitions * self.period
+
+
+class Crowd(NamedTuple):
+    """Devices that share a memory: how many of each class."""
+
+    memory: int
+    bandwidth: float | None  # bytes per second, of the memory
+    members: tuple[tuple[int, int], ...]  # class, number
+
+
+class DeviceSet(NamedTuple):
+    """A set of devices as bounds see it."""
+
+    devices: tuple[str, ...]
+    crowds: tuple[Crowd, ...]
+    counts: tuple[tuple[int, int], ...]  # class, number
+    launch: float  # seconds: the least of theirs; 0: there are cores, whose threads are woken
+
+
+class CallFigures(NamedTuple):
+    """What bounds need to know of calls that cost the same."""
+
+    profile: CallProfile
+    rates: list[float]  # how often per second a device of each class does it
+    size: float  # bytes that it touches
+    fresh: int  # arrays that it makes
+    targets: int  # arrays that it reduces into
+    divisible: bool
+    exchanged: int  # arrays of which each part reads what others write in the step
+    times: int = 1  # that it comes in a turn
+
+
+class Launches(NamedTuple):
+    """What a call takes of coexec."""
+
+    instructions: int
+    copies: int  # of what parts have that others read
+    combined: float  # seconds from the end of its kernels until its partial results are combined
+
+
+class Bounds:
+    """Bounds of one step."""
+
+    def visits(self, sets: int) -> float:
+        """Return how many visits of an estimate bounds of so many sets take as long as."""
+        return sets * (3 + len(self._calls) + (len(self._order) if self._chained else 0)) / FIGURES
+
+    def __init__(self, step: StepProfile, groups: Sequence[Sequence[Device]], machine: Target) -> None:
+        """Ask for every call and class of devices."""
+        self._step, self._machine, self._costs = step, machine, machine.overheads
+        self._first = [group[0] for group in groups]
+        self._looping = [device.kind in LOOPING for device in self._first]
+        self._away = [device.memory != HOST for device in self._first]
+        self._brought = Brought(step, machine)
+        self._latency = min([link.latency for link in machine.platform.links.values()], default=0.0)
+        written = {
+            array
+            for call in step.calls
+            for argument, array in zip(call.profile.arguments, call.arrays, strict=True)
+            if argument.writes and not argument.reduces
+        }
+        written.update([array for pair in step.swapped for array in pair])
+        self._kinds: dict[tuple[CallProfile, int, int], int] = {}  # of calls that cost the same, and their numbers
+        self._calls: list[CallFigures] = []  # one of each kind
+        self._order: list[tuple[StepCall, int]] = []  # of which kind each call is
+        self._chained = bool(step.reads)  # something waits for the program, or for results that are combined
+        asked: dict[CallProfile, tuple[list[float], tuple[bool, ...]]] = {}
+        for call in step.calls:
+            profile = call.profile
+            if profile not in asked:
+                asked[profile] = self._asked(profile)
+            rates, beyond = asked[profile]
+            pairs = zip(beyond, call.arrays, strict=False)
+            targets = sum([argument.reduces for argument in profile.arguments])
+            self._chained |= bool(targets)
+            made, exchanged = fresh(call), sum([further and array in written for further, array in pairs])
+            kind = self._kinds.setdefault((profile, made, exchanged), len(self._calls))
+            self._order.append((call, kind))
+            if kind < len(self._calls):
+                self._calls[kind] = self._calls[kind]._replace(times=self._calls[kind].times + 1)
+            else:
+                size = profile.whole.work.size if profile.whole is not None else 0.0
+                self._calls.append(CallFigures(profile, rates, size, made, targets, bool(beyond), exchanged))
+
+    def _asked(self, profile: CallProfile) -> tuple[list[float], tuple[bool, ...]]:
+        """Return how often per second each class does a call, and of which arrays a part reads more than its part."""
+        if profile.host or profile.whole is None:
+            return [0.0] * len(self._first), ()
+        seconds = [profile.seconds(device.name, profile.whole, together=False) for device in self._first]
+        rates = [1.0 / known if known else 0.0 for known in seconds]
+        return rates, tuple([further > ROUNDED for further in profile.beyond()])
+
+    def look_where(self) -> None:
+        """Look again where the data is."""
+        self._brought = Brought(self._step, self._machine)
+
+    def computing(self, chosen: DeviceSet) -> list[float]:
+        """Return, for each kind of call, the seconds in which devices do it, all of them all the time, and nothing is moved."""
+        found = []
+        for call in self._calls:
+            rates, together = call.rates, 0.0
+            for crowd in chosen.crowds:
+                rate = sum([number * rates[kind] for kind, number in crowd.members])
+                limit = crowd.bandwidth
+                together += rate if limit is None or not call.size else min(rate, limit / call.size)
+            found.append(1.0 / together if together else 0.0)
+        return found
+
+    def of(self, chosen: DeviceSet) -> Figure:
+        """Return what a turn takes at least on some devices, and the way there."""
+        costs, computing = self._costs, self.computing(chosen)
+        memories, own, copies = len(chosen.crowds), 0.0, 0
+        launches = []
+        for call in self._calls:
+            count = self._launches(call, chosen)
+            launches.append(count)
+            copies += count.copies
+            seconds = costs.submission + count.instructions * (costs.instruction + costs.completion)
+            own += call.times * (seconds + call.fresh * (costs.submission + 2 * memories * costs.instruction))
+        own += len(self._step.reads) * (costs.submission + costs.instruction + costs.completion)
+        period = max(own, self._together(computing))
+        if copies or self._chained:
+            period = max(period, self._in_order(chosen, computing, launches))
+        slack = period - self._together(computing) if period <= own and not self._step.reads else 0.0
+        return Figure(period, own, self.way(chosen), slack)
+
+    def least(self, chosen: DeviceSet) -> float:
+        """Return seconds that no turn takes less than on these devices or some of them, whatever is moved or exchanged."""
+        costs = self._costs
+        own = sum([c.times * (1 + c.fresh) for c in self._calls]) * costs.submission
+        own += len(self._order) * (costs.instruction + costs.completion)
+        return max(own, self._together(self.computing(chosen)))
+
+    def _together(self, computing: Sequence[float]) -> float:
+        return sum([call.times * seconds for call, seconds in zip(self._calls, computing, strict=True)])
+
+    def way(self, chosen: DeviceSet) -> float:
+        """Return the seconds in which what is elsewhere comes to these devices, to each as much as it does meanwhile."""
+        rates = [0.0] * len(self._first)
+        for kind, _ in chosen.counts:
+            seconds = sum([c.times / c.rates[kind] for c in self._calls if c.divisible and c.rates[kind]])
+            rates[kind] = 1.0 / seconds if seconds else 0.0
+        by_memory = {c.memory: sum([number * rates[kind] for kind, number in c.members]) for c in chosen.crowds}
+        total = sum(by_memory.values())
+        return self._brought.seconds({m: rate / total if total else 0.0 for m, rate in by_memory.items()})
+
+    def _launches(self, call: CallFigures, chosen: DeviceSet) -> Launches:
+        """Return how many instructions a call takes: a kernel for each part, what they exchange, and what combines results."""
+        costs, rates = self._costs, call.rates
+        able = [(kind, number) for kind, number in chosen.counts if rates[kind]]
+        parts = crowds = 1
+        if call.divisible and able and costs.wake * max([rates[kind] for kind, _ in able]) < 1.0:
+            parts = sum([number for _, number in able])
+            crowds = sum([any(rates[kind] for kind, _ in crowd.members) for crowd in chosen.crowds])
+        blocks = call.profile.blocks
+        kernels = parts if not blocks or any(self._looping[kind] for kind, _ in able) else max(parts, blocks)
+        copies = 2 * (crowds - 1) * call.exchanged
+        if not call.targets:
+            return Launches(kernels + copies, copies, 0.0)
+        away = min(parts, sum([number for kind, number in able if self._away[kind]]))
+        combined = 2 * costs.completion + costs.step  # after the last kernel
+        if len(chosen.devices) == 1:
+            combined += (kernels - 1) * costs.completion + away * (costs.completion + self._latency)
+        combining = call.targets * (away + 1 + 3 * (crowds + 1 if away == parts else crowds))
+        return Launches(kernels + copies + combining, copies, combined)
+
+    def _in_order(self, chosen: DeviceSet, computing: Sequence[float], launches: Sequence[Launches]) -> float:
+        """Return the seconds of a turn: the program waits for its values, and parts for what they exchange.
+
+        One device waits for results that are combined, too. Of several, others may go on meanwhile: all count as one that does not.
+        """
+        costs, made, alone = self._costs, dict[int, float](), len(chosen.devices) == 1
+        away = all(crowd.memory != HOST for crowd in chosen.crowds)
+        combined = set[int]()  # arrays that partial results went into
+        program = free = end = before = 0.0
+        for number in range(2):  # the second finds devices and program as a turn leaves them
+            before, reads = end, list(self._step.reads)
+            for position, (call, kind) in enumerate(self._order):
+                while reads and reads[0].after <= position:
+                    array = reads[0].array + number * reads.pop(0).renewed
+                    program = self._waited(program, made.get(array, 0.0), away=away and array not in combined)
+                seconds, count = computing[kind], launches[kind]
+                ready = program + costs.submission
+                passed = self._latency + 2 * costs.completion if count.copies else 0.0
+                for argument, id, new in zip(call.profile.arguments, call.arrays, call.renewed, strict=True):
+                    array = id + number * new
+                    if array in made and argument.reads and (alone or (passed and array not in combined)):
+                        ready = max(ready, made[array] + passed)
+                ready += chosen.launch or (costs.wake if alone and ready > free else 0.0)
+                free = max(ready, free) + seconds
+                for argument, id, new in zip(call.profile.arguments, call.arrays, call.renewed, strict=True):
+                    if argument.reduces:
+                        made[id + number * new] = free + count.combined
+                        combined.add(id + number * new)
+                    elif argument.writes:
+                        made[id + number * new] = free
+                program += (1 + self._calls[kind].fresh) * costs.submission + count.instructions * costs.instruction
+            for awaited in reads:
+                array = awaited.array + number * awaited.renewed
+                program = self._waited(program, made.get(array, 0.0), away=away and array not in combined)
+            end = max(program, free)
+            for one, other in self._step.swapped:
+                made[one], made[other] = made.get(other, 0.0), made.get(one, 0.0)
+        return end - before
+
+    def _waited(self, program: float, ready: float, *, away: bool) -> float:
+        """Return when the program goes on that wants to see a value, which may be `away`: in no memory of the host."""
+        costs = self._costs
+        asked = program + costs.submission + (2 if away else 1) * costs.instruction
+        if away:
+            ready = max(ready + costs.completion, asked) + self._latency + costs.completion
+        asleep = ready + costs.completion > asked
+        return (max(asked, ready + costs.completion + costs.wake) if asleep else asked) + costs.step + costs.completion
+
+
+def as_sets(
+    found: Sequence[tuple[str, ...]], groups: Sequence[Sequence[Device]], platform: Platform
+) -> list[DeviceSet]:
+    """Return sets of devices as bounds see them."""
+    kinds = {device.name: (number, device) for number, group in enumerate(groups) for device in group}
+    made = []
+    for devices in found:
+        crowds: dict[int, dict[int, int]] = {}
+        counts: dict[int, int] = {}
+        for name in devices:
+            kind, device = kinds[name]
+            members = crowds.setdefault(device.memory, {})
+            members[kind] = members.get(kind, 0) + 1
+            counts[kind] = counts.get(kind, 0) + 1
+        together = [Crowd(m, platform.memories[m].bandwidth, tuple(members.items())) for m, members in crowds.items()]
+        launch = min([kinds[name][1].launch or 0.0 for name in devices])
+        made.append(DeviceSet(devices, tuple(together), tuple(counts.items()), launch))
+    return made
+
+
+class Brought:
+    """What a step reads of what is there already, and the least time in which it comes to some devices."""
+
+    def __init__(self, step: StepProfile, machine: Target) -> None:
+        self._platform = machine.platform
+        self._read: dict[int, int] = {}  # bytes, by the memories that hold them
+        self._known: dict[tuple[tuple[int, float], ...], float] = {}
+        self._ways: dict[tuple[int, int], tuple[object, float]] = {}
+        seen: set[int] = set()
+        for call in step.calls:
+            profile = call.profile
+            boxes = profile.whole.boxes if profile.whole is not None else ()
+            for argument, array, box in zip(profile.arguments, call.arrays, boxes, strict=False):
+                if array not in seen and argument.reads and not argument.reduces:
+                    for part, mask in machine.where(array) or ():
+                        if mask and len(part.lo) == len(box.lo) and (both := overlap(part, box)) is not None:
+                            self._read[mask] = self._read.get(mask, 0) + both.volume * argument.itemsize
+                seen.add(array)
+
+    def seconds(self, shares: Mapping[int, float]) -> float:
+        """Return seconds that bringing what is missing takes at least, over all links at once.
+
+        Each memory needs its share of what is read. With shares of nothing, any of them may hold any of it.
+        """
+        key = tuple(shares.items())
+        if key not in self._known:
+            self._known[key] = self._each(shares) if any(shares.values()) else self._any(frozenset(shares))
+        return self._known[key]
+
+    def _each(self, shares: Mapping[int, float]) -> float:
+        total = sum(self._read.values())
+        wires: dict[object, float] = {}
+        for memory, share in shares.items():
+            near = 1 << memory | (1 << USER if memory == HOST else 0)
+            held = sum([nbytes for mask, nbytes in self._read.items() if mask & near])
+            missing = share * total - held
+            away = [(nbytes, mask) for mask, nbytes in self._read.items() if not mask & near]
+            if missing > 0.0 and away:
+                wire, rate = self._way(max(away)[1], memory)
+                wires[wire] = wires.get(wire, 0.0) + (missing / rate if rate else 0.0)
+        return max(wires.values(), default=0.0)
+
+    def _any(self, memories: frozenset[int]) -> float:
+        near = sum([1 << memory for memory in memories]) | (1 << USER if HOST in memories else 0)
+        found = 0.0
+        for mask, nbytes in self._read.items():
+            rate = sum(dict([self._way(mask, memory) for memory in memories]).values())
+            found += nbytes / rate if rate and not mask & near else 0.0
+        return found
+
+    def _way(self, mask: int, memory: int) -> tuple[object, float]:
+        """Return the wire over which data comes, and its bytes per second."""
+        known = self._ways.get((mask, memory))
+        if known is None:
+            known = self._ways[mask, memory] = self._found_way(mask, memory)
+        return known
+
+    def _found_way(self, mask: int, memory: int) -> tuple[object, float]:
+        link, further = self._platform.link(HOST, memory), self._out(mask)
+        direct = [self._platform.link(source, memory) for source in range(mask.bit_length()) if mask >> source & 1]
+        straight = [known for known in direct if known is not None]
+        if straight or mask >> USER & 1 or further is None:
+            link, further = max(straight, key=lambda known: known.bandwidth, default=link), None
+        if link is None:
+            return None, 0.0
+        rate = link.bandwidth if further is None else 1.0 / (1.0 / link.bandwidth + 1.0 / further.bandwidth)
+        shared = [(name, most) for name in link.shared if (most := self._platform.limit(name)) is not None]
+        return (shared[0][0], min(rate, shared[0][1])) if shared else ((link.source, link.target), rate)
+
+    def _out(self, mask: int) -> Link | None:
+        """Return the link from one of these memories to the host's."""
+        for source in range(mask.bit_length()):
+            if mask >> source & 1 and (link := self._platform.link(source, HOST)) is not None:
+                return link
+        return None
+
+
+def lower_limit(step: StepProfile, machine: Target) -> float:
+    """Return seconds that no plan of a step is faster than: every device at its best, from the first moment."""
+    devices = [device for device in machine.platform.devices if not device.wide]
+    groups = [[device] for device in devices]
+    everything = as_sets([tuple([device.name for device in devices])], groups, machine.platform)[0]
+    return Bounds(step, groups, machine).least(everything)
