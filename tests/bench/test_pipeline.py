@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from coexec.bench.pipeline import drift, planner, real
+from coexec.bench.pipeline import drift, peers, planner, real
 from coexec.bench.pipeline.workloads import GRAPHS, block, cards_of, gcn, gin, planned_for
 from coexec.plan.pipeline import judged, plan_pipeline
 from tests.stream.test_results import opened
@@ -75,6 +76,8 @@ def test_a_real_stream_is_compared_with_each_of_them() -> None:
     ways = found["ways"]
     assert {"planned", "alone on cpu", "in turn on 2 cpu"} <= set(ways) and len(ways) >= 4
     assert all(rate > 0.0 for rate in ways.values())
+    assert found["peers"]["concurrent_futures"] > 0.0
+    assert set(found["cpu_s_per_item"]) == {"planned", "best_single"}
     assert found["of_best_static"] > 0.0 and found["of_best_single"] > 0.0 and found["prediction_error"] >= 0.0
 
 
@@ -89,3 +92,18 @@ def test_estimates_are_halved_and_doubled_and_conclusions_that_flip_are_named() 
     changed = planner._conclusions([case], cards._replace(speeds=slow))
     assert changed.used == [("gpu",)] != usual.used
     assert not changed.general[planner.GAINS["energy"]]
+
+
+def test_what_peers_compute_is_attention_within_the_window() -> None:
+    x = np.random.default_rng(0).standard_normal((37, 8)).astype(np.float32)
+    found = real._attention(x, 8)
+    for row in range(len(x)):
+        near = x[max(0, row - 4) : row + 5]
+        weights = np.exp(near @ x[row] / np.sqrt(8))
+        np.testing.assert_allclose(found[row], weights @ near / weights.sum(), rtol=1e-4, atol=1e-5)
+
+
+def test_peers_compute_every_item() -> None:
+    found = peers.compared(lambda x: x + 1, list(range(5)), 1)
+    assert "concurrent_futures" in found and all(rate > 0.0 for rate in found.values())
+    assert peers.threads(lambda x: x + 1, [1, 2]) == [2, 3]

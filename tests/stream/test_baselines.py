@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,5 +55,17 @@ def test_where_items_come_slowly_the_frugal_plan_is_chosen() -> None:
     # Every 8 s: 160 J on small devices, of which one is enough, 200 J on the big one; all wait for 8 s at 20 W.
     found = figures(8.0, "energy")
     assert found["chosen"] == (8.0, 160 + 20 * 8.0) and found["one small"] == (8.0, 160 + 20 * 8.0)
-    quick = prepared(8.0).front.choose("throughput")  # no slower than the others, and ready should items come sooner
-    assert (quick.period, quick.quickest) == (8.0, prepared(0.0).front.points[0].period)
+    calm = prepared(8.0).front.choose(
+        "throughput"
+    )  # no slower than the others, and one device is done in half the time
+    assert (calm.period, calm.quickest, calm.devices) == (8.0, 2.0, 1)
+    assert calm in prepared(8.0).front.points
+    busy = prepared(2.5).front.choose(
+        "throughput"
+    )  # none keeps up easily, so the quickest is ready should items come sooner
+    assert (busy.period, busy.quickest) == (2.5, prepared(0.0).front.points[0].period)
+
+
+def test_one_device_that_keeps_up_is_no_plan_if_items_may_not_take_that_long() -> None:
+    found = replace(prepared(0.0), most_latency=1.5).paced(8.0)
+    assert all(point.devices > 1 for point in found.front.points)

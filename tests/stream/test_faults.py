@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import itertools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import coexec as cx
 from coexec.backend.simulated import Happening, Scenario
-from coexec.errors import ItemFailed, ProgramError
+from coexec.errors import ItemFailed, ProgramError, RuntimeClosed
 from tests.stream.functions import items, may_fail, reads_inside, three_calls, weights
 from tests.stream.test_results import opened
 
@@ -361,3 +362,28 @@ def test_what_a_source_raises_on_its_thread_reaches_the_consumer() -> None:
         for error in (OSError("gone"), Odd("gone")):
             with pytest.raises(type(error), match="gone"):
                 pipe.map(source(error), drop="oldest", batch=(2, 0.0))
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip", "return"])
+def test_a_stream_whose_runtime_is_closed_ends_whatever_becomes_of_failures(policy: str) -> None:
+    pipe = cx.Pipeline(three_calls, w=weights())
+    with opened(devices="cpu:0"):
+        stream = pipe.stream(itertools.repeat(items(1)[0]), on_error=policy)
+        next(stream)
+    with pytest.raises(RuntimeClosed):  # not an item that fails, and after it the next one, for ever
+        for _ in range(100):
+            next(stream)
+    assert list(stream) == [] and pipe.failures == []
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_device_that_was_lost_before_the_first_item_is_planned_around(fixed: bool) -> None:
+    scenario = Scenario((Happening.lost("gpu:0", at=0.0),))
+    with opened(platform="dype-pcie4", scenario=scenario, execute=True):
+        pipe = cx.Pipeline(three_calls, w=weights())
+        front = pipe.plan(items(1)[0], devices="gpu:0,gpu:1")
+        found = pipe.map(items(6), plan=front[0] if fixed else None)
+        assert [float(result["z"].sum()) for result in found] == pytest.approx(
+            [float(((2 * item) @ weights()).sum()) for item in items(6)], abs=1e-3
+        )
+        assert [stage["devices"] for stage in pipe.stats()["stages"]] == [["gpu:1"]]

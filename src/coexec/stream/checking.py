@@ -112,10 +112,10 @@ def _streamed(runtime: Runtime, prepared: Prepared, point: PipelinePoint) -> lis
                 driver.wait_because(waiting.popleft(), "stream")
                 ends.append(clock())
             x = asarray(given)
-            for stage in stages:
-                y = empty((ROWS, stage.result), np.uint8)
-                with placed(stage.placement, item=item):
-                    stage_of_items(x, y, stage.seconds)
+            for one in stages:
+                y = empty((ROWS, one.result), np.uint8)
+                with placed(one.placement, item=item):
+                    stage_of_items(x, y, one.seconds)
                 x = y
             waiting.append(driver.begin_read(x, box=IfComputed())[0])
             runtime.flush()

@@ -51,13 +51,14 @@ class Deployment:
         note: Callable[[str], None],
         configure: Callable[[str, str], None] | None = None,
         *,
+        gone: Callable[[], Mapping[str, str]],
         aside: bool,
     ) -> None:
         """Begin. `prepare(item)` plans for an item now; `prepare_recorded` for one that has run, `aside` on a thread.
 
-        `configure(device, design)` loads a design; None: no device can be configured.
+        `configure(device, design)` loads a design; None: no device can be configured. `gone()` are the devices that are lost.
         """
-        self._configure = configure
+        self._configure, self._gone = configure, gone
         self.designs: dict[str, str] = {}  # that devices have now
         self._designs: dict[str, str] = {}  # that they need
         self._prepare, self._prepare_recorded, self._adviser = prepare, prepare_recorded, adviser
@@ -119,6 +120,9 @@ class Deployment:
     def place(self, run: ItemRun) -> tuple[Route, Watched]:
         """Return where the calls of an item go that is about to begin, and what is looked at meanwhile."""
         assert self.prepared is not None and self.point is not None
+        gone = self._gone()
+        if gone and any(device in gone for place in self.route.places for device in place.devices):
+            self.lost(run.item)  # nothing of it need have failed: others may have taken the lost device's part
         if self.fixed:
             return self.route, self._watched
         key = key_of(features_of(run.item, self._features))

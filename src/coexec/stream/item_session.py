@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from ..in_front import InFront
 from ..origin import program_line
 from ..program import session
 from ..program.array import Array
-from ..program.call import DEFAULT, Options, in_force, placed, placed_now
+from ..program.call import DEFAULT, Options, as_placed, in_force, placed_now
 from ..program.fuse import Operation
 from ..program.kernel import Kernel
 from ..program.placement import Placement
@@ -30,7 +30,14 @@ class StagePlace(NamedTuple):
 
     label: str
     placement: Placement  # with replicas, if each device takes every n-th item; otherwise they share each item
+    turns: tuple[Options, ...]  # of the calls of an item, by its turn
     fuses: bool = True  # its devices compute chains of operations as one kernel; else they do certain operations only
+
+    @classmethod
+    def of(cls, label: str, placement: Placement, *, fuses: bool = True) -> StagePlace:
+        """Return where the calls of a stage go, with what all items have in common worked out once."""
+        turns = [as_placed(placement, turn)._replace(loosely=True) for turn in range(placement.replicas)]
+        return cls(label, placement, tuple(turns), fuses)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -120,13 +127,16 @@ class ItemSession(InFront):
         """Record one call on the devices of its stage; where these cannot run it, anywhere."""
         self._check_writes(kernel, args, kwargs)
         place = None if kernel.host or options.devices is not None else self._place(kernel.name)
-        with placed(place, item=self.index) if place is not None else nullcontext():
-            try:
-                result = self.runtime.submit(kernel, args, kwargs, in_force(options))
-            except PlanError:
-                if place is None:
-                    raise
-                result = self.runtime.submit(kernel, args, kwargs, options)
+        token = placed_now.set(place) if place is not None else None
+        try:
+            result = self.runtime.submit(kernel, args, kwargs, in_force(options))
+        except PlanError:
+            if place is None:
+                raise
+            result = self.runtime.submit(kernel, args, kwargs, options)
+        finally:
+            if token is not None:
+                placed_now.reset(token)
         if kernel.returns.names:
             for array in result if isinstance(result, tuple) else (result,):
                 self._own.add(array._storage.id)
@@ -144,8 +154,12 @@ class ItemSession(InFront):
         if place is not None and not self._route.places[self.stage].fuses:
             self._next, self.stage = before
             return False
-        with placed(place, item=self.index) if place is not None else nullcontext():
+        token = placed_now.set(place) if place is not None else None
+        try:
             held = self.runtime.fuse(operation)
+        finally:
+            if token is not None:
+                placed_now.reset(token)
         if not held:  # it comes again, as a call
             self._next, self.stage = before
         return held
@@ -157,14 +171,15 @@ class ItemSession(InFront):
         told = session.answering_in(copy_context())
         raise_unseen(driver.executor.unseen(told))
 
-    def _place(self, name: str) -> Placement | None:
-        """Return where the next call goes, which is of that kernel; None: anywhere."""
+    def _place(self, name: str) -> Options | None:
+        """Return the options of the next call, which is of that kernel: where it goes. None: anywhere."""
         if not self._route.places:
             return None
         at, self.stage = self._route.find(self._next, name, self.stage)
         if at >= 0:
             self._next = at + 1
-        return self._route.places[self.stage].placement
+        turns = self._route.places[self.stage].turns
+        return turns[self.index % len(turns)]
 
     def _check_writes(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Look at what a call writes: arrays of the item, or others, which are then a state."""

@@ -245,6 +245,7 @@ class Pipeline:
             self._features,
             driver.recorder.note,
             None if simulation is None else simulation.configure,
+            gone=lambda: driver.scheduler.lost,
             aside=simulation is None,
         )
         if simulation is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from ..errors import PlanError, ProgramError
@@ -57,6 +58,7 @@ class Prepared:
     sources: frozenset[str]
     size: float  # bytes of an item and of everything that is computed from it
     designs: Mapping[str, str] = field(default_factory=dict)  # of the classes that stand for devices with a design
+    most_latency: float = inf  # seconds that an item may take
     limited: frozenset[str] = frozenset()  # devices that do certain operations only, and so no chains of them
 
     def route(self, point: PipelinePoint, loaded: Mapping[str, str] | None = None) -> Route:
@@ -64,7 +66,7 @@ class Prepared:
         stage_of = {name: number for number, stage in enumerate(point.stages) for name in stage.kernels}
         devices = self.devices(point, loaded)
         places = tuple(
-            StagePlace(
+            StagePlace.of(
                 stage_label(number),
                 _placement(devices[stage.slot], stage.mode),
                 fuses=self.limited.isdisjoint(devices[stage.slot]),
@@ -132,7 +134,9 @@ class Prepared:
 
     def paced(self, host: float) -> Prepared:
         """Return the same, if the function itself takes so many seconds for each item, whatever the devices do."""
-        return replace(self, front=self.front.paced(host), work=replace(self.work, pace=host))
+        paced = replace(self, work=replace(self.work, pace=host))
+        allowed = [p for p in paced.singles().values() if p.latency <= self.most_latency]
+        return replace(paced, front=self.front.paced(host, allowed))
 
     def singles(self) -> dict[str, PipelinePoint]:
         """Return the pipelines of one stage on one device, by class; those that cannot be are left out."""
@@ -224,6 +228,7 @@ def prepare(
         found.sources,
         sum(value.bytes for value in work.values),
         classes.designs,
+        inf if latency is None else latency,
         frozenset([device.name for device in runtime.platform.devices if device.ops]),
     )
 
@@ -262,7 +267,7 @@ def record_on(
 ) -> None:
     """Run a recorded function once with all its calls on one device, as far as that can run them."""
     kernels = tuple([call.kernel.name for call in recorded.calls if not call.kernel.host])
-    route = Route(kernels, (0,) * len(kernels), (StagePlace("", Placement(device)),))
+    route = Route(kernels, (0,) * len(kernels), (StagePlace.of("", Placement(device)),))
     record(runtime, function, constants, sample, route)
 
 

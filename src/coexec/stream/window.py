@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, RuntimeClosed
 from ..graph.task import Task
 from ..runtime import Runtime
 from .item import Function, ItemRun, driver_of
@@ -91,7 +91,7 @@ class Window:
         self._make: Callable[[int, Any], ItemRun] = lambda index, item: ItemRun(
             runtime, function, constants, index, item
         )
-        self._driver, self._dispatcher = driver_of(runtime), dispatcher
+        self._runtime, self._driver, self._dispatcher = runtime, driver_of(runtime), dispatcher
         self._terms = Terms(1)
         self._most_begun = len(runtime.platform.devices) + 1
         self.ahead, self._in_order = ahead, order == "input"
@@ -109,6 +109,10 @@ class Window:
 
     def begin(self, index: int, item: Any) -> None:
         """Begin with an item. It is among the others first: Ctrl-C at any moment ends it with them."""
+        if self._runtime.closed:  # that is no item's failure, which a policy might pass over for ever
+            raise RuntimeClosed(
+                "the runtime of this stream is closed; take all results before that, or close the stream"
+            )
         run = self._make(index, item)
         self.runs.append(run)
         self._start(run, item)

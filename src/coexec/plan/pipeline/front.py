@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,25 @@ from .point import PipelinePoint
 SAME = 1e-9
 """Relative difference of figures that only rounding can have made."""
 
+CALM = 0.5
+"""Part of the time from item to item in which devices are done with one: they keep up easily, and more of them bring nothing."""
+
+
+def _calm(p: PipelinePoint) -> float:
+    """Return how many devices a pipeline uses, if these keep up with its items easily; else more than any does."""
+    return float(p.devices) if p.quickest <= CALM * p.period else inf
+
+
 OBJECTIVES: dict[str, Callable[[PipelinePoint], tuple[float, ...]]] = {
-    "throughput": lambda p: (p.period, p.quickest, p.energy, p.latency),
+    "throughput": lambda p: (p.period, _calm(p), p.quickest, p.energy, p.latency),
     "energy": lambda p: (p.energy, p.period, p.latency),
     "latency": lambda p: (p.latency, p.period, p.energy),
     "balanced": lambda p: (p.energy * p.period, p.period, p.latency),
 }
 """What is to be small, and what decides between equals. Balanced: energy times period.
 
-Where items come slowly all pipelines have one period; the one whose devices are quickest gains if items come sooner after all.
+Where items come slowly all pipelines have one period. Then as few devices are used as keep up easily: each more would only be woken
+more often. If none do, the one whose devices are quickest gains if items come sooner after all.
 """
 
 
@@ -68,10 +79,18 @@ class PipelineFront:
         slowed = [replace(p, period=max(p.period, p.active / (power - idle))) for p in self.wide]
         return best(slowed, latency=self.latency, used=self.used, throttled=True)
 
-    def paced(self, pace: float) -> PipelineFront:
-        """Return the front for items that come no quicker than every `pace` seconds, which devices spend waiting."""
+    def paced(self, pace: float, also: Sequence[PipelinePoint] = ()) -> PipelineFront:
+        """Return the front for items that come no quicker than every `pace` seconds, which devices spend waiting.
+
+        Of the pipelines in `also` the best for throughput is kept beside the others, if it keeps up easily.
+        """
         slowed = tuple([replace(p, period=max(p.period, pace)) for p in self.wide])
-        return replace(self, points=best(slowed, latency=self.latency, used=self.used), wide=slowed)
+        points = best(slowed, latency=self.latency, used=self.used)
+        key = OBJECTIVES["throughput"]
+        calm = [replace(p, period=pace) for p in also if p.quickest <= CALM * pace]
+        if calm and key(chosen := min(calm, key=key)) < min(map(key, points)):
+            points = (*[p for p in points if p.stages != chosen.stages], chosen)
+        return replace(self, points=points, wide=slowed)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the front as JSON-ready data."""

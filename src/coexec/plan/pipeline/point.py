@@ -67,6 +67,11 @@ class PipelinePoint:
         return self.energy / self.period if self.period else 0.0
 
     @property
+    def devices(self) -> int:
+        """How many devices it uses."""
+        return sum({stage.slot: stage.devices for stage in self.stages}.values())
+
+    @property
     def busy(self) -> dict[int, float]:
         """Seconds per item that each group of devices needs, by slot."""
         found: dict[int, float] = {}
