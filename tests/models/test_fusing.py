@@ -97,7 +97,9 @@ def by_onnx(limits: list[Any], opset: int, **attributes: float) -> cx.Model:
         numpy_helper.from_array(np.float32(v), n) for n, v in zip(("lo", "hi"), limits, strict=False) if v is not None
     ]
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3, 20))
-    graph = helper.make_graph([*nodes], "g", [given], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], weights)
+    graph = helper.make_graph(
+        [*nodes], "g", [given], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], weights
+    )
     return cx.Model(read_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)))
 
 

@@ -108,7 +108,9 @@ def test_trials_end_with_the_budget() -> None:
     model, clock, runs = small_net(1), TellingClock(), []
     x = RNG.standard_normal((1, 3, 12, 10)).astype(np.float32)
     with cx.Runtime(platform="workstation", execute=True):
-        way = planned(model.running, planner(model, ((0.01,),), 0.0).cuts(planner(model, ((0.01,),), 0.0).best().choices))
+        way = planned(
+            model.running, planner(model, ((0.01,),), 0.0).cuts(planner(model, ((0.01,),), 0.0).best().choices)
+        )
 
         def run(how: RunNode) -> Any:
             runs.append(how)

@@ -175,7 +175,9 @@ def test_sums_are_finished_in_the_same_call(runtime, after, case):
     kernel, expected = finished(call, after, x, w, operands, options)
     scalars = call.arguments[3:]
     variants = [kernel.using(devices=device) for device in ("cpu:0", "opencl:0", "cpu:0,opencl:0")]
-    gpu = cx.kernel(split=(0, 1, 2), over="out", **{p.name: p.access for p in kernel.array_params})(convolution_body(after))
+    gpu = cx.kernel(split=(0, 1, 2), over="out", **{p.name: p.access for p in kernel.array_params})(
+        convolution_body(after)
+    )
     gpu.variants.append(gpu_variant(TILES["float32"], after))
     for made in (*variants, gpu.using(devices="opencl:0")):
         out = cx.empty(call.result.shape, np.float32)

@@ -92,6 +92,11 @@ class Model:
         return self._graph.name if self._graph is not None else self.layers.name
 
     @property
+    def __name__(self) -> str:
+        """Its name as that of a function: what a pipeline of it is called."""
+        return self.name
+
+    @property
     def inputs(self) -> dict[str, ValueType]:
         """Shapes and types of its inputs, by name."""
         return {name: self.graph.types[name] for name in self.graph.inputs}
