@@ -197,10 +197,9 @@ def _rotation(text: str) -> Rotation | None:
     return Rotation(tensor, DIMS.index(dim))
 
 
-def check_platform(plan: Plan, workload: Workload, fabric: Fabric) -> None:
-    """Raise PlanError if a plan was made for another platform."""
-    if plan.shapes != holds_for(workload, fabric):
+def check_platform(plan: Plan, workload: Workload, fabrics: Sequence[Fabric]) -> None:
+    """Raise PlanError if a plan was made for another platform than these, which are one platform seen in different ways."""
+    if plan.shapes not in (holds := [holds_for(workload, fabric) for fabric in fabrics]):
         raise PlanError(
-            f"the plan was made for another platform or model ({plan.shapes}) than {fabric.name} "
-            f"({holds_for(workload, fabric)}); plan anew"
+            f"the plan was made for another platform or model ({plan.shapes}) than {fabrics[0].name} ({holds[0]}); plan anew"
         )
