@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -43,7 +45,7 @@ def test_torch_as_a_peer_computes_the_same(name: str) -> None:
     pytest.importorskip("torch", reason="torch is a peer where it is installed")
     model = networks(quick=True)[name]
     rng = np.random.default_rng(0)
-    inputs = {n: rng.standard_normal(t.shape).astype(t.dtype) for n, t in model.inputs.items()}
+    inputs: dict[str, Any] = {n: rng.standard_normal(t.shape).astype(t.dtype) for n, t in model.inputs.items()}
     (expected,) = torch_network(model.graph, inputs)()
     with cx.Runtime(devices="cpu:0"):
         np.testing.assert_allclose(model(**inputs), expected, rtol=1e-3, atol=1e-4 * float(np.abs(expected).max()))

@@ -22,7 +22,8 @@ from .extract import workload
 from .fusing import fused
 from .loops import Workload
 from .multimodal import NOT_A_MODEL
-from .onnx_reading import Shapes, Values, read_onnx
+from .onnx_reading import read_onnx
+from .onnx_simplifying import Shapes, Values
 from .running import GraphConstants, RunNode, as_called, own, run_graph
 from .searching import Tell
 from .values import LayerGraph, ValueType
