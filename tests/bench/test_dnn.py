@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+import pytest
+
+import coexec as cx
 from coexec.bench import BENCHMARKS
-from coexec.bench.dnn.real import networks, real_case
+from coexec.bench.dnn.by_torch import torch_network
+from coexec.bench.dnn.real import networks, real_case, threads_of
 from coexec.bench.dnn.search import multimodal_case, typical_case
+from coexec.machine.cores import available_cores
 from coexec.machine.platform import Platform
 from coexec.models.catalogue import layers
 from coexec.models.fabric import fabric
@@ -32,6 +38,22 @@ def test_a_multimodal_model_is_not_worse_than_h2h_and_not_below_its_bound() -> N
     assert case.keys() >= SEARCHED
     assert case["latency_s"] <= case["baseline_s"]
     assert -1e-9 <= case["gap"] <= 0.01
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2 (depthwise)", "small_cnn", "encoder_block"])
+def test_torch_as_a_peer_computes_the_same(name: str) -> None:
+    pytest.importorskip("torch", reason="torch is a peer where it is installed")
+    model = networks(quick=True)[name]
+    rng = np.random.default_rng(0)
+    inputs: dict[str, Any] = {n: rng.standard_normal(t.shape).astype(t.dtype) for n, t in model.inputs.items()}
+    (expected,) = torch_network(model.graph, inputs)()
+    with cx.Runtime(devices="cpu:0"):
+        np.testing.assert_allclose(model(**inputs), expected, rtol=1e-3, atol=1e-4 * float(np.abs(expected).max()))
+
+
+def test_peers_have_as_many_threads_as_devices_have_cores() -> None:
+    assert threads_of("cpu:0,opencl:0@1") == threads_of("cpu:0,torch:cpu@1") == 2
+    assert threads_of("torch:cpu") == len(available_cores())
 
 
 def test_a_network_runs_on_two_cores_beside_its_peers() -> None:

@@ -20,7 +20,7 @@ import pytest
 import coexec as cx
 from coexec.cli.model_page import model_page
 from coexec.models.onnx_annotations import read_annotations
-from coexec.plan.plan import Plan
+from coexec.plan.plan import Part, Plan
 from tests.cli.commands import call
 from tests.models.test_model_plans import small_net
 
@@ -86,6 +86,23 @@ def test_the_page_is_html_without_a_single_error() -> None:
         assert left >= 0 and wide >= 0 and left + wide <= width + 1e-6, "nothing is drawn outside of the picture"
 
 
+def test_branches_that_run_side_by_side_are_drawn_side_by_side() -> None:
+    def layer(name: str, device: str, begin: float, end: float) -> Plan:
+        part = Part(device, "whole", (0,), (1,), 1.0, compute_s=end - begin, finish_s=end)
+        return Plan("layer", name, "", (1,), (part,), end - begin)
+
+    sets = [layer("left", "a:0", 0.0, 2.0), layer("right", "b:0", 0.0, 1.0), layer("joined", "a:0", 2.0, 4.0)]
+    children = tuple(Plan("set", f"set {n}", "", (1,), (), one.seconds, children=(one,)) for n, one in enumerate(sets))
+    plan = Plan("model", "net", "", (3,), (), 4.0, objective="latency", children=children, considered={"single": 5.0})
+    tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(model_page(plan))
+    drawn = (tree.findall("body/{http://www.w3.org/2000/svg}svg") + tree.findall("body/svg"))[0]
+    bars = [[float(box.attrib[at]) for at in ("x", "width")] for box in drawn.iter() if str(box.tag).endswith("rect")]
+    unit = bars[1][1]
+    assert [[(x - bars[0][0]) / unit, wide / unit] for x, wide in bars] == [
+        pytest.approx([0, 2], abs=0.01), pytest.approx([0, 1]), pytest.approx([2, 2], abs=0.01)
+    ]  # fmt: skip
+
+
 def browser() -> list[str]:
     """Return the command that prints a page as a browser has it, or nothing."""
     found = [path for name in BROWSERS if (path := shutil.which(name))]
@@ -148,6 +165,9 @@ def test_a_model_runs_as_planned_and_tells_both_times(file: Path, tmp_path: Path
         (("plan", "FILE", "--platform", "f1.16xlarge", "--budget", "soon"), "is no time"),
         (("plan", "FILE", "--platform", "f1.16xlarge", "--plot", "plan.svg"), "end the name in .html"),
         (("plan", "FILE", "--shape", "x=a,b"), "must be name=1,3,224,224"),
+        (("plan", "resnet51", "--platform", "f1.16xlarge"), "unknown operation or model 'resnet51'; did you mean 'resnet50'"),
+        (("plan", "folder", "--platform", "f1.16xlarge"), "FILE.onnx"),
+        (("run-model", "FILE", "--input", "x=a.npy", "--input", "x=b.npy"), "'x' is given twice"),
         (("run-model", "FILE"), "needs the input 'x'"),
         (("run-model", "FILE", "--input", "FILE"), "give a .npy file"),
         (("run-model", "FILE", "--input", "q=x.npy"), "the model has x"),

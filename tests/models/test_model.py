@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_results_share_no_memory_with_inputs() -> None:
     assert np.asarray(same).sum() == np.asarray(turned).sum() == 15
 
 
-def test_torch_modules_become_models() -> None:
+def test_torch_modules_become_models_and_so_do_their_files(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
 
     class Net(torch.nn.Module):  # type: ignore[name-defined,misc]
@@ -120,3 +121,9 @@ def test_torch_modules_become_models() -> None:
     model = cx.Model.from_torch(net.eval(), x)
     assert model.graph.kinds()["Conv"] == 1
     np.testing.assert_allclose(model(x.numpy()), net(x).detach().numpy(), rtol=1e-4, atol=1e-6)
+    file = tmp_path / "net.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(torch.export.export(net, (x,)), f=file, dynamo=True, external_data=True, verbose=False)
+    assert file.with_name("net.onnx.data").is_file(), "weights lie beside the file, however few they are"
+    np.testing.assert_allclose(cx.Model.from_onnx(file)(x.numpy()), net(x).detach().numpy(), rtol=1e-4, atol=1e-6)

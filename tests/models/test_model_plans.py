@@ -107,12 +107,25 @@ def test_what_cannot_be_planned_is_said() -> None:
         vast.plan("f1.16xlarge", budget="20min")
 
 
+def test_a_model_of_nothing_is_not_planned() -> None:
+    net = NetBuilder("nothing")
+    empty = cx.Model(net.done(net.conv(net.input("x", (0, 3, 8, 8)), 4, 3)))
+    with pytest.raises(PlanError, match=r"layer 'conv1' of nothing has no elements \(batch 0,"):
+        empty.plan("f1.16xlarge")
+    with pytest.raises(PlanError, match="no elements"):
+        empty.front("f1.16xlarge")
+
+
 def test_a_plan_for_another_model_or_platform_is_refused(f1_plan: Plan) -> None:
     other = cx.Model.named("encoder", length=4, width=8, blocks=1, heads=2)
     with pytest.raises(PlanError, match="for another model than encoder"):
         other(np.zeros((1, 4, 8), np.float32), plan=f1_plan)
     with pytest.raises(PlanError, match="another platform"):
-        check_platform(f1_plan, small_net().layers, fabric(cx.Platform.load("a100x4")))
+        check_platform(f1_plan, small_net().layers, [fabric(cx.Platform.load("a100x4"))])
+    x = np.zeros((2, 3, 17, 13), np.float32)
+    for_gpus = small_net().plan("a100x4", budget="20min", baselines=())
+    with cx.Runtime(platform="mi210x8", execute=True), pytest.raises(PlanError, match="another platform"):
+        small_net()(x, plan=for_gpus)  # devices of the same names
     with cx.Runtime(devices="cpu:0,cpu:1"), pytest.raises(PlanError, match="the plan uses fpga:"):
         small_net()(np.zeros((2, 3, 17, 13), np.float32), plan=f1_plan)
 

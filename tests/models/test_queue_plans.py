@@ -56,6 +56,12 @@ def test_a_plan_is_never_worse_than_what_it_is_compared_with(plan: Plan) -> None
     assert Plan.from_dict(plan.as_dict()) == plan
 
 
+def test_parts_say_when_they_end_since_the_model_began(plan: Plan) -> None:
+    ends = [part.finish_s for group in plan.children for layer in group.children for part in layer.parts]
+    assert all(end is not None for end in ends)
+    assert max(end for end in ends if end is not None) == pytest.approx(plan.latency)
+
+
 def test_branches_run_side_by_side_and_give_the_same(surf: cx.Model, plan: Plan, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     inputs: dict[str, Any] = {n: rng.standard_normal(t.shape).astype(t.dtype) for n, t in surf.inputs.items()}

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..observe.svg import PALETTE, esc, seconds_text
-from ..plan.plan import Plan
+from ..plan.plan import Part, Plan
 
 WIDTH, LEFT, ROW = 1000.0, 90.0, 26.0
+TICKS = 4
+"""Intervals of the time axis."""
+VALUES = {"latency": "latency", "throughput": "time between results", "energy": "energy"}
 COMPUTE, EXCHANGE, MOVING = PALETTE[0], PALETTE[3], PALETTE[5]
 STYLE = """
 body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1060px;color:#222;background:#fff}
@@ -46,11 +49,12 @@ def _by_number(name: str) -> tuple[str, int]:
 
 
 def _comparison(plan: Plan) -> Iterator[str]:
-    yield '<table class="compared"><tr><th>mapping</th><th class="n">value</th><th class="n">this plan takes</th></tr>'
+    value = VALUES.get(plan.objective, plan.objective)
+    yield f'<table class="compared"><tr><th>mapping</th><th class="n">{value}</th><th class="n">this plan takes</th></tr>'
     own = plan.joules if plan.objective == "energy" else plan.seconds
-    for name, value in plan.considered.items():
-        less = f"{1 - own / value:.1%} less" if own is not None and value else ""
-        text = f"{value:.4g} J" if plan.objective == "energy" else seconds_text(value)
+    for name, its in plan.considered.items():
+        less = f"{1 - own / its:.1%} less" if own is not None and its else ""
+        text = f"{its:.4g} J" if plan.objective == "energy" else seconds_text(its)
         yield f'<tr><td>{esc(name)}</td><td class="n">{text}</td><td class="n">{less}</td></tr>'
     yield "</table>"
 
@@ -61,29 +65,33 @@ def _key() -> str:
 
 
 def _timeline(plan: Plan, devices: list[str]) -> Iterator[str]:
-    """Yield the picture: a row for each accelerator, a bar for each layer it takes part in."""
-    total = sum(layer.seconds or 0.0 for layer in layers(plan)) or 1.0
+    """Yield the picture: a row for each accelerator, a bar for each layer it takes part in, at its time."""
+    total = max((part.finish_s or 0.0 for layer in layers(plan) for part in layer.parts), default=0.0) or 1.0
     scale = (WIDTH - LEFT - 10) / total
     height = ROW * len(devices) + 30
     yield f'<svg class="timeline" viewBox="0 0 {WIDTH:.0f} {height:.0f}" width="100%" role="img">'
     for row, name in enumerate(devices):
         yield f'<text x="0" y="{ROW * row + 17:.1f}">{esc(name)}</text>'
-    begun = 0.0
+    for tick in range(TICKS + 1):
+        x = LEFT + scale * total * tick / TICKS
+        yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 24:.0f}" stroke="#ddd"/>'
+        anchor = "start" if not tick else "end" if tick == TICKS else "middle"
+        text = seconds_text(total * tick / TICKS) if tick else "0"
+        yield f'<text x="{x:.1f}" y="{height - 6:.0f}" text-anchor="{anchor}">{text}</text>'
     for layer in layers(plan):
         for part in layer.parts:
-            yield from _bar(layer, begun, scale, ROW * devices.index(part.device))
-        begun += layer.seconds or 0.0
-    yield f'<text x="{LEFT}" y="{height - 6:.0f}">0</text>'
-    yield f'<text x="{WIDTH - 10:.0f}" y="{height - 6:.0f}" text-anchor="end">{seconds_text(total)}</text></svg>'
+            yield from _bar(layer, part, scale, ROW * devices.index(part.device))
+    yield "</svg>"
 
 
-def _bar(layer: Plan, begun: float, scale: float, y: float) -> Iterator[str]:
-    part, at = layer.parts[0], begun
+def _bar(layer: Plan, part: Part, scale: float, y: float) -> Iterator[str]:
+    at = max(0.0, (part.finish_s or 0.0) - part.input_s - (part.compute_s or 0.0) - part.output_s)
     for seconds, colour in ((part.input_s, MOVING), (part.compute_s or 0.0, COMPUTE), (part.output_s, EXCHANGE)):
         if seconds:
+            label = f"{layer.name} on {part.device}, from {seconds_text(at)}: {layer.why}"
             yield (
                 f'<rect x="{LEFT + at * scale:.2f}" y="{y + 3:.1f}" width="{max(seconds * scale, 0.2):.2f}" '
-                f'height="{ROW - 6:.1f}" fill="{colour}"><title>{esc(f"{layer.name}: {layer.why}")}</title></rect>'
+                f'height="{ROW - 6:.1f}" fill="{colour}"><title>{esc(label)}</title></rect>'
             )
         at += seconds
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..config import shortened
-from ..errors import ConfigError, PlanError
+from ..errors import ConfigError, PlanError, unknown_name
 from ..files import write_text
 from ..observe.svg import seconds_text
 from .output import check_files, console, emit, say, spoken_warnings, table
@@ -42,6 +42,14 @@ def is_model(name: str) -> bool:
     from ..models.catalogue import NAMES
 
     return name.endswith(".onnx") or name in NAMES
+
+
+def refuse_unknown(name: str, operations: Sequence[str]) -> None:
+    """Raise UnknownName if the first argument of `coexec plan` is nothing that can be planned."""
+    from ..models.catalogue import NAMES
+
+    if name not in operations:
+        raise unknown_name("operation or model", name, [*operations, *NAMES, "FILE.onnx"])
 
 
 def shapes_of(text: str | None) -> dict[str, Any]:
@@ -234,6 +242,8 @@ def named_files(option: str, entries: Sequence[str], names: Sequence[str]) -> di
             name, file = (names[number] if number < len(names) else ""), entry
         if name not in names:
             raise ConfigError(f"{option} {shortened(entry)!r}: the model has {', '.join(names)}; write name=file.npy")
+        if name in found:
+            raise ConfigError(f"{option} {shortened(entry)!r}: {name!r} is given twice; name each once")
         found[name] = Path(file)
     return found
 

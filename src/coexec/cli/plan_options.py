@@ -107,6 +107,7 @@ def plan(
         told = (objective or "latency", budget, tuple(baseline or ()), shape)
         models.show_plan(op, models.ModelRequest(platform, *told, devices, explain, json, plot, save, annotate))
     else:
+        models.refuse_unknown(op, [*calls.OPS, "pipeline"])
         sizes = calls.Sizes(m, n, k, size, shape, filters, kernel, stride, padding, groups, dtype)
         goals = (objective or "time", energy_cap, watts, policy)
         calls.show(op, sizes, calls.Request(devices, *goals, explain, json, plot, save, target, platform))

@@ -260,11 +260,11 @@ def _tree(
     """Return the choices as a plan. Predictions are scaled to what the whole took when it was tried."""
     scale = took / chosen.seconds if chosen.seconds > 0 else 1.0
     cuts = planner.cuts(chosen.choices)
-    layers = []
+    layers: list[Plan] = []
     for cut, choice, moving in zip(cuts, chosen.choices, chosen.moving, strict=True):
         times = LayerTime(choice.seconds * scale, 0.0, moving * scale)
         why = f"{_in_words(choice, planner.times.devices)}, {sum(times) * 1e3:.4g} ms"
-        layers.append(layer_plan(cut, times, "measured", why))
+        layers.append(layer_plan(cut, times, "measured", why, sum(layer.seconds or 0.0 for layer in layers)))
     sets = list(grouped_sets(cuts, layers, "measured"))
     used = {device for cut in cuts for device in cut.devices}
     why_not = "the model is not quicker with it"

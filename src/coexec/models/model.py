@@ -22,7 +22,8 @@ from .extract import workload
 from .fusing import fused
 from .loops import Workload
 from .multimodal import NOT_A_MODEL
-from .onnx_reading import Shapes, Values, read_onnx
+from .onnx_reading import read_onnx
+from .onnx_simplifying import Shapes, Values
 from .running import GraphConstants, RunNode, as_called, own, run_graph
 from .searching import Tell
 from .values import LayerGraph, ValueType
@@ -92,6 +93,11 @@ class Model:
         return self._graph.name if self._graph is not None else self.layers.name
 
     @property
+    def __name__(self) -> str:
+        """Its name as that of a function: what a pipeline of it is called."""
+        return self.name
+
+    @property
     def inputs(self) -> dict[str, ValueType]:
         """Shapes and types of its inputs, by name."""
         return {name: self.graph.types[name] for name in self.graph.inputs}
@@ -146,8 +152,10 @@ class Model:
         """
         from .baselines import BASELINES
         from .fabric import fabric
+        from .planning import refuse_nothing
         from .searching import search_plan
 
+        refuse_nothing(self.layers)
         compared = tuple(BASELINES) if baselines is None else tuple(baselines)
         if platform is None and objective == "latency" and self._graph is not None and not simulated_here():
             return self._plan_as_timed(budget, compared, progress)
@@ -161,8 +169,9 @@ class Model:
         """
         from .fabric import fabric
         from .plan_tree import as_plan
-        from .planning import front
+        from .planning import front, refuse_nothing
 
+        refuse_nothing(self.layers)
         return [as_plan(found, {}, {}) for found in front(self.layers, fabric(platform_of(platform)))]
 
     def _plan_as_timed(self, budget: str | float, baselines: Sequence[str], progress: Tell | None) -> Plan:
@@ -188,13 +197,16 @@ class Model:
     def _as_planned(self, plan: Plan) -> RunNode:
         """Return how operations run under a plan, which is worked out once for each plan and runtime."""
         from .deploying import check_devices, planned
-        from .plan_tree import cuts_of
+        from .fabric import fabric
+        from .plan_tree import check_platform, cuts_of
 
         current = session.current()
         runtime, known, run = self._deployed
         if runtime is not current or known is not plan or run is None:
             cuts = cuts_of(plan, self.layers)
             check_devices(cuts, [device.name for device in platform_here().devices])
+            if simulated_here():  # what real devices were measured at changes from run to run
+                check_platform(plan, self.layers, [fabric(platform_here(), every=every) for every in (False, True)])
             run = planned(self.running, cuts)
             self._deployed = (current, plan, run)
         return run

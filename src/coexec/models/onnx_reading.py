@@ -94,7 +94,7 @@ class _Reader:
             self.untyped.add(value.name)
             return
         dtype = self.dtype(int(value.dtype), value.name)
-        sizes = list(value.shape) if value.shape is not None else [None]
+        sizes: list[Any] = list(value.shape) if value.shape is not None else [None]
         if dtype is None or not all(isinstance(n, int) and n >= 0 for n in sizes):
             self.untyped.add(value.name)
         else:

@@ -109,21 +109,25 @@ def _layer(found: ModelPlan, number: int, index: int, sharding: Sharding, device
         f"{sharding}, {sum(times) * 1e3:.4g} ms: computing {times.compute * 1e3:.4g}, exchange "
         f"{times.exchange * 1e3:.4g}, moving {times.moving * 1e3:.4g}"
     )
-    return layer_plan(LayerCut(layer, sharding, devices, sizes), times, stage.design, why)
+    begin = sum(map(sum, found.evaluation.layers[:index]))
+    return layer_plan(LayerCut(layer, sharding, devices, sizes), times, stage.design, why, begin)
 
 
-def layer_plan(cut: LayerCut, times: LayerTime, design: str, why: str) -> Plan:
-    """Return how a layer is cut as a plan: what it takes, the design of its accelerators, and why it is so."""
+def layer_plan(cut: LayerCut, times: LayerTime, design: str, why: str, begin: float) -> Plan:
+    """Return how a layer is cut as a plan: what it takes, the design of its accelerators, and why it is so.
+
+    `begin` is when it begins, in seconds since the model began.
+    """
     layer, sharding = cut.layer, cut.sharding
     cuts = {DIMS[d]: parts for d, parts in enumerate(cut.sizes) if len(parts) > 1}
     rotates = "" if sharding.rotation is None else str(sharding.rotation)
-    parts = tuple(_parts(cut, design, times))
+    parts = tuple(_parts(cut, design, times, begin))
     space = tuple(layer.loops[d] for d in OUT)
     return Plan("layer", layer.name, "", space, parts, sum(times), policy=str(sharding), why=why, cuts=cuts,
                 rotates=rotates)  # fmt: skip
 
 
-def _parts(cut: LayerCut, design: str, times: LayerTime) -> Iterator[Part]:
+def _parts(cut: LayerCut, design: str, times: LayerTime, begin: float) -> Iterator[Part]:
     """Yield what each accelerator does: its box of the output, and its share of the products."""
     layer, sizes = cut.layer, cut.sizes
     ends = [list(accumulate(parts)) for parts in sizes]
@@ -134,7 +138,8 @@ def _parts(cut: LayerCut, design: str, times: LayerTime) -> Iterator[Part]:
             share *= (hi - lo) / size
         yield Part(
             device, design, tuple(spans[d][0] for d in OUT), tuple(spans[d][1] for d in OUT), share,
-            input_s=times.moving, compute_s=times.compute, output_s=times.exchange, finish_s=sum(times), source="model",
+            input_s=times.moving, compute_s=times.compute, output_s=times.exchange, finish_s=begin + sum(times),
+            source="model",
         )  # fmt: skip
 
 
@@ -192,10 +197,9 @@ def _rotation(text: str) -> Rotation | None:
     return Rotation(tensor, DIMS.index(dim))
 
 
-def check_platform(plan: Plan, workload: Workload, fabric: Fabric) -> None:
-    """Raise PlanError if a plan was made for another platform."""
-    if plan.shapes != holds_for(workload, fabric):
+def check_platform(plan: Plan, workload: Workload, fabrics: Sequence[Fabric]) -> None:
+    """Raise PlanError if a plan was made for another platform than these, which are one platform seen in different ways."""
+    if plan.shapes not in (holds := [holds_for(workload, fabric) for fabric in fabrics]):
         raise PlanError(
-            f"the plan was made for another platform or model ({plan.shapes}) than {fabric.name} "
-            f"({holds_for(workload, fabric)}); plan anew"
+            f"the plan was made for another platform or model ({plan.shapes}) than {fabrics[0].name} ({holds[0]}); plan anew"
         )

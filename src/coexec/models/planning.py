@@ -82,6 +82,14 @@ def check_objective(fabric: Fabric, objective: str) -> None:
         raise PlanError(f"platform {fabric.name!r} does not say what its accelerators draw; give them `watts`")
 
 
+def refuse_nothing(workload: Workload) -> None:
+    """Raise PlanError if a layer computes nothing: there is nothing to map."""
+    for layer in workload.layers:
+        if not all(layer.loops):
+            sizes = ", ".join(f"{name} {size}" for name, size in zip(layer.loops._fields, layer.loops, strict=True))
+            raise PlanError(f"layer {layer.name!r} of {workload.name} has no elements ({sizes}); give sizes from 1")
+
+
 def refuse_what_is_too_large(workload: Workload, fabric: Fabric) -> None:
     """Raise DoesNotFit if the parameters are more than all memories together hold."""
     has = sum(inf if a.memory is None else a.memory for a in fabric.accelerators)

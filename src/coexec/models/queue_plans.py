@@ -165,7 +165,7 @@ def _tree(
         cuts.append(LayerCut(layer, WHOLE, (one.name,), tuple((size,) for size in layer.loops)))
         begin, end = found.timed.start[i], found.timed.end[i]
         why = f"whole on {one.name} from {begin * 1e3:.4g} to {end * 1e3:.4g} ms"
-        layers.append(layer_plan(cuts[-1], LayerTime(end - begin, 0.0, 0.0), one.designs[0].name, why))
+        layers.append(layer_plan(cuts[-1], LayerTime(end - begin, 0.0, 0.0), one.designs[0].name, why, begin))
     gap = max(found.time / bound - 1.0, 0.0) if bound > 0 else 0.0
     used = {cut.devices[0] for cut in cuts}
     why = (

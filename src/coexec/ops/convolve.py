@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from ..program.body import signature
 
 GATHERED = 1 << 19  # elements that are gathered at a time: a few rows of a layer, within the cache that cores share
+ALONE = 1 << 16  # pixels of the channels that are convolved together where each is alone: within a core's own cache
 SCALARS = ("sh", "sw", "pad_top", "pad_left", "dh", "dw", "per_group")
 Image = np.ndarray[Any, Any]
 
@@ -106,7 +108,8 @@ class FinishedConvolution:
     def __init__(self, after: After) -> None:
         self.__signature__ = signature(["x", "w", *after.operands, "out", *SCALARS, "chunk"])
         self.__name__ = "convolve_and_finish"
-        self._convolution, self._finish, self._after = convolve, Finish, after
+        self._convolution: Callable[..., None] = convolve
+        self._finish, self._after = Finish, after
 
     def __call__(self, x: Any, w: Any, *rest: Any) -> None:
         """Convolve the images of a chunk and finish the sums."""
@@ -186,20 +189,36 @@ def _span(offset: int, step: int, size: int, count: int) -> tuple[slice, slice]:
 
 
 def _convolve_alone(x: Any, w: Any, out: Any, steps: Steps, source: list[int], finish: Any) -> None:
-    """Convolve where each group has one input channel: `source` names it for each output channel."""
-    rows, columns = out.shape[2:]
-    some = max(1, GATHERED // 8 // max(1, rows * columns))  # channels whose sums stay in a core's own cache
-    for n in range(out.shape[0]):
-        for o in range(0, len(source), some):
-            target, weights = out[n, o : o + some], w[o : o + some, 0, :, :, None, None]
-            images = x[n, o : o + some] if source[-1] == len(source) - 1 else x[n, source[o : o + some]]
-            target[...] = 0
-            for r in range(w.shape[2]):
-                ys, from_y = _span(steps.first[0] + r * steps.dilation[0], steps.stride[0], x.shape[2], rows)
-                for s in range(w.shape[3]):
-                    xs, from_x = _span(steps.first[1] + s * steps.dilation[1], steps.stride[1], x.shape[3], columns)
-                    target[:, ys, xs] += images[:, from_y, from_x] * weights[:, r, s]
-            finish(target, n, slice(o, o + some), slice(0, rows))
+    """Convolve where each group has one input channel: `source` names it for each output channel.
+
+    Pixels that one tap meets are laid out in planes, rows behind each other with their padding, so that a tap of all output
+    pixels is one stretch of a plane: each step is one long loop per channel. What lies beyond a row's end is dropped.
+    """
+    (down, across), (rows, columns) = w.shape[2:], out.shape[2:]
+    (sh, sw), (dh, dw) = steps.stride, steps.dilation
+    high, wide = rows + (down - 1) * dh // sh, columns + (across - 1) * dw // sw
+    length, some = rows * wide, max(1, ALONE // max(1, high * wide))
+    count = min(some, len(source))
+    taps = [(r, s) for r in range(down) for s in range(across)]
+    planes = {(r * dh % sh, s * dw % sw): np.zeros((count, (high + 1) * wide), out.dtype) for r, s in taps}
+    total, products = np.empty((count, length), out.dtype), np.empty((count, length), out.dtype)
+    for n, o in product(range(out.shape[0]), range(0, len(source), some)):
+        target, weights = out[n, o : o + some], w[o : o + some, 0]
+        images = x[n, o : o + some] if source[-1] == len(source) - 1 else x[n, source[o : o + some]]
+        here = len(target)
+        for (below, right), plane in planes.items():
+            ys, from_y = _span(steps.first[0] + below, sh, x.shape[2], high)
+            xs, from_x = _span(steps.first[1] + right, sw, x.shape[3], wide)
+            plane[:here, : high * wide].reshape(here, high, wide)[:, ys, xs] = images[:, from_y, from_x]
+        sums, one = total[:here], products[:here]
+        sums[...] = 0
+        for r, s in taps:
+            at = r * dh // sh * wide + s * dw // sw
+            seen = planes[r * dh % sh, s * dw % sw][:here, at : at + length]
+            np.multiply(seen, weights[:, r, s, None], out=one)
+            sums += one
+        target[...] = sums.reshape(here, rows, wide)[:, :, :columns]
+        finish(target, n, slice(o, o + some), slice(0, rows))
 
 
 __all__ = ["NOTHING", "SCALARS", "After", "convolution_body", "convolve"]

@@ -5,6 +5,7 @@ Before: ops/convolve.py.  After: ops/matmul.py, ops/conv2d.py.  torch is importe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +26,8 @@ class TorchConvolution:
     def __init__(self, after: After) -> None:
         self.__signature__ = signature(["x", "w", *after.operands, "out", *SCALARS, "chunk"])
         self.__name__ = "convolve"
-        self._convolution, self._after = convolve, after
+        self._convolution: Callable[..., None] = convolve
+        self._after = after
 
     def __call__(self, x: Any, w: Any, *rest: Any) -> None:
         """Convolve the images of a chunk and finish the sums."""

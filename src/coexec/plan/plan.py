@@ -33,7 +33,7 @@ class Part:
     input_s: float = 0.0  # seconds of copies before it can begin
     compute_s: float | None = None  # None: nothing is known
     output_s: float = 0.0
-    finish_s: float | None = None  # from the start of the task
+    finish_s: float | None = None  # from the start of the task; of a layer, of its model
     spread: float = 0.0  # of the compute time, relative
     source: str = "unknown"  # history, regression, roofline, unknown
 

@@ -1,6 +1,6 @@
-"""Plans that run here: measured latency against the best device alone, ONNX Runtime, and the prediction.
+"""Plans that run here: measured latency against the best device alone, ONNX Runtime, torch, and the prediction.
 
-Before: coexec's public names, models/.  After: bench/dnn/harness.py.
+Before: coexec's public names, models/, bench/dnn/by_torch.py.  After: bench/dnn/harness.py.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import numpy as np
 
 from ... import Model, Runtime
 from ...errors import CoexecError
+from ...machine.cores import available_cores
 from ...models.building import NetBuilder
 
-DEVICES = ("cpu:0,cpu:1", "cpu:0,opencl:0@1", "cpu:0,torch:cpu@1")
+DEVICES = ("cpu:0,cpu:1", "cpu:0,opencl:0@1", "cpu:0,torch:cpu@1", "torch:cpu")
 REPEATED = {True: 5, False: 15}
 """Runs of which the quickest counts, after as many to warm up."""
 Case = dict[str, Any]
@@ -55,7 +56,8 @@ def real_case(name: str, model: Model, inputs: dict[str, Any], devices: str, tim
         free = quickest(lambda: np.asarray(model(**inputs)), times)
     singles += [alone(model, inputs, one, times) for one in devices.split(",")]  # before and after: machines change
     best = Quickest(*map(min, zip(*singles, strict=True)))
-    peer = by_onnxruntime(model, inputs, len(devices.split(",")), times)
+    peer = by_onnxruntime(model, inputs, threads_of(devices), times)
+    other = by_torch(model, inputs, threads_of(devices), times)
     predicted = plan.latency_s
     used = {part.device for group in plan.children for layer in group.children for part in layer.parts}
     return {
@@ -63,9 +65,17 @@ def real_case(name: str, model: Model, inputs: dict[str, Any], devices: str, tim
         "unplanned_s": free.seconds, "best_single_s": best.seconds, "best_single_cpu_s": best.processor,
         "of_best_single": best.seconds / taken.seconds, "devices_used": sorted(used),
         "onnxruntime_s": None if peer is None else peer.seconds,
+        "onnxruntime_cpu_s": None if peer is None else peer.processor,
+        "torch_s": None if other is None else other.seconds, "torch_cpu_s": None if other is None else other.processor,
         "of_onnxruntime": None if peer is None else taken.seconds / peer.seconds, "predicted_s": predicted,
         "error": None if not predicted else abs(taken.seconds - predicted) / taken.seconds,
     }  # fmt: skip
+
+
+def threads_of(devices: str) -> int:
+    """Return how many cores devices compute on together: a core each, all of them for torch without a core named."""
+    names = devices.split(",")
+    return len(available_cores()) if "torch:cpu" in names else len(names)
 
 
 class Quickest(NamedTuple):
@@ -104,3 +114,19 @@ def by_onnxruntime(model: Model, inputs: dict[str, Any], threads: int, times: in
     proto = to_onnx(model.graph)
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return quickest(lambda: session.run(None, inputs), times)
+
+
+def by_torch(model: Model, inputs: dict[str, Any], threads: int, times: int) -> Quickest | None:
+    """Return what it takes by torch with so many threads; None if it is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    from .by_torch import torch_network
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return quickest(torch_network(model.graph, inputs), times)
+    finally:
+        torch.set_num_threads(before)

@@ -241,12 +241,15 @@ def lowest(dtype: np.dtype[Any]) -> Any:
 
 
 def max_pool_body(x: Any, out: Any, chunk: Any, shape: Geometry) -> None:
-    """Take the largest element of each window."""
-    padded = laid_out(x, out.shape, chunk, shape, lowest(x.dtype))
-    found = None
-    for taps in all_taps(shape):
-        part = seen_by(padded, taps, out.shape[2:], shape)
-        found = part.copy() if found is None else np.maximum(found, part, out=found)
+    """Take the largest element of each window, along one axis after the other."""
+    found = laid_out(x, out.shape, chunk, shape, lowest(x.dtype))
+    for axis, (taps, stride, apart) in enumerate(zip(shape.taps, shape.strides, shape.dilations, strict=True), 2):
+        last = (out.shape[axis] - 1) * stride + 1
+        seen = [(*(slice(None),) * axis, slice(t * apart, t * apart + last, stride)) for t in range(taps)]
+        largest = found[seen[0]].copy()
+        for at in seen[1:]:
+            np.maximum(largest, found[at], out=largest)
+        found = largest
     out[...] = found
 
 
