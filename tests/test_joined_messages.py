@@ -58,6 +58,33 @@ def test_a_stencil_sends_its_halos_and_nothing_else(ranks: int) -> None:
     assert bytes_sent(ranks, program) == (STEPS - 1) * 2 * (ranks - 1) * written
 
 
+@cx.kernel(split=(0, 1), u=cx.read(cx.halo(1, border="inside")), out=cx.update)
+def diffuse_in_both(u, out):
+    out[...] = (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]) / 4
+
+
+def test_ranks_that_divide_two_axes_send_edges_and_corners_and_nothing_else() -> None:
+    data = np.random.default_rng(3).random((22, 32))
+    where = cx.Placement([f"n{rank}/cpu:0" for rank in range(4)], {0: 2, 1: 2})
+
+    def program(runtime: cx.Runtime) -> tuple[int, int, Any]:
+        u, v = cx.array(data), cx.array(data)
+        for _ in range(STEPS):
+            diffuse_in_both.using(placement=where)(u, v)
+            u, v = v, u
+        cx.wait()
+        network = driver(runtime).network
+        return network.messages, network.bytes, np.array(u)
+
+    a, b = data.copy(), data.copy()
+    for _ in range(STEPS):
+        b[1:-1, 1:-1] = (a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:]) / 4
+        a, b = b, a
+    for messages, sent, found in on(4, program):
+        assert (messages, sent) == (3 * (STEPS - 1), (10 + 15 + 1) * 8 * (STEPS - 1))  # of 20 x 30 points inside
+        np.testing.assert_array_equal(found, a)
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_bodies_send_their_places_to_everybody_once_per_step(ranks: int) -> None:
     def program() -> None:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from coexec.cluster.collectives import allgather, barrier
-from coexec.cluster.opening import open_transport
+from coexec.cluster.opening import interface_for, open_transport
 from coexec.errors import ClusterError, ConfigError, RankAborted, UnknownName
 
 
@@ -46,3 +46,9 @@ def test_a_place_to_meet_is_checked() -> None:
         open_transport({**rank, "CX_MEET": "fil:x"})
     with pytest.raises(ConfigError, match="write tcp:HOST:PORT"):
         open_transport({**rank, "CX_MEET": "tcp:29500"})
+
+
+def test_gloo_uses_the_interface_that_is_named() -> None:
+    assert interface_for("tcp", {}) == "" and interface_for("tcp", {"GLOO_SOCKET_IFNAME": " eth1,eth2"}) == "eth1"
+    assert interface_for("file", {"GLOO_SOCKET_IFNAME": "eth1"}) == "eth1"
+    assert interface_for("file", {}) == ("lo" if sys.platform == "linux" else "")

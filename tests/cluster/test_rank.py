@@ -12,8 +12,21 @@ from typing import Any
 
 import pytest
 
+from coexec.cluster import rank as rank_module
 from coexec.cluster.launching import beside
-from coexec.cluster.rank import environment, pump, rank_of
+from coexec.cluster.rank import (
+    ENDS,
+    End,
+    environment,
+    failures,
+    note_end,
+    patience,
+    pump,
+    rank_of,
+    size_of,
+    wait_for_others,
+    watch,
+)
 
 
 def as_rank(rank: int, script: str, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -82,3 +95,75 @@ def test_signals_reach_the_program(tmp_path: Path) -> None:
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 9
+
+
+# Ranks of one run ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody have time for anything."""
+    for name in ("LOOK", "LAST", "SOON"):
+        monkeypatch.setattr(rank_module, name, 0.01)
+
+
+def test_failures_are_told_in_the_order_in_which_ranks_ended(tmp_path: Path) -> None:
+    for end in (End(7.5, 0, 70), End(7.25, 3, 137), End(1.0, 1, 0)):
+        note_end(tmp_path, end)
+    (tmp_path / ".2").write_text("half")
+    assert failures(tmp_path) == [End(7.25, 3, 137), End(7.5, 0, 70)]
+    note_end(tmp_path / "gone", End(1.0, 1, 3))  # the launcher has ended
+
+
+def test_a_program_is_left_alone_while_no_rank_has_failed(tmp_path: Path, at_once: None) -> None:
+    note_end(tmp_path, End(1.0, 1, 0))
+    assert watch(subprocess.Popen(["sh", "-c", "sleep 0.1; exit 6"]), tmp_path, 0.0) == 6
+    assert watch(subprocess.Popen(["sh", "-c", "exit 5"]), None, 0.0) == 5
+
+
+def test_a_program_that_does_not_end_after_another_rank_failed_is_ended(tmp_path: Path, at_once: None) -> None:
+    note_end(tmp_path, End(1.0, 1, 3))
+    asked = subprocess.Popen(["sh", "-c", "trap 'exit 9' TERM; while true; do sleep 0.01; done"])
+    deaf = subprocess.Popen(["sh", "-c", "trap '' TERM; while true; do sleep 0.01; done"])
+    stays = subprocess.Popen(["sh", "-c", "kill -STOP $$"])
+    assert watch(asked, tmp_path, 0.1) in (
+        9,
+        -signal.SIGTERM,
+        -signal.SIGKILL,
+    )  # it may not have come to its first line
+    assert watch(deaf, tmp_path, 0.1) in (-signal.SIGTERM, -signal.SIGKILL)
+    assert watch(stays, tmp_path, float("inf")) == -signal.SIGKILL
+
+
+def test_whoever_has_ended_waits_for_the_others(tmp_path: Path, at_once: None) -> None:
+    note_end(tmp_path, End(1.0, 0, 0))
+    waits = threading.Thread(target=wait_for_others, args=(tmp_path, 2, 0.0))
+    waits.start()
+    note_end(tmp_path, End(2.0, 1, 0))
+    waits.join()
+    note_end(tmp_path, End(2.0, 1, 3))
+    wait_for_others(tmp_path, 3, 0.0)  # one has failed: the third is waited for no longer than it takes to end it
+    wait_for_others(tmp_path / "gone", 3, 0.0)
+
+
+def test_how_long_and_for_how_many_is_said_by_the_environment() -> None:
+    assert patience({}) == patience({"COEXEC_PATIENCE": "no number"}) == 7.0
+    assert patience({"COEXEC_PATIENCE": "20"}) == 22.0 and patience({"COEXEC_PATIENCE": "0"}) == float("inf")
+    assert size_of({"PMI_SIZE": "4"}) == size_of({"OMPI_COMM_WORLD_SIZE": "4"}) == 4
+    assert size_of({}) == size_of({"PMI_SIZE": "4", "CX_RANK": "1"}) == 1
+
+
+def test_a_rank_notes_how_it_ended_and_its_program_has_a_group_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "0").write_text("1.0 0 0")
+    given = {**os.environ, "PMI_RANK": "1", "PMI_SIZE": "2", ENDS: str(tmp_path)}
+    script = "import os, sys; print(os.getpgrp() == os.getpid(), flush=True); os.kill(os.getpid(), 9)"
+    ended = subprocess.run(
+        beside([sys.executable, "-c", script]),
+        env=given,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (137, "rank 1: True\n")
+    assert [(end.rank, end.code) for end in failures(tmp_path)] == [(1, 137)]

@@ -20,7 +20,10 @@ BENCHMARKS: dict[str, str] = {
 }
 """Name -> "module:function". Each function takes (quick, progress) and returns JSON-ready data."""
 
-PICTURES: dict[str, str] = {"simulate": "coexec.bench.simulate.picture:picture"}
+PICTURES: dict[str, str] = {
+    "simulate": "coexec.bench.simulate.picture:picture",
+    "cluster": "coexec.bench.cluster.scaling:picture",
+}
 """Name -> "module:function" of those with a picture. Each function takes what the benchmark returned and returns SVG."""
 
 ON_RANKS = frozenset({"cluster"})

@@ -10,9 +10,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ..cluster.ending import EXIT_CODE
 from ..cluster.launching import beside, mpi_command, mpi_environment, python_command
+from ..cluster.rank import ENDS, failures
 from ..errors import ClusterError, ConfigError, unknown_name
 from .output import emit, say
 from .run import Request, check, environment
@@ -79,13 +82,20 @@ def _here(ranks: int, command: Sequence[str], environ: Mapping[str, str]) -> int
 
 
 def _mpi(ranks: int, command: Sequence[str], environ: Mapping[str, str]) -> int:
-    return run_child(mpi_command(ranks, command), mpi_environment(environ))
+    """Run with mpiexec, whose exit code says little: it mixes those of all ranks, and is 0 for a rank that left with 0."""
+    with TemporaryDirectory(prefix="coexec-") as folder:
+        code = run_child(mpi_command(ranks, command), {**mpi_environment(environ), ENDS: folder})
+        failed = failures(Path(folder))
+    for end in failed:
+        say(f"coexec: rank {end.rank} ended with exit code {end.code}")
+    return failed[0].code if failed else code
 
 
 def _gloo(ranks: int, command: Sequence[str], environ: Mapping[str, str]) -> int:
     from ..cluster.starting import Local
 
-    return Local(lambda text: say(f"coexec: {text}")).run(ranks, command, environ)
+    with TemporaryDirectory(prefix="coexec-") as folder:
+        return Local(lambda text: say(f"coexec: {text}")).run(ranks, command, {**environ, ENDS: folder})
 
 
 def _ray(ranks: int, command: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -26,7 +26,9 @@ class Bell:
 
     def __init__(self, *, outside: bool) -> None:
         """`outside` says whether other processes shall be able to ring."""
-        self._condition = threading.Condition()
+        self._guard = threading.Lock()  # no Condition: an interrupt in one of its methods would leave it locked
+        self._nap = threading.Lock()  # locked but for the moment in which the thread is woken
+        self._nap.acquire()
         self._rung = False
         self._resting = False
         self._socket = _listen() if outside else None
@@ -40,16 +42,17 @@ class Bell:
 
     def ring(self) -> None:
         """Wake the thread, or let its next rest be none."""
-        with self._condition:
+        with self._guard:
             if self._rung:
                 return
+            if (
+                self._resting
+            ):  # first wake, then note it: an interrupt between the two wakes twice, and never not at all
+                if self._socket is not None:
+                    _ring(self._socket, self.address)
+                elif self._nap.locked():
+                    self._nap.release()
             self._rung = True
-            if not self._resting:
-                return
-            if self._socket is None:
-                self._condition.notify()
-            else:
-                _ring(self._socket, self.address)
 
     def ring_at(self, rank: int) -> None:
         """Wake the thread of another rank, if it has a bell within reach."""
@@ -59,23 +62,24 @@ class Bell:
 
     def rest(self, seconds: float | None) -> None:
         """Wait until it rings, so many seconds at most."""
-        with self._condition:
+        with self._guard:
             if self._rung:
                 self._rung = False
                 return
             self._resting = True
-            if self._socket is None:
-                self._condition.wait(seconds)
-        if self._socket is not None and _readable(self._socket, seconds):
+        if self._socket is None:
+            self._nap.acquire(timeout=-1 if seconds is None else seconds)
+        elif _readable(self._socket, seconds):
             with suppress(BlockingIOError):
                 for _ in range(MOST):
                     self._socket.recv(1)
-        with self._condition:
+        with self._guard:
+            self._nap.acquire(blocking=False)  # it may have rung when the time was over
             self._resting = self._rung = False
 
     def close(self) -> None:
         """Let go of the socket. Idempotent."""
-        with self._condition:
+        with self._guard:
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None

@@ -49,6 +49,9 @@ class Carrier(Protocol):
     def poll(self) -> bool:
         """Look what has happened, and say it; False if nothing has. Never waits."""
 
+    def lose(self, rank: int) -> None:
+        """Note that a rank is gone: whatever is on its way to it or from it is waited for no more."""
+
     def flushed(self) -> bool:
         """Tell whether every packet has left."""
 

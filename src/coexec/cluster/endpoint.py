@@ -329,9 +329,12 @@ class Endpoint:
             heard, self._unheard = self._unheard, []
             for source, topic, words in heard:
                 self._hears(source, topic, words)
-        if self._box.broken is not None and self._when_broken is not None:
+        broken = self._box.broken
+        if isinstance(broken, RankLost) and broken.rank is not None:
+            self._carrier.lose(broken.rank)
+        if broken is not None and self._when_broken is not None:
             tell, self._when_broken = self._when_broken, None
-            tell(self._box.broken)
+            tell(broken)
 
     def _give_up(self, error: BaseException) -> None:
         """Let everything fail that is open."""

@@ -122,7 +122,7 @@ class Exchange:
         return found
 
     def _gathered(self, array: int, extent: Box, reads: Mapping[int, Iterable[Box]]) -> Steps:
-        """Return the steps if all ranks read the same, each element of it is with one rank, and one task wrote it all.
+        """Return the steps if all ranks read the same, and what not all have of it is with one rank each, by one task.
 
         P ranks then send P * ceil(log2 P) messages and a few more, where one from each to each would be P * (P - 1): what
         ranks side by side have written travels as one box.
@@ -135,14 +135,17 @@ class Exchange:
         writers = set()
         for box in wanted.boxes:
             for part, (mask, writer) in held.get(box):
+                if mask == self._everyone:
+                    continue
                 if mask.bit_count() > 1:
                     return ()
                 blocks[mask.bit_length() - 1].append(part)
                 writers.add(writer)
         if len(writers) != 1:
             return ()
-        for box in wanted.boxes:
-            held.set(box, Held(self._everyone, *writers))
+        for parts in blocks:
+            for part in parts:
+                held.set(part, Held(self._everyone, *writers))
         steps: list[Moves] = [{} for _ in gather_rounds(0, self.ranks)]
         for rank in range(self.ranks):
             for moves, round in zip(steps, gather_rounds(rank, self.ranks), strict=True):

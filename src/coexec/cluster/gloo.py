@@ -58,7 +58,8 @@ class GlooCarrier:
         self._group: Any = None
         self._events: Events | None = None
         self._senders: dict[tuple[str, int], Worker] = {}
-        self._readers: list[threading.Thread] = []
+        self._readers: dict[int, threading.Thread] = {}
+        self._lost: set[int] = set()
 
     def start(self, events: Events) -> None:
         """Meet the other ranks, and listen to each of them."""
@@ -76,7 +77,7 @@ class GlooCarrier:
         for other in range(self.size):
             if other != self.rank:
                 reader = threading.Thread(target=self._read, args=(other,), name=f"coexec-gloo-{other}", daemon=True)
-                self._readers.append(reader)
+                self._readers[other] = reader
                 reader.start()
 
     def put(self, to: int, packet: bytes) -> None:
@@ -99,17 +100,24 @@ class GlooCarrier:
         """Nothing happens here that nobody was told."""
         return False
 
+    def lose(self, rank: int) -> None:
+        """Note that a rank is gone: threads that wait for it are left alone."""
+        self._lost.add(rank)
+
     def flushed(self) -> bool:
-        """Tell whether every packet has left."""
-        return all(worker.idle for (kind, _), worker in list(self._senders.items()) if kind == "packets")
+        """Tell whether every packet has left, but for those to ranks that are gone."""
+        senders = list(self._senders.items())
+        return all(worker.idle for (kind, to), worker in senders if kind == "packets" and to not in self._lost)
 
     def stop(self, *, clean: bool) -> None:
         """End the threads; those that wait for a rank that is gone are left alone."""
         for worker in self._senders.values():
             worker.end()
         deadline = monotonic() + (NEVER.total_seconds() if clean else FAREWELL)
-        for thread in (*self._readers, *(worker.thread for worker in self._senders.values())):
-            thread.join(max(0.0, deadline - monotonic()))
+        threads = [*self._readers.items(), *[(peer, worker.thread) for (_, peer), worker in self._senders.items()]]
+        for peer, thread in threads:
+            if peer not in self._lost:
+                thread.join(max(0.0, deadline - monotonic()))
         if not clean:
             pythonapi.Py_IncRef(py_object(self._group))  # its end would wake threads that wait, in a process that ends
 

@@ -68,6 +68,9 @@ class LoopbackCarrier:
         """Nothing happens here that nobody was told."""
         return False
 
+    def lose(self, rank: int) -> None:
+        """Nothing is ever on its way."""
+
     def flushed(self) -> bool:
         """Packets arrive at once."""
         return True

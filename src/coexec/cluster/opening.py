@@ -69,10 +69,14 @@ def _gloo(found: Launched) -> Carrier:
     def store(distributed: Any) -> Any:
         return distributed.PrefixStore(f"coexec-{turn}", opens(distributed))
 
-    interface = (
-        "lo" if kind == "file" and platform.system() == "Linux" else ""
-    )  # a file is for one machine, tcp for several
+    interface = interface_for(kind, os.environ)
     return GlooCarrier(found.rank, found.size, store, interface=interface)
+
+
+def interface_for(kind: str, environ: Mapping[str, str]) -> str:
+    """Return the network interface that gloo uses: the one that is named, as torch has it; a file is for one machine."""
+    named = environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0].strip()
+    return named or ("lo" if kind == "file" and platform.system() == "Linux" else "")
 
 
 def _file(found: Launched, place: str) -> Callable[[Any], Any]:

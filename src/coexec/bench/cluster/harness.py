@@ -1,6 +1,6 @@
-"""`coexec bench cluster`: real ranks of this machine over MPI, beside the same algorithms written by hand with mpi4py.
+"""`coexec bench cluster`: real ranks of this machine over MPI, beside the same algorithms written by hand; and many, simulated.
 
-Before: on_rank.py, cluster/launching.py.  After: cli/.  Starts processes; what they measure is theirs.
+Before: on_rank.py, scaling.py, cluster/launching.py.  After: cli/.  Starts processes; what they measure is theirs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ...cluster.launching import mpi_command, mpi_environment
 from ...config import PREFIX
 from ...errors import ClusterError, ConfigError
 from ..measure import Data, Others, Progress, machine
+from .scaling import measure as scaled
 
 LONGEST = 3600.0
 """Seconds after which ranks that have not ended are taken for hung."""
@@ -28,7 +29,8 @@ def run(quick: bool, progress: Progress, ranks: int = 2) -> Data:
     progress(f"{ranks} ranks over MPI, in turns with mpi4py")
     others = Others()
     found = measured(ranks, "quick" if quick else "full")
-    return {"machine": machine(), "ranks": ranks, **found, "others_cores": others.cores()}
+    busy = others.cores()  # beside the real ranks; simulated ones have a clock of their own
+    return {"machine": machine(), "ranks": ranks, **found, "others_cores": busy, "scaling": scaled(quick, progress)}
 
 
 def measured(ranks: int, effort: str) -> Data:
