@@ -26,7 +26,9 @@ class OnOpenCl:
     """A body as a kernel with its arguments on the device; `refused` says why the device does not compute it."""
 
     def __init__(self, body: Callable[..., Any], arguments: Arrays, writes: tuple[str, ...], numerics: Any) -> None:
-        accesses = {name: cx.read(cx.all) for name, value in arguments.items() if isinstance(value, np.ndarray)}
+        accesses: dict[str, Any] = {
+            name: cx.read(cx.all) for name, value in arguments.items() if isinstance(value, np.ndarray)
+        }
         accesses |= dict.fromkeys(writes, cx.update)
         self._kernel = cx.kernel(over=writes[0], numerics=numerics, **accesses)(body)
         self._call = self._kernel.using(devices=DEVICE)

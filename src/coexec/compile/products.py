@@ -83,7 +83,7 @@ def product(function: np.ufunc, inputs: tuple[Any, ...], options: dict[str, Any]
     dtype = options.pop("dtype", None)
     if known is None or options or getattr(np, function.__name__, None) is not function:
         raise Untraceable(f"np.{function.__name__} is left to NumPy's library")
-    result = known(*inputs, dtype=dtype)
+    result = known(inputs[0], inputs[1], dtype)
     if out is None:
         return result
     if not isinstance(out, Symbolic):
