@@ -127,5 +127,5 @@ def test_a_monte_carlo_kernel_is_compiled() -> None:
             for _ in range(3):
                 paid(payoff, 11)
             results.append(np.asarray(payoff))
-    np.testing.assert_array_equal(*results)
+    np.testing.assert_array_equal(results[0], results[1])
     assert [(v.name, v.off) for v in paid.variants[1:2]] == [("compiled", "")]

@@ -1,6 +1,6 @@
-"""Compiled bodies: the plain formula through NumPy and through `coexec.compile`, on one core and on two.
+"""Compiled bodies: the plain formula through NumPy and through `coexec.compile`, on one core, on two, and on OpenCL.
 
-Before: compile/.  After: cli/.  Measures bodies alone, without a runtime around them.
+Before: compile/.  After: cli/.  On cores, bodies are measured alone, without a runtime around them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy as np
 from ..compile import Compiled, compile_body
 from ..compile.verify import compare
 from ..errors import BackendError
+from ..program.variant import Numerics, close, exact
 from .by_numba import loops
+from .by_opencl import Run, opencl
 from .measure import Data, Others, Progress, in_turns, machine
 
 LARGE, SMALL = 16_000_000, 40_000  # elements of the long vectors: a large one is several times the last cache
@@ -35,6 +37,7 @@ class Case(NamedTuple):
     writes: tuple[str, ...]
     streams: tuple[str, ...]  # an array that is read and written counts twice
     rows: tuple[str, ...]  # arrays that are cut by rows for two threads; what has two rows more keeps a halo
+    numerics: Numerics = exact
 
 
 def _triad(x: Any, y: Any, out: Any, s: float) -> None:
@@ -135,6 +138,7 @@ CASES: dict[str, Case] = {
     "black_scholes": Case(_black_scholes, _options, ("call", "put"), _MARKET, _MARKET),
     "chain": Case(_chain, _vectors(*_PAIR), ("out",), _PAIR, _PAIR),
     "nbody": Case(_nbody, _stars, ("pull",), ("mine", "pull"), ("mine", "pull")),
+    "nbody_close": Case(_nbody, _stars, ("pull",), ("mine", "pull"), ("mine", "pull"), close(1024)),
     "kmeans_assign": Case(_assign, _points, ("label",), ("x", "label"), ("x", "label")),
     "softmax": Case(_softmax, _table, ("out",), ("x", "out"), ("x", "out")),
     "masked": Case(_masked, _with(_vectors(*_PAIR, dtype="f4"), limit=0.5), ("out",), (*_PAIR, "out"), _PAIR),
@@ -146,22 +150,22 @@ def run(quick: bool, progress: Progress) -> Data:
     others = Others()
     cases: list[Data] = []
     triads: dict[str, float] = {}
-    for name, case in CASES.items():
-        progress(name)
-        for found in _measured(name, case, quick=quick):
-            if name == "triad":
-                triads[found["devices"]] = found.get("gb_per_s", 0.0)
-            triad = triads.get(found["devices"], 0.0)
-            cases.append(
-                found | {"triad_gb_per_s": triad, "of_triad": found.get("gb_per_s", 0.0) / triad if triad else 0.0}
-            )
+    with opencl() as device:
+        for name, case in CASES.items():
+            progress(name)
+            for found in _measured(name, case, device, quick=quick):
+                if name == "triad":
+                    triads[found["devices"]] = found.get("gb_per_s", 0.0)
+                triad = triads.get(found["devices"], 0.0)
+                part = found.get("gb_per_s", 0.0) / triad if triad else 0.0
+                cases.append(found | {"triad_gb_per_s": triad, "of_triad": part})
     return {"machine": machine(), "other_processes_cores": others.cores(), "cases": cases}
 
 
-def _measured(name: str, case: Case, *, quick: bool) -> list[Data]:
-    """Return the figures of one case, on one core and on two."""
+def _measured(name: str, case: Case, device: Run | None, *, quick: bool) -> list[Data]:
+    """Return the figures of one case, on one core, on two, and on the OpenCL device if there is one."""
     arguments = case.make(SMALL if quick else LARGE, np.random.default_rng(0))
-    form = compile_body(case.body, arguments, writes=case.writes)
+    form = compile_body(case.body, arguments, writes=case.writes, numerics=case.numerics)
     if not isinstance(form, Compiled):
         return [{"name": name, "devices": "core:1", "refused": form.reason}]
     wanted, got = (
@@ -169,7 +173,8 @@ def _measured(name: str, case: Case, *, quick: bool) -> list[Data]:
     )
     case.body(**wanted)
     missed = form(*got.values())
-    found = missed or next((why for key in case.writes if (why := compare(key, wanted[key], got[key]))), "")
+    found = missed or _bits(case, wanted, got)
+    on_device = None if device is None else device(case.body, arguments, case.writes, case.numerics)
     halves = _halves(case, arguments)
     blocks = _blocks(case, arguments)
     ways: dict[str, Callable[[], float]] = {
@@ -178,6 +183,8 @@ def _measured(name: str, case: Case, *, quick: bool) -> list[Data]:
         "core:1": lambda: _timed(lambda: _run(form, arguments)),
         "core:2": lambda: _timed(lambda: _together([partial(_run, form, part) for part in halves]), perf_counter),
     }
+    if on_device is not None and not on_device.refused:
+        ways["opencl:0"] = on_device.seconds
     by_numba = loops(name)
     if by_numba is not None:
         by_numba(**got)  # compiles
@@ -187,6 +194,7 @@ def _measured(name: str, case: Case, *, quick: bool) -> list[Data]:
             way: min(t) for way, t in in_turns(ways, QUICK if quick else ROUNDS, 0.0 if quick else SECONDS).items()
         }
     moved = sum(arguments[key].nbytes for key in case.streams)
+    refused = [] if on_device is None or not on_device.refused else [on_device.refused]
     return [
         {
             "name": name,
@@ -196,11 +204,23 @@ def _measured(name: str, case: Case, *, quick: bool) -> list[Data]:
             **({"numba_ms": times["numba"] * 1e3} if "numba" in times and way == "core:1" else {}),
             "compiled_ms": times[way] * 1e3,
             "gb_per_s": moved / times[way] / 1e9,
-            "bits": found or "equal",
+            "bits": _bits(case, wanted, on_device.results) if on_device and way == "opencl:0" else found,
             "compile_ms": form.seconds * 1e3,
         }
-        for way in ("core:1", "core:2")
-    ]
+        for way in ("core:1", "core:2", *(["opencl:0"] if "opencl:0" in ways else []))
+    ] + [{"name": name, "devices": "opencl:0", "refused": why} for why in refused]
+
+
+def _bits(case: Case, wanted: Arrays, got: Arrays) -> str:
+    """Return "equal" if all results have NumPy's bits, else how far they lie apart in units of the largest one's last place."""
+    if not any(compare(key, wanted[key], got[key]) for key in case.writes):
+        return "equal"
+    gaps = []
+    for key in case.writes:
+        floats = wanted[key].dtype.kind == "f"
+        unit = float(np.finfo(wanted[key].dtype).eps * np.abs(wanted[key]).max()) if floats else 1.0
+        gaps.append(float(np.abs(wanted[key] - got[key]).max()) / unit)
+    return f"{max(gaps):.3g} ulp"
 
 
 def _timed(work: Callable[[], object], clock: Callable[[], float] = thread_time) -> float:

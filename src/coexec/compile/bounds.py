@@ -79,11 +79,11 @@ def _compared(low: int | None, high: int | None, symbol: str) -> bool | None:
 def lesser(a: Any, b: Any) -> Any:
     """Return the lesser of two sizes: a step after a block's beginning, or the end of an array, is the block's end."""
     for one, other in ((a, b), (b, a)):
-        difference = one - other if isinstance(one, Host) or isinstance(other, Host) else 0
+        difference: Any = one - other if isinstance(one, Host) or isinstance(other, Host) else 0
         if isinstance(difference, Host) and difference.linear is not None:
             guards = difference.guards
             for block in guards.blocks:
-                rest = difference - low_of(block, guards) + block.stop - block.step
+                rest = difference - low_of(block, guards) + block.stop - block.step  # type: ignore[operator]
                 if isinstance(rest, Host) and guards.mentions_block(rest.text):
                     continue
                 if (rest == 0) if isinstance(rest, int) else plain(rest) == 0 and bool(rest == 0):

@@ -55,7 +55,8 @@ class Loop:
 class Tape:
     """What a trace writes down: guards, stores, and times."""
 
-    def __init__(self, *, free: bool = False, remembered: frozenset[int] = frozenset()) -> None:
+    def __init__(self, *, free: bool = False, counting: bool = False, remembered: frozenset[int] = frozenset()) -> None:
+        self.counting = counting  # nothing will be compiled
         self.free = (
             free  # sums in any order, products and sums rounded once: results are close to NumPy's, not the same
         )

@@ -48,8 +48,8 @@ class TracedRandom:
         if self._draw >= DRAWS:
             raise Untraceable("it draws more often than one generator can")
         key = (self._stream * DRAWS + self._draw) & MASK
-        numbers = (self._number(self._seed, WORD), self._number(key, WORD))
-        numbers += tuple(self._number(value, INDEX) for value in self._place)
+        words = [self._number(self._seed, WORD), self._number(key, WORD)]
+        numbers = (*words, *(self._number(value, INDEX) for value in self._place))
         node = Draw(shape=self._shape, dtype=DOUBLE, time=self._tape.clock.tick(), kind=kind, numbers=numbers)
         return Symbolic(Cell(self._tape, DOUBLE, self._shape, value=node))
 

@@ -96,7 +96,8 @@ class Guards:
     def settle_block(self, block: Block) -> None:
         """Let the blocks of a loop be one: from where the first begins to where the last ends."""
         self.blocks.remove(block)
-        for name, end in ((block.low, block.start), (block.high, block.stop)):
+        ends: tuple[tuple[str, Any], ...] = ((block.low, block.start), (block.high, block.stop))
+        for name, end in ends:
             self._equal[name] = ((), end) if type(end) is int else end.linear
             self.named[name] = as_text(end)
 

@@ -199,6 +199,7 @@ class _Points(Walk):
         self.ulp = 0.0
         self.numbers: dict[str, Scalar] = {}
         self._name_numbers = name_numbers
+        self._shared: list[Nest] = []  # what several work-items compute alike
         buffers = [p for p in traced.parameters.values() if isinstance(p, Buffer)]
         self._doubles = any(buffer.dtype == np.float64 for buffer in buffers)
 
@@ -211,6 +212,7 @@ class _Points(Walk):
         shape = stores[0].value.shape
         for axis in range(len(shape) - rows):
             self.stack.append(Nest(f"i{axis}", ("", ""), self.stack[-1]))
+        self._shared = self.stack[:-1]
         if rows:
             self.stack.append(Nest("coexec_j", ("0L", self._size(shape[-1])), self.stack[-1]))
         index = tuple(Line(0, 1, nest.var) for nest in self.stack[1:])
@@ -359,8 +361,9 @@ class _Points(Walk):
         last = all(equal_sizes(extent, 1) for extent in node.arg.shape[node.axis + 1 :])
         floats = node.arg.dtype.kind == "f"
         home = self.home(at)
-        if home is self.root and not (isinstance(node.extent, int) and node.extent <= FEW):
-            raise Untraceable("it reduces the same elements for many points")
+        short = isinstance(node.extent, int) and node.extent <= FEW
+        if not short and home in self._shared:  # each of many work-items would do it
+            raise WantsMemory(node)
         if last and floats and node.kind == "prod":
             raise Untraceable("a row of floats is multiplied in an order of NumPy's own")
         if last and floats and node.kind == "sum" and not node.free:

@@ -59,7 +59,8 @@ def matmul(a: Symbolic, b: Symbolic, dtype: Any = None) -> Symbolic:
     row, column = left.ndim == 1, right.ndim == 1
     left = left[None, :] if row else left
     right = right[:, None] if column else right
-    _check_small(left.shape[-2], left.shape[-1], right.shape[-1])
+    if not a.tape.counting:
+        _check_small(left.shape[-2], left.shape[-1], right.shape[-1])
     product = _summed(a, [left[..., :, None, :], right.swapaxes(-1, -2)[..., None, :, :]], 1, kind)
     if row:
         product = product[..., 0, :]
@@ -82,7 +83,7 @@ def product(function: np.ufunc, inputs: tuple[Any, ...], options: dict[str, Any]
     dtype = options.pop("dtype", None)
     if known is None or options or getattr(np, function.__name__, None) is not function:
         raise Untraceable(f"np.{function.__name__} is left to NumPy's library")
-    result = known(*inputs, dtype=dtype)
+    result = known(inputs[0], inputs[1], dtype)
     if out is None:
         return result
     if not isinstance(out, Symbolic):

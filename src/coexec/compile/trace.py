@@ -84,19 +84,21 @@ def trace(
     returns: Sequence[str] = (),
     *,
     free: bool = False,
+    counting: bool = False,
 ) -> Traced:
     """Return the graph of a body for arguments like these; `Untraceable` says why there is none.
 
-    What the body returns is written to the arguments that `returns` names. A `free` graph may add in any order.
+    What the body returns is written to the arguments that `returns` names. A `free` graph may add in any order. One for
+    `counting` has large products of matrices, too, which nobody would compile.
     """
     try:
-        return _traced(body, arguments, writes, returns, free=free, vanish=True)
+        return _traced(body, arguments, writes, returns, free=free, vanish=True, counting=counting)
     except Untraceable as reason:
         if not reason.blocks:
             raise
         first = str(reason)
     try:
-        return _traced(body, arguments, writes, returns, free=free, vanish=False)
+        return _traced(body, arguments, writes, returns, free=free, vanish=False, counting=counting)
     except Untraceable as reason:
         raise Untraceable(f"{reason} ({first})") from None
 
@@ -109,11 +111,12 @@ def _traced(
     *,
     free: bool,
     vanish: bool,
+    counting: bool = False,
 ) -> Traced:
     """Return the graph of a body, whose loops over blocks become the whole (`vanish`) or are unrolled."""
     remembered: frozenset[int] = frozenset()
     for _ in range(CARRIED):
-        tape = Tape(free=free, remembered=remembered)
+        tape = Tape(free=free, counting=counting, remembered=remembered)
         scope = Scope(tape, vanish=vanish)
         try:
             return _recorded(body, arguments, {*writes, *returns}, returns, scope)

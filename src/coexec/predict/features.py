@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..geometry import Box
 from ..graph.mapped import mapped, remembered
+from .operations import operations_of
 from .work import Work
 
 if TYPE_CHECKING:
@@ -74,10 +75,10 @@ def work_of(task: Task) -> Work:
     if task.deal is not None and task.mine != task.domain:
         return work_of_part(task, task.mine)
     if kernel.looked_at or key is None:
-        return _work(task, [array.shape for array in task.arrays], task.domain.volume, task_key(task), 1.0)
+        return _work(task, [array.shape for array in task.arrays], task.domain, task_key(task), 1.0)
     work: Work | None = key.work
     if work is None:
-        work = key.work = _work(task, [array.shape for array in task.arrays], task.domain.volume, key, 1.0)
+        work = key.work = _work(task, [array.shape for array in task.arrays], task.domain, key, 1.0)
     return work
 
 
@@ -105,7 +106,7 @@ def _work_of_part(task: Task, box: Box) -> Work:
     parts, weight = mapped(task, box), weight_of(task, box)
     shapes = [a.shape if part is None else part.box.shape for a, part in zip(task.arrays, parts, strict=True)]
     key = (task_key(task), box.shape) if weight == 1.0 and task.key is not None else None
-    return _work(task, shapes, box.volume, key, weight)
+    return _work(task, shapes, box, key, weight)
 
 
 def weight_of(task: Task, box: Box) -> float:
@@ -132,8 +133,8 @@ def share_of_work(task: Task, box: Box) -> float:
     return weight_of(task, box) * box.volume / (task.domain.volume or 1)
 
 
-def _work(task: Task, shapes: Sequence[tuple[int, ...]], points: int, key: Hashable, weight: float) -> Work:
-    kernel = task.kernel
+def _work(task: Task, shapes: Sequence[tuple[int, ...]], box: Box, key: Hashable, weight: float) -> Work:
+    kernel, points = task.kernel, box.volume
     assert kernel is not None
     declared = len(kernel.array_params)
     sized = [Sized(shape, array.dtype) for shape, array in zip(shapes, task.arrays, strict=True)]
@@ -150,7 +151,8 @@ def _work(task: Task, shapes: Sequence[tuple[int, ...]], points: int, key: Hasha
         values += [function.value(named) for function in cost.features]
         check_features(kernel.name, feature_names(kernel), values)
     kind = " ".join([entry.dtype.str for entry in sized])
-    return Work(tuple(values), kind, key)
+    told = cost.flops is not None or cost.per_point or weight != 1.0
+    return Work(tuple(values), kind, key, None if told else operations_of(task, kernel, box))
 
 
 def scratch_of(task: Task, box: Box) -> int:

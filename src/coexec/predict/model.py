@@ -135,8 +135,9 @@ class Model:
 
     def _least(self, work: Work) -> float | None:
         """Return what the device's peak rates allow, or None."""
-        flops = work.features[self.flops_at] if self.flops_at is not None else None
-        return self.roofline.of(work.kind).seconds(flops, work.size) if self.roofline is not None else None
+        if self.roofline is None:
+            return None
+        return self.roofline.of(work.kind).seconds(work.flops(self.flops_at), work.size)
 
     def _measured_estimate(self, work: Work, together: bool) -> Estimate | None:
         known = self._kinds.get(work.kind)

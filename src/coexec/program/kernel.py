@@ -75,6 +75,7 @@ class Kernel:
         self.compilable: bool | None = (
             None  # compile/serving.py's own: whether its body is one to compile; None: not looked at
         )
+        self.counts: Any = None  # predict/operations.py's own: the operations of its body
         self.function = function
         self.name = name or function.__name__
         self.signature = inspect.signature(function)

@@ -158,8 +158,7 @@ class Durations:
         return known
 
     def _find(self, kernel: Kernel, step: Launch, work: Work, device: Device) -> Timed:
-        at = flops_at(kernel)
-        flops = work.features[at] if at is not None else None
+        flops = work.flops(flops_at(kernel))
         memory = self._platform.memories[device.memory].bandwidth
         peak = DevicePeaks(device, memory, op=kernel.op or kernel.name).of(work.kind)
         if self._measured is not None:
