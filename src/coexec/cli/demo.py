@@ -272,7 +272,9 @@ def verdict(found: Data) -> Iterator[str]:
     )
     cores = found["cores"]
     if all(name.startswith("cpu:") for name in found["used"]):
-        with_numpy = f"With NumPy's own bodies {count_text(cores, 'core')} could be at most {cores:.2f} times as fast as one"
+        with_numpy = (
+            f"With NumPy's own bodies {count_text(cores, 'core')} could be at most {cores:.2f} times as fast as one"
+        )
         yield (
             f"{with_numpy}; coexec is faster because it compiles bodies, and so goes through memory once."
             if one > cores
