@@ -32,6 +32,7 @@ LAYERS = [
     "opening",
     "assembly",
     "pump",
+    "straight",
     "homes",
     "driver",
     "joined",

@@ -21,6 +21,7 @@ from .execute.closed_reads import read_closed
 from .execute.signals import WHY
 from .execute.wait_any import wait_any
 from .graph.call import describe, describe_read, make_returned
+from .graph.instruction import IfComputed
 from .graph.task import Task, seen
 from .homes import Homes
 from .origin import program_line
@@ -32,10 +33,11 @@ from .program.call import DEFAULT, Options
 from .program.fuse import Line, Operation
 from .program.kernel import Kernel
 from .program.storage import Storage
-from .program.value import Lending, Value, any_values
+from .program.value import Lending, Value
 from .pump import EventPump
 from .schedule.events import CHAIN, HELD, PLANNED, Adopted, Operated, Over, Read, Settle
 from .schedule.lower import Counts
+from .straight import StraightCalls
 
 GUESSES = 4  # tasks divided by guess that may be under way
 UNREAD = 64  # records that may wait before the predictors see them
@@ -64,6 +66,7 @@ class Driver:
         self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
         self._homes = Homes(pump, config, self.wait)
         self.small = self._homes.small
+        self._straight = StraightCalls(pump, self.lending) if pump.may_be_straight else None
 
     @property
     def closed(self) -> bool:
@@ -94,6 +97,12 @@ class Driver:
                 if len(self.executor.records) > UNREAD:
                     self.pump.drain()
                 return ran
+        if self._straight is not None and kernel.plain and not kwargs and options is DEFAULT:
+            with self.lock:
+                straight = self._straight.run(kernel, args, self.small)
+            if straight is not None:
+                self.keep_pace(straight)
+                return straight
         task, returned = self.record(kernel, *kernel.bind(args, kwargs), options)
         self.keep_pace(task)
         return task if not returned else returned[0] if kernel.returns.single else returned
@@ -103,7 +112,7 @@ class Driver:
     ) -> tuple[Task, tuple[Array, ...]]:
         """Record a call whose arguments are bound; return its task and its new arrays. Waits for nothing."""
         begin = time.perf_counter()
-        if any_values(arrays, scalars):
+        if Value in map(type, arrays) or Value in map(type, scalars.values()):
             with self.lock:  # until it is recorded: other threads may change what the values look at
                 return self.record(kernel, *self.lending.settled(kernel, arrays, scalars), options)
         returned: tuple[Array, ...] = make_returned(kernel, arrays, scalars, self.owner) if kernel.returns.names else ()
@@ -121,6 +130,8 @@ class Driver:
                         self._homes.leave(task.arrays)
                         break
             self.pump.call(task, begin)
+            if self._straight is not None and task.finished:
+                self._straight.learn(task, arrays)
             if small is not None and small.learns:
                 small.learn(task.scheduling)
         return task, returned
@@ -196,9 +207,11 @@ class Driver:
 
     # Marks and reads --------------------------------------------------------------------------------------------------
 
-    def begin_read(self, array: Array, readers: Sequence[int] | None = None) -> tuple[Task, list[Any]]:
-        """Record a host read; return its task and where the elements will be. `readers` are ranks; None = all."""
-        box: list[Any] = []
+    def begin_read(
+        self, array: Array, readers: Sequence[int] | None = None, box: IfComputed | None = None
+    ) -> tuple[Task, list[Any]]:
+        """Record a host read; return its task and where the elements will be, `box` if it is given. `readers` are ranks; None = all."""
+        found: list[Any] = [] if box is None else box
         with self.lock:
             self.pump.catch_up()
             self._send(Settle(CHAIN))
@@ -206,8 +219,8 @@ class Driver:
             self._homes.leave((array,))
             task = describe_read(array, self.owner, located=self.recorder.tracing or self.machine.seat is not None)
             task.submitted = begin = time.perf_counter()
-            self._send(Read(task, array, box.append, readers), begin)
-        return task, box
+            self._send(Read(task, array, found.append if box is None else box, readers), begin)
+        return task, found
 
     def finish_read(self, task: Task, box: list[Any]) -> Any:
         """Wait for a host read and return its elements."""

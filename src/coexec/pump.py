@@ -73,6 +73,9 @@ class EventPump:
         known = parts.inline is not None and config.replay and not config.debug and not self.recorder.tracing
         coherence = self.scheduler.lowering.coherence
         self.inline_calls = InlineCalls(self.executor, coherence, parts.inline.limit_threads) if known else None
+        self.may_be_straight = parts.inline is not None and not (
+            parts.scheduler.replays or config.debug or self.recorder.tracing
+        )  # what is replayed is noted by more layers than a straight call goes through
         self.hand_over = HandOver(self.executor, self.recorder, parts.inline, self.inline_calls, self._queued)
         self.dropped: deque[int] = deque()  # arrays whose last handles are gone; finalizers append
         self.last_mark: Task | None = None  # the last horizon or epoch

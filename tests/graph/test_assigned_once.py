@@ -25,7 +25,7 @@ WRITERS: dict[str, set[str]] = {
     **dict.fromkeys(("guess", "trial"), PLAN),
     **dict.fromkeys(("inputs", "outcome"), PLAN | {"lower/capacity.py"}),
     "grain": {"plan/fixed.py"} | CALL,
-    "births": {"plan/decisions.py"},
+    "births": {"schedule/plan.py"},
     "why": {"schedule/plan.py", "execute/hand_over.py"},
     "starved": {"schedule/plan.py"},
     "space": CALL | {"plan/decisions.py", "plan/fixed.py", "lower/capacity.py"},

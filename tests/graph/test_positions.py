@@ -22,6 +22,6 @@ def test_whoever_reads_twice_is_one_reader() -> None:
 
 
 def test_edges_name_each_id_once() -> None:
-    assert Edges.of([0, 1], set()).fill([3, 3]) == (3,)
+    assert Edges.of([0, 1], set()).fill([3, 3]) == {3}
     assert sorted(Edges.of([0, 1, 2], {2}).fill([3, 4, [4, 5]])) == [3, 4, 5]
-    assert Edges.of([], set()).fill([1]) == ()
+    assert Edges.of([], set()).fill([1]) == set()

@@ -40,8 +40,11 @@ def describe(
     if scalars:
         task.scalars = scalars
     same = same_call(kernel, arrays, owner)
-    extra = [(name, value) for name, value in scalars.items() if type(value) is Array] if scalars else ()
-    if same is None or extra:
+    for value in scalars.values():
+        if type(value) is Array:
+            same = None
+    if same is None:
+        extra = [(name, value) for name, value in scalars.items() if type(value) is Array]
         _describe_arrays(task, kernel, arrays, scalars, extra, owner)
     else:
         task.extents, task.domain, task.key, task.once = same.extents, same.domain, same.key, same.once

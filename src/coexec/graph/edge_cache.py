@@ -33,14 +33,17 @@ class EdgeCache:
     def __init__(self) -> None:
         self._forms: dict[Form, FoldedForm] = {}
 
-    def recall(self, known: FormCache, trackers: Sequence[Tracker], id: int) -> tuple[int, ...] | None:
+    def recall(self, known: FormCache, trackers: Sequence[Tracker], id: int) -> set[int] | None:
         """Return what a call finds, and note it; None if it was not linked before on trackers of these forms."""
-        link: KnownEdges | None = known.hit(tuple([tracker.folded or self._folded(tracker) for tracker in trackers]))
-        if link is None:
-            return None
+        forms: list[FoldedForm] = []
         slots: list[Any] = []
         for tracker in trackers:
+            forms.append(tracker.folded or self._folded(tracker))
             slots += tracker.ids_folded
+        link: KnownEdges | None = known.forms.get(tuple(forms))
+        if link is None:
+            return None
+        known.tries = 0
         slots.append(id)
         found = link.found.fill(slots)
         for tracker, (form, places) in zip(trackers, link.afters):  # noqa: B905 - as long as each other, and this is hot
@@ -90,7 +93,7 @@ class EdgeCache:
             afters.append((form, places))
         edges = Edges.of([position(i) for i in found], readers)
         known.learn(forms, KnownEdges(edges, tuple(afters)))
-        result = set(edges.fill(slots))
+        result = edges.fill(slots)
         for tracker, (form, places) in zip(trackers, afters, strict=True):
             tracker.folded, tracker.ids_folded = form, places.fill(slots)
         return result

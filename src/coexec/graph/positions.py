@@ -31,13 +31,12 @@ def getter(positions: Sequence[int]) -> Get:
 class Edges:
     """What comes before something, as positions in the slots."""
 
-    __slots__ = ("_get", "_several", "ids", "readers")
+    __slots__ = ("_get", "ids", "readers")
 
     def __init__(self, ids: tuple[int, ...], readers: tuple[int, ...]) -> None:
         self.ids = ids
         self.readers = readers  # where there may be lists of readers
         self._get = getter(ids)
-        self._several = len(ids) > 1
 
     @classmethod
     def of(cls, positions: Collection[int], readers: Collection[int]) -> Edges:
@@ -45,19 +44,16 @@ class Edges:
         each = sorted(set(positions))
         return cls(tuple([i for i in each if i not in readers]), tuple([i for i in each if i in readers]))
 
-    def fill(self, slots: list[Any]) -> tuple[int, ...]:
-        """Return the ids, each once."""
-        ids = self._get(slots)
-        if not self.readers:
-            return tuple(set(ids)) if self._several else ids
-        found = set(ids)
+    def fill(self, slots: list[Any]) -> set[int]:
+        """Return the ids."""
+        found = set(self._get(slots))
         for i in self.readers:
             more = slots[i]
             if type(more) is int:
                 found.add(more)
             else:
                 found.update(more)
-        return tuple(found)
+        return found
 
 
 class Positions:

@@ -24,20 +24,13 @@ MOST_CALLS = 64  # calls that are remembered with the first of their arrays
 class FormCache:
     """What followed from a call, by the forms that its arrays had. Most calls never come again, so the second time counts."""
 
-    __slots__ = ("_left", "_patience", "_tries", "forms")
+    __slots__ = ("_left", "_patience", "forms", "tries")
 
     def __init__(self) -> None:
         self.forms: dict[Any, Any] = {}
         self._left = 1  # times that nothing is learnt
-        self._tries = 0  # times that something was, without any use of it
+        self.tries = 0  # times that something was, since one of it was of use: whoever finds such a one says so
         self._patience = 1
-
-    def hit(self, forms: Any) -> Any:
-        """Return what followed from these forms, or None."""
-        found = self.forms.get(forms)
-        if found is not None:
-            self._tries, self._patience = 0, 1
-        return found
 
     def learn(self, forms: Any, what: Any) -> None:
         """Remember what follows from these forms."""
@@ -50,8 +43,10 @@ class FormCache:
         if self._left:
             self._left -= 1
             return True
-        self._tries += 1
-        if self._tries > TRIES:
+        if not self.tries:
+            self._patience = 1
+        self.tries += 1
+        if self.tries > TRIES:
             self._left, self._patience = self._patience, min(2 * self._patience, PATIENCE)
             self.forms.clear()
         return False
@@ -81,27 +76,16 @@ class SameCall:
     runtime have in common.
     """
 
-    __slots__ = ("_views", "domain", "extents", "key", "once", "options", "shape", "shapes")
+    __slots__ = ("domain", "extents", "ids", "key", "once", "options", "shape", "shapes", "straight", "views")
 
     def __init__(self, task: Task) -> None:
-        self._views = [(array._storage.id, array._box, array._cut) for array in task.arrays]
+        self.views = [(array._storage.id, array._box, array._cut) for array in task.arrays]
+        self.ids = tuple([id for id, _, _ in self.views])
         self.extents, self.domain, self.key = task.extents, task.domain, task.key
         self.once, self.shapes = task.once, task.shapes
         self.options = task.options  # of the last call
         self.shape: CallShape | None = None  # of the last call, if it had one and everything was this rank's
-
-    def is_of(self, arrays: Sequence[Array], owner: object) -> bool:
-        """Tell whether a call is on these views."""
-        for array, (id, box, cut) in zip(arrays, self._views):  # noqa: B905 - as long as each other, and this is hot
-            storage = array._storage
-            if (
-                storage.id != id
-                or storage.session is not owner
-                or (array._box is not box and array._box != box)
-                or (array._cut is not cut and array._cut != cut)
-            ):
-                return False
-        return True
+        self.straight: Any = None  # straight.py's: how it ran in the caller
 
 
 def same_call(kernel: Kernel, arrays: Sequence[Array], owner: object) -> SameCall | None:
@@ -114,7 +98,18 @@ def same_call(kernel: Kernel, arrays: Sequence[Array], owner: object) -> SameCal
     if calls is None:
         return None
     same: SameCall | None = calls.get(kernel if first._box is storage.box else (kernel, first._box))
-    return same if same is not None and same.is_of(arrays, owner) else None
+    if same is None:
+        return None
+    for array, (id, box, cut) in zip(arrays, same.views):  # noqa: B905 - as long as each other, and this is hot
+        storage = array._storage
+        if (
+            storage.id != id
+            or storage.session is not owner
+            or (array._box is not box and array._box != box)
+            or (array._cut is not cut and array._cut != cut)
+        ):
+            return None
+    return same
 
 
 def remember_call(kernel: Kernel, task: Task) -> SameCall | None:
@@ -138,11 +133,9 @@ class CallShapes:
     def __init__(self) -> None:
         self._known: dict[Hashable, CallShape] = {}
 
-    def of(self, task: Task) -> CallShape:
-        """Return the shape that the call of `task` shares with those like it."""
+    def find(self, task: Task) -> CallShape:
+        """Return the shape that the call of `task` shares with those like it, which is then known with its arrays."""
         same = task.same
-        if same is not None and same.shape is not None and same.options is task.options and task.deal is None:
-            return same.shape
         shape = self._find(task)
         if same is not None and task.deal is None:
             same.shape, same.options = shape, task.options

@@ -179,6 +179,11 @@ class Task(Handle):
         """The body's parameters, in order, without those that coexec fills in."""
         return self.kernel.passed if self.kernel is not None else ()
 
+    def array_ids(self) -> tuple[int, ...]:
+        """Return the numbers of its arrays, which it has not let go of."""
+        same = self.same
+        return same.ids if same is not None else tuple([array._storage.id for array in self.arrays])
+
     def map_parts(self) -> None:
         """Be mapped part by part from now on, even where each array arrives whole."""
         if self.space is None:

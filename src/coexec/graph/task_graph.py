@@ -88,7 +88,18 @@ class TaskGraph:
         if kernel is not None and kernel.order is not None:
             found.add(self.orders.get(kernel.order, self.horizon))
             self.orders[kernel.order] = id
-        self._link(task, found)
+        found.discard(self.horizon)
+        if len(found) > 1:
+            found = self._without_ancestors(found)
+            after = tuple(sorted(found)) if len(found) > 1 else tuple(found)
+        else:
+            after = tuple(found) or (self.horizon,)
+        task.after = self._parents[id] = after
+        front = self._front
+        for earlier in after:
+            front.pop(earlier, None)
+        front[id] = None
+        self.since_horizon += 1
 
     def _unfold(self, task: Task) -> None:
         for array in task.arrays:
@@ -96,13 +107,15 @@ class TaskGraph:
 
     def _add_known(self, task: Task, shape: CallShape) -> set[int]:
         """Find and note what calls of this shape do, as the last time if the trackers look alike."""
-        trackers = [array._storage.tracker for array in task.arrays]
+        trackers: list[Tracker] = []
+        for array in task.arrays:
+            trackers.append(array._storage.tracker)  # noqa: PERF401 - a comprehension is one more call
         if not task.once:
             trackers = list(dict.fromkeys(trackers))
         links = shape.links
         if links.forms and (known := self._links.recall(links, trackers, task.id)) is not None:
             self.marks.touched.update(trackers)
-            return set(known)
+            return known
         if not links.wait():
             return self._links.learn(links, trackers, task.id, partial(self._add_parts, task))
         self._unfold(task)
@@ -132,25 +145,12 @@ class TaskGraph:
             else:
                 tracker.did_read(box, grid, task.id, found)
 
-    def _link(self, task: Task, found: set[int]) -> None:
-        """Let a numbered task come after others."""
-        found.discard(self.horizon)
-        if len(found) > 1:
-            found = self._without_ancestors(found)
-            after = tuple(sorted(found)) if len(found) > 1 else tuple(found)
-        else:
-            after = tuple(found) or (self.horizon,)
-        task.after = self._parents[task.id] = after
-        front = self._front
-        for id in after:
-            front.pop(id, None)
-        front[task.id] = None
-        self.since_horizon += 1
-
     def _without_ancestors(self, found: set[int]) -> set[int]:
         """Drop ids that are ancestors of other ids in the set: those already order them."""
         lowest = min(found)
         parents = self._parents
+        if len(found) == 2 and lowest in parents.get(newest := max(found), ()):
+            return {newest}  # most often: the last two, of which one has waited for the other
         seen: set[int] = set()
         for id in sorted(found, reverse=True):
             if id in seen:  # what comes before it was looked at from a later one

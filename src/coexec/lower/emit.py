@@ -5,7 +5,7 @@ Before: graph/instruction.py.  After: lower/coherence.py, lower/lowering.py.  Kn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,13 +24,13 @@ class Emitter:
         self.epoch = 0  # what an instruction without other dependencies comes after
         self.out: list[Instruction] = []
         self.marks = Marks()
-        self._led: list[int] = []  # since the last mark; the first may be the mark
-        self._edges: list[tuple[int, ...]] = []  # what those come after
+        self.led: list[int] = []  # since the last mark; the first may be the mark
+        self.edges: list[tuple[int, ...]] = []  # what those come after
 
     def become(self, other: Emitter, twins: Mapping[Any, Remembering]) -> None:
         """Go on as another one would, on backings with a twin."""
         self.last, self.epoch = other.last, other.epoch
-        self._led, self._edges = list(other._led), list(other._edges)
+        self.led, self.edges = list(other.led), list(other.edges)
         self.marks = other.marks.copy(twins)
 
     def id(self) -> int:
@@ -49,36 +49,27 @@ class Emitter:
 
     def lead(self, instruction: Instruction) -> None:
         """Let an instruction be at the front, and none that it comes after."""
-        self._led.append(instruction.id)
-        self._edges += (instruction.needs, instruction.after)
-        if len(self._edges) > MOST_EDGES:
-            self._front()
+        self.led.append(instruction.id)
+        self.edges += (instruction.needs, instruction.after)
+        if len(self.edges) > MOST_EDGES:
+            self.work_out_front()
 
-    def lead_some(self, ids: range, front: Sequence[int], edges: Sequence[tuple[int, ...]]) -> None:
-        """Number new instructions, and let some of them be at the front, by position, and none that all of them come after."""
-        self.last = ids.stop - 1
-        first = ids.start
-        self._led += [first + position for position in front]
-        self._edges += edges
-        if len(self._edges) > MOST_EDGES:
-            self._front()
-
-    def _front(self) -> tuple[int, ...]:
+    def work_out_front(self) -> tuple[int, ...]:
         """Return what nothing comes after yet."""
-        behind = set().union(*self._edges)
-        self._led = [id for id in self._led if id not in behind]
-        self._edges.clear()
-        return tuple(self._led)
+        behind = set().union(*self.edges)
+        self.led = [id for id in self.led if id not in behind]
+        self.edges.clear()
+        return tuple(self.led)
 
     @contextmanager
     def aside(self, epoch: int) -> Iterator[None]:
         """Call the epoch by another id, and forget at the end what was at the front meanwhile."""
-        kept = self._led, self._edges, self.epoch
-        self._led, self._edges, self.epoch = [], [], epoch
+        kept = self.led, self.edges, self.epoch
+        self.led, self.edges, self.epoch = [], [], epoch
         try:
             yield
         finally:
-            self._led, self._edges, self.epoch = kept
+            self.led, self.edges, self.epoch = kept
 
     def touch(self, backing: Remembering) -> None:
         """Remember that a backing was touched since the last mark."""
@@ -95,7 +86,7 @@ class Emitter:
         A horizon takes effect one horizon late: by then it is over, so nothing that it replaces can still run. Failed
         instructions are not replaced: what they would have written stays poisoned.
         """
-        horizon = Instruction(self.id(), Horizon(), task, (), self._front() or (self.epoch,))
+        horizon = Instruction(self.id(), Horizon(), task, (), self.work_out_front() or (self.epoch,))
         self.emit(horizon)
         if self.marks.last is not None:
             self.passed(self.marks.last, failed)
@@ -104,7 +95,7 @@ class Emitter:
 
     def begin(self, task: Task) -> Instruction:
         """Emit an epoch."""
-        after = self._front() or ((self.epoch,) if self.epoch else ())
+        after = self.work_out_front() or ((self.epoch,) if self.epoch else ())
         epoch = Instruction(self.id(), Epoch(), task, (), after)
         self.emit(epoch)
         self.marks.mark(epoch.id)

@@ -15,7 +15,7 @@ from ..graph.task import Task
 from ..program.array import Array
 from .capacity import Capacity
 from .coherence import Coherence
-from .emit import Emitter
+from .emit import MOST_EDGES, Emitter
 from .oversized import RoundPart
 from .state import ArrayState, Backing
 from .touch import Touch
@@ -36,6 +36,37 @@ class Launching:
         """Let an epoch stand for everything before it."""
         if self.orders:
             self.orders = {order: max(id, epoch) for order, id in self.orders.items()}
+
+    def one(self, task: Task, step: Launch, backings: Sequence[Backing]) -> Instruction:
+        """Return the launch of a task that touches each of its arrays once, all of them backed and valid; it is not emitted."""
+        emitter = self._emitter
+        emitter.last = id = emitter.last + 1
+        needs: set[int] = set()
+        after: set[int] = set()
+        touch = emitter.marks.touched.add
+        for (_, _, access), array, backing in zip(task.accesses, task.arrays, backings):  # noqa: B905 - equally long, and hot
+            state = array._storage.state
+            if state.form is not None:
+                state.unfold()
+            tracker = backing._tracker
+            touch(backing)
+            if not access.writes:
+                tracker.read_by(array._box, array._grid, id, needs)
+            else:
+                tracker.write_by(array._box, array._grid, id, needs if access.reads else None, after)
+                bit = 1 << backing.allocation.memory
+                if state.valid.uniform != bit:
+                    state.valid.set(array._box, bit)
+        if needs:
+            after -= needs
+        elif not after:
+            after.add(emitter.epoch)
+        instruction = Instruction(id, step, task, tuple(needs), tuple(after))
+        emitter.led.append(id)
+        emitter.edges += (instruction.needs, instruction.after)
+        if len(emitter.edges) > MOST_EDGES:
+            emitter.work_out_front()
+        return instruction
 
     def launch(self, task: Task, parts: Sequence[RoundPart], touches: Sequence[list[Touch]]) -> None:
         """Emit the kernels. All look for what they come after before any is noted: siblings are unordered."""

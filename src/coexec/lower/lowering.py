@@ -226,32 +226,10 @@ class Lowering:
             whole = array._cut is None and array._box is backing.box
             known = backing.bindings.get((name, access.writes)) if whole else None
             bindings.append(known or whole_binding(backing, name, array, access.writes))
-        emitter = self.emitter
-        emitter.last = id = emitter.last + 1
-        needs: set[int] = set()
-        after: set[int] = set()
-        touch = emitter.marks.touched.add
-        for (_, _, access), array, backing in zip(accesses, arrays, backings):  # noqa: B905 - as above
-            state = array._storage.state
-            if state.form is not None:
-                state.unfold()
-            tracker = backing._tracker
-            touch(backing)
-            if not access.writes:
-                tracker.read_by(array._box, array._grid, id, needs)
-            else:
-                tracker.write_by(array._box, array._grid, id, needs if access.reads else None, after)
-                if state.valid.uniform != bit:
-                    state.valid.set(array._box, bit)
-        if needs:
-            after -= needs
-        elif not after:
-            after.add(emitter.epoch)
         priority = 4 + task.options.priority if task.options is not None else 4
         step = Launch(chunk.device, chunk, share, tuple(bindings), priority)
-        instruction = Instruction(id, step, task, tuple(needs), tuple(after))
-        emitter.lead(instruction)
-        return [*emitter.take(), instruction] if emitter.out else [instruction]
+        instruction = self.launching.one(task, step, backings)
+        return [*self.emitter.take(), instruction] if self.emitter.out else [instruction]
 
     def _touches(self, task: Task, chunk: Chunk, partials: dict[str, ArrayState]) -> list[Touch]:
         device = self._devices[chunk.device]

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from ..graph.forms import Ids
 from ..graph.instruction import Alloc, Allocation, Fence, Free, Instruction, Launch, Step
 from ..graph.positions import Get, Positions, getter
+from .emit import MOST_EDGES, Emitter
 from .state import ArrayState, Backing, StateForm
 
 SYMBOLS = -(1 << 48)  # and below: no instruction has such an id, and no mark
@@ -55,9 +56,9 @@ class Before(NamedTuple):
     need: int  # the only id that it needs
     needs: Get  # all of them, if there is not just one
     reader: int  # the only place that it comes after, where there may be a list of readers
-    other: int  # the only id that it comes after
-    others: Get  # all of them, if it comes after more than one place
-    readers: tuple[int, ...]  # and the places where there may be lists
+    other: int  # the only other id that it comes after
+    others: Get  # all of them, if there is not just one
+    readers: tuple[int, ...]  # the places where there may be lists
     named: tuple[int, ...]  # all places but those
 
 
@@ -118,10 +119,8 @@ class Recipe:
             if reader >= 0:
                 known = slots[reader]
                 after = (known,) if type(known) is int else tuple(known)
-            elif other >= 0:
-                after = (slots[other],)
             else:
-                after = get_others(slots)
+                after = (slots[other],) if other >= 0 else get_others(slots)
                 for at in readers:
                     known = slots[at]
                     after += (known,) if type(known) is int else tuple(known)
@@ -129,14 +128,29 @@ class Recipe:
             id += 1
         return made
 
-    def come_before(self, slots: list[Any]) -> list[tuple[int, ...]]:
-        """Return the ids of earlier instructions that those of the recipe come after."""
+    def lead(self, emitter: Emitter, slots: list[Any], first: int) -> None:
+        """Number the instructions, and let those be at the front that none of the recipe comes after, and none that these come after."""
+        emitter.last = first + self.size - 1
+        led, edges = emitter.led, emitter.edges
+        for position in self.front:
+            led.append(first + position)
         ids, readers = self.behind
-        found = [ids(slots)]
+        edges.append(ids(slots))
         for at in readers:
             known = slots[at]
-            found.append((known,) if type(known) is int else tuple(known))
-        return found
+            edges.append((known,) if type(known) is int else tuple(known))
+        if len(edges) > MOST_EDGES:
+            emitter.work_out_front()
+
+    def bound_before(self, whose: tuple[int, ...], states: Sequence[ArrayState], shares: Any) -> Bound | None:
+        """Return the recipe for these arrays and shares if it was used for them, and they are where they were."""
+        known = self._bound.get(whose)
+        if known is None or (known.shares is not shares and known.shares != shares):
+            return None
+        for state, layout in zip(states, known.layouts):  # noqa: B905 - as above
+            if state.layout != layout:
+                return None
+        return known
 
     def bound(self, states: Sequence[ArrayState], shares: Any, new: list[Allocation]) -> Bound:
         """Return the recipe for these arrays, shares and new allocations."""
@@ -293,7 +307,7 @@ class Making:
             need[0] if len(need) == 1 else -1,
             getter(need),
             readers[0] if alone and readers else -1,
-            ids[0] if alone and ids else -1,
+            ids[0] if len(ids) == 1 else -1,
             getter(ids),
             readers,
             (*need, *ids),

@@ -44,11 +44,15 @@ class Recipes:
         shape = task.shape
         if shape is None or not shape.repeatable:
             return self._lowering.warm(command, shares)  # one kernel needs no recipe
-        states: list[ArrayState] = list(dict.fromkeys([array._storage.state for array in task.arrays]))
-        for state in states:
-            if state.form is not None:
-                break
-        else:
+        states: list[ArrayState] = []
+        folded = False
+        for array in task.arrays:
+            state: ArrayState = array._storage.state
+            states.append(state)
+            folded = folded or state.form is not None
+        if not task.once:
+            states = list(dict.fromkeys(states))
+        if not folded:
             kernel = self._lowering.warm(command, shares)  # one kernel needs no recipe
             if kernel is not None:
                 return kernel
@@ -129,8 +133,11 @@ class Recipes:
         for state in states:
             form = state.form
             forms.append(form if form is not None and state.valid.pattern is form.valid else self._form(state))
-        recipe: Recipe | None = known.hit(tuple(forms))
-        if recipe is None or (recipe.made and not self._may_allocate(recipe)):
+        recipe: Recipe | None = known.forms.get(tuple(forms))
+        if recipe is None:
+            return None
+        known.tries = 0
+        if recipe.made and not self._may_allocate(recipe):
             return None
         self.recalled += 1
         return self._fill(recipe, task, states, shares)
@@ -185,12 +192,15 @@ class Recipes:
         for memory, owner, box, dtype in recipe.made:
             array = states[owner].id if owner >= 0 else owner - lowering.last_private
             new.append(coherence.numbered(memory, array, box, dtype))
-        bound = recipe.bound(states, shares, new)
+        same = task.same
+        bound = None if new or same is None or not task.once else recipe.bound_before(same.ids, states, shares)
+        if bound is None:
+            bound = recipe.bound(states, shares, new)
         made = recipe.instructions(slots, first, task, bound.steps)
         if recipe.made:
             lowering.last_private += recipe.privates
         coherence.freed += recipe.frees
-        emitter.lead_some(ids, recipe.front, recipe.come_before(slots))
+        recipe.lead(emitter, slots, first)
         if (recipe.made or recipe.frees) and coherence.budget.limited:
             coherence.account(made)
             before = set(bound.backings)

@@ -82,16 +82,12 @@ class Decisions:
     def __init__(self, loads: Loads, version: Version, births: Births, *, on: bool = True) -> None:
         self._loads = loads
         self._version = version
-        self._births = births
+        self.births = births
         self.on = on
         self._repeats = Repeats()
         self._log: list[Decided | None] = []  # of the last calls
         self._left = 0  # calls that are not planned before a turn is
         self._turns = LOOK_AGAIN[0]
-
-    def called(self, task: Task) -> None:
-        """Note when a call was made: it may be planned later, when there are more arrays."""
-        task.births = self._births.last
 
     @property
     def repeats(self) -> Repeats:
@@ -130,7 +126,9 @@ class Decisions:
         if known.visited and task.space is None:
             task.space, task.shapes = task.domain, known.shapes
         self._loads.again(known.loads, task.id)
-        self._keep(known)
+        self._log.append(known)
+        if len(self._log) > 4 * LONGEST:
+            del self._log[: 2 * LONGEST]
         command = _new(Command, (task.id, task, chunks, task.after, known.why))
         planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False))
         return planned
@@ -138,7 +136,7 @@ class Decisions:
     def _before(self, task: Task) -> Decided | None:
         """Note a call; return how it was planned in the turn before, if this one need not be planned anew."""
         repeats = self._repeats
-        repeats.add(_new(Event, (task.shape, tuple([a._storage.id for a in task.arrays]), task.births)))
+        repeats.add(_new(Event, (task.shape, task.array_ids(), task.births)))
         period, run = repeats.period, repeats.run
         if not period or run < period:
             self._left, self._turns = 0, LOOK_AGAIN[0]

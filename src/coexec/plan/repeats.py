@@ -22,12 +22,19 @@ class Event(NamedTuple):
 
 def repeats(now: Event, then: Event) -> bool:
     """Tell whether `now` is `then` once more: on the same arrays, or on younger ones by as many as were made since."""
-    if now.what != then.what or len(now.arrays) != len(then.arrays):
+    what, arrays, births = now
+    earlier, before, births_then = then
+    if what != earlier or len(arrays) != len(before):
         return False
-    if now.arrays == then.arrays:
+    if arrays == before:
         return True
-    made = now.births - then.births
-    return all(a == b or a - b == made for a, b in zip(now.arrays, then.arrays, strict=True))
+    made = births - births_then
+    if not made:
+        return False  # on others, and none of them is new
+    for a, b in zip(arrays, before):  # noqa: B905, SIM110 - equally long, and a generator costs more
+        if a != b and a - b != made:
+            return False
+    return True
 
 
 class Repeats:

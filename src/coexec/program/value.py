@@ -323,14 +323,3 @@ def numbers_known(storage: Storage, home: np.ndarray[Any, Any]) -> None:
             value.known = extract(home, (0,) * home.ndim, at._box, at._cut)[()]
             value._at = None
     storage.lent.clear()
-
-
-def any_values(given: Iterable[Any], scalars: dict[str, Any]) -> bool:
-    """Tell whether there is a value among a call's arguments."""
-    for array in given:
-        if type(array) is Value:
-            return True
-    for value in scalars.values():  # noqa: SIM110 - a generator costs more, and this is asked of every call
-        if type(value) is Value:
-            return True
-    return False

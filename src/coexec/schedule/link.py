@@ -47,7 +47,11 @@ class LinkLayer:
         """Number the task of a call, and link it."""
         graph = self.graph
         if self._shapes:
-            task.shape = graph.shapes.of(task)
+            same = task.same
+            if same is not None and same.shape is not None and same.options is task.options and task.deal is None:
+                task.shape = same.shape
+            else:
+                task.shape = graph.shapes.find(task)
         graph.add(task)
         self._successor.call(task)
 

@@ -55,6 +55,11 @@ class LowerLayer:
         instructions = self.recipes.lower(planned.command, planned.shares, draft, late=late)
         self._emit(planned, instructions, again=False)
 
+    def analysed(self, task: Task) -> None:
+        """Count a call that was analysed elsewhere."""
+        self._analysed += 1
+        self._why = task.name, False
+
     def _emit(self, planned: Planned, instructions: list[Instruction], *, again: bool) -> None:
         task = planned.command.task
         if again:

@@ -100,6 +100,8 @@ class Scheduler:
         self._moment = moment = Moment()
         self._retry = retry
         self._seat = seat
+        self.version = version
+        self.replays = settings.replay
         self.arrays = Births()
         self.lowering = lowering
         if seat is not None:

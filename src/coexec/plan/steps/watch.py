@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from math import log2
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...geometry import Box, bounding
 from ...graph.command import Chunk
@@ -21,7 +21,9 @@ from ..repeats import LONGEST, Event, Repeats
 from .cuts import StepPart, StepParts
 from .profile import Awaited, CallProfile, StepCall, StepProfile
 
+ALONE = "a call is planned by itself alone"
 MOST = 4 * LONGEST  # shapes of calls that are remembered
+_new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
 PER_DOUBLING = 1  # sizes that are told apart while a call doubles
 
 
@@ -55,8 +57,7 @@ class ProgramWatch:
         if shape is None:
             self._recent.clear()
             return False
-        arrays = tuple([array._storage.id for array in task.arrays])
-        self._recent.append(SeenCall(shape, chunks, arrays, task.births))
+        self._recent.append(_new(SeenCall, (shape, chunks, task.array_ids(), task.births)))
         self._counts[shape] = self._counts.get(shape, 0) + 1
         return True
 
@@ -118,6 +119,9 @@ class ProgramWatch:
 
         Every call of the step runs now on devices that its profile lists.
         """
+        if self._recent and self._profiles.get(self._recent[-1].shape, self) is None:
+            self.why = ALONE  # said at once: this is asked at the end of every turn
+            return None
         period = repeats.period
         events = repeats.last(2 * period)
         recent = self.last(period)
@@ -164,7 +168,7 @@ class ProgramWatch:
         for shape, chunks, _, _ in recent:
             profile = self._profiles.get(shape)
             if profile is None:
-                self.why = "a call is planned by itself alone"
+                self.why = ALONE
                 return None
             if not profile.host and any(chunk.device not in profile.devices for chunk in chunks):
                 self.why = f"{profile.name} runs on a device that was not there when it was looked at"

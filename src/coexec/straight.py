@@ -1,0 +1,261 @@
+"""The straight call: one function for the most common call of an analysed program, which is short and runs in the caller.
+
+Before: pump.py, schedule/, execute/.  After: driver.py, which tries it first.  Decides nothing that the layers do not decide.
+
+A call is straight if the same call on the same views was planned to run in the caller, if nothing that this plan depends on has
+changed since, and if nothing is under way or held back. Then its way through the layers is known: it has no copy and no
+allocation, and one launch. The function gives its task a number and edges in the task graph, its launch a number and edges in the
+instruction graph, runs the body and records that it ran. Trackers are asked as ever.
+
+Whatever is unusual falls through to the general way, with nothing changed. So a layer that learns something new need not know of
+this file unless it changes what a short call that nothing disturbs becomes; tests/test_straight.py compares the two ways.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from time import perf_counter
+from typing import Any
+
+from .backend.base import Ran
+from .backend.launch import check_nothing_returned
+from .graph.instruction import Instruction, Launch
+from .graph.shape import SameCall
+from .graph.task import Task
+from .lower.state import Backing
+from .origin import EXAMPLES, PASSED
+from .plan import planner
+from .program.array import Array
+from .program.call import DEFAULT
+from .program.capture import PLAIN
+from .program.kernel import Kernel
+from .program.session import in_kernel
+from .program.small import SmallCalls
+from .program.value import Lending
+from .pump import EventPump
+
+WHY = "runs in the caller"
+_new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
+
+
+class StraightCall:
+    """How a call on certain views ran in the caller, and what that depends on."""
+
+    __slots__ = ("arrays", "backings", "bit", "choices", "memory", "model", "step", "work")
+
+    def __init__(self, step: Launch, choices: Any, arrays: tuple[Any, ...], backings: tuple[Backing, ...]) -> None:
+        self.step = step
+        self.choices = choices  # who could run it, as the kernel kept it then
+        self.arrays = arrays  # per array: its position among the arguments, its number, box and cut, whether it is written, its backing
+        self.backings = backings  # of each of them
+        self.memory = backings[0].allocation.memory
+        self.bit = 1 << self.memory
+        self.model: Any = step.model
+        self.work = step.work
+
+
+class StraightCalls:
+    """Runs straight calls, and gets to know them."""
+
+    def __init__(self, pump: EventPump, lending: Lending) -> None:
+        self._pump = pump
+        self._lending = lending
+        self._owner = pump.owner
+        self._scheduler = scheduler = pump.scheduler
+        self._executor, self._engine = pump.executor, pump.engine
+        self._version = scheduler.version
+        self._lowering = scheduler.lowering
+        self._limit_threads: Callable[[], None] = pump.parts.inline.limit_threads
+
+    def run(self, kernel: Kernel, args: tuple[Any, ...], small: SmallCalls | None) -> Task | None:
+        """Run a call of a plain kernel without options; return its task, which is over. None: it is not straight, and nothing changed.
+
+        Called by `Driver.submit`, and locked. What it costs teaches whoever makes small calls.
+        """
+        begin = perf_counter()
+        same = _same(kernel, args)
+        if same is None or not self._may_go(kernel, same.straight):
+            return None
+        known: StraightCall = same.straight
+        seconds = known.model.seconds(known.work)
+        arrays: list[Array] = []
+        values = None if seconds is None or seconds >= planner.CHEAP else self._values(known, args, arrays)
+        if values is None:
+            return None
+        scalars: dict[str, Any] = {}
+        for position, name in kernel.scalar_params:
+            value = values[position] = scalars[name] = args[position]
+            if type(value) not in PLAIN:
+                return None
+        task = self._task(kernel, same, arrays, scalars, begin)
+        step = known.step
+        if step.predicted != seconds:
+            share = (step.body, step.model, step.work, seconds, step.together)
+            step = known.step = Launch(step.device, step.chunk, share, step.bindings, step.priority)
+        instruction = self._lowering.launching.one(task, step, known.backings)
+        task.arrays = ()
+        body = step.body.function if step.body.kind == "cpu" else None
+        self._run(task, instruction, body or task.body, values)
+        task.scheduling += perf_counter() - begin
+        if small is not None and small.learns:
+            small.learn(task.scheduling)
+        return task
+
+    def _may_go(self, kernel: Kernel, known: StraightCall) -> bool:
+        """Tell whether the plan of a call still holds, and nothing is in its way."""
+        pump, scheduler, engine = self._pump, self._scheduler, self._engine
+        choices, plan = known.choices, scheduler.plan
+        return not (
+            kernel.choices is not choices
+            or choices[0] is not self._version.mark
+            or choices[1] != len(kernel.variants)
+            or engine.open
+            or engine.failed
+            or pump.dropped
+            or pump.closed
+            or pump.late is not None
+            or self._executor.broken is not None
+            or self._lending.lent
+            or scheduler.fuse.held is not None
+            or plan.opened is not None
+            or plan.queue
+            or plan.loads.ends
+            or scheduler.hold.held
+            or self._lowering.emitter.out
+        )
+
+    def _values(self, known: StraightCall, args: tuple[Any, ...], arrays: list[Array]) -> list[Any] | None:
+        """Return the arguments of the body, with holes for scalars, and put the arrays into a list; None if one is not as it was."""
+        owner, memory, bit = self._owner, known.memory, known.bit
+        values: list[Any] = [None] * len(args)
+        for position, id, box, cut, writes, backing in known.arrays:
+            array = args[position]
+            if type(array) is not Array:
+                return None
+            storage = array._storage
+            if (
+                storage.id != id
+                or storage.session is not owner
+                or storage.home is not None
+                or (array._box is not box and array._box != box)
+                or (array._cut is not cut and array._cut != cut)
+            ):
+                return None
+            state = storage.state
+            if state is None or state.complete.get(memory) is not backing:
+                return None
+            valid = state.valid.uniform
+            if valid != bit and (writes or valid is None or not valid & bit):
+                return None
+            allocation = backing.allocation
+            value = allocation.data if writes else allocation.frozen
+            if value is None:
+                return None
+            values[position] = value
+            arrays.append(array)
+        return values
+
+    def _task(self, kernel: Kernel, same: SameCall, arrays: list[Array], scalars: dict[str, Any], begin: float) -> Task:
+        """Return the task of a call, described as in graph/call.py, linked, and planned to run in the caller."""
+        task = Task(0, kernel.name, kernel, self._owner)
+        task.options = DEFAULT
+        if scalars:
+            task.scalars = scalars
+        task.extents, task.domain, task.key, task.once = same.extents, same.domain, same.key, True
+        task.accesses, task.arrays, task.same = kernel.array_params, arrays, same
+        if same.shapes:
+            task.shapes = same.shapes
+        task.body = kernel.function if kernel.captures_nothing else kernel.body()
+        frame = sys._getframe(3)
+        file = frame.f_code.co_filename
+        while file.startswith(PASSED) and not file.startswith(EXAMPLES) and (back := frame.f_back) is not None:
+            frame, file = back, back.f_code.co_filename
+        task.call, task.line = file, frame.f_lineno
+        task.submitted = begin
+        scheduler = self._scheduler
+        scheduler.link.graph.add(task)
+        task.births = scheduler.arrays.last
+        task.starved = scheduler.plan.sure = True
+        task.why = WHY
+        scheduler.lower.analysed(task)
+        return task
+
+    def _run(self, task: Task, instruction: Instruction, body: Any, values: list[Any]) -> None:
+        """Run the body of a task, and let the task be over, as `HandOver` does."""
+        self._limit_threads()
+        error: BaseException | None = None
+        context = copy_context()
+        in_kernel.name = task.name
+        start = perf_counter()
+        try:
+            returned = context.run(body, *values)
+            if returned is not None:
+                check_nothing_returned(task.kernel, returned)
+        except BaseException as caught:  # noqa: BLE001 - reported, never lost
+            error = caught
+        stop = perf_counter()
+        in_kernel.name = ""
+        task.scheduling = start - stop
+        ran: Ran = _new(Ran, (instruction, instruction.step.device, 0, start, stop, 0.0, error))
+        if error is None:
+            self._executor.records.append(ran)
+            task.finished = True
+            return
+        task.context = context
+        self._executor.passed_by(ran)
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+
+    def learn(self, task: Task, arrays: Sequence[Array]) -> None:
+        """Get to know a call that has just been recorded, and is over, if it ran in the caller. Locked."""
+        same, kernel, records = task.same, task.kernel, self._executor.records
+        if same is None or kernel is None or not records or records[-1].instruction.task is not task:
+            return
+        step = records[-1].instruction.step
+        same.straight = None
+        if (
+            task.why != WHY
+            or type(step) is not Launch
+            or step.chunk.pieces
+            or step.chunk.alike
+            or task.failure is not None
+        ):
+            return
+        plain = kernel.plain and task.options is DEFAULT and task.space is None and task.once and 0 not in task.extents
+        if not plain or kernel.host or kernel.reduces or kernel.scratches or len(step.bindings) != len(arrays):
+            return
+        mark, _, found = kernel.choices
+        choice = found.get(None)
+        if (
+            mark is not self._version.mark
+            or choice is None
+            or not choice.only_cpu
+            or choice.all[0].model is not step.model
+        ):
+            return
+        views, backings = [], []
+        for param, array, binding in zip(kernel.array_params, arrays, step.bindings, strict=True):
+            allocation, state = binding.allocation, array._storage.state
+            backing = None if allocation is None or state is None else state.complete.get(allocation.memory)
+            if backing is None or backing.allocation is not allocation:
+                return
+            if binding.box is not allocation.box or binding.cut is not None or binding.pad is not None:
+                return
+            views.append((param.position, array._storage.id, array._box, array._cut, param.access.writes, backing))
+            backings.append(backing)
+        same.straight = StraightCall(step, kernel.choices, tuple(views), tuple(backings))
+
+
+def _same(kernel: Kernel, args: tuple[Any, ...]) -> SameCall | None:
+    """Return what is known of a call on the first array among these arguments, if such a call ran in the caller."""
+    params = kernel.array_params
+    first = args[params[0][1]] if params and len(args) == len(kernel.passed) else None
+    if type(first) is not Array:
+        return None
+    storage = first._storage
+    if storage.calls is None:
+        return None
+    same: SameCall | None = storage.calls.get(kernel if first._box is storage.box else (kernel, first._box))
+    return None if same is None or same.straight is None else same
