@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from tests.repository import PACKAGE, parsed, python_files
 
-CORE = ("geometry", "program", "graph", "predict", "plan", "lower", "schedule", "execute")
+CORE = (
+    "geometry", "program", "graph", "predict", "plan", "lower", "schedule", "execute", "backend/opencl", "backend/torch",
+)  # fmt: skip
 """What a call passes on its way to a device, together with the files of the drivers."""
 
 Classes = Mapping[str, Iterable[str]]

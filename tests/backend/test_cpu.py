@@ -142,6 +142,18 @@ def test_kernels_on_one_core_see_one_library_thread_and_the_program_sees_all_aga
         assert blas_threads() == before
 
 
+def test_a_wait_for_what_is_over_gives_library_threads_back():
+    before = blas_threads()
+    with cx.Runtime(devices="cpu:0") as runtime:
+        cx.wait()
+        runtime.machine.lanes[
+            "cpu:0"
+        ].limit_threads()  # as after a wait that ended while the last task was being reported
+        assert max(blas_threads(), default=1) == 1
+        cx.wait()
+        assert blas_threads() == before
+
+
 def test_a_kernel_runs_on_the_core_of_its_device():
     cores = sorted(os.sched_getaffinity(0))
 

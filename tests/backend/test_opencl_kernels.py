@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from coexec.backend.opencl.storage import SharedMemory
+from coexec.backend.opencl.storage import OpenCLSharedMemory
 from coexec.errors import BackendError
 from coexec.geometry import Box, whole
 from coexec.graph.instruction import Binding
@@ -230,7 +230,7 @@ def test_a_field_of_records_is_read_though_no_stride_reaches_it():
 def test_shared_memory_is_written_in_place_and_forgotten_when_dropped():
     with Rig("shared") as rig:
         storage = rig.backend._storage
-        assert isinstance(storage, SharedMemory)
+        assert isinstance(storage, OpenCLSharedMemory)
         wrapped = storage._wrapped
         y = rig.host(aligned(np.zeros(100, np.float32)))
         for _ in range(3):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coexec.backend.opencl import caches, probe as probe_module
-from coexec.backend.opencl.probe import MARK, Outcome, probe, run_child, understand
+from coexec.backend.opencl.probe import MARK, ProbeOutcome, probe, run_child, understand
 from tests.backend.opencl_parts import needs_opencl
 
 DEVICE = {
@@ -38,20 +38,20 @@ TRYING = {"trying": True, "name": "opencl:0"}
 
 
 def test_a_device_that_works_is_plain_data():
-    found = understand(Outcome(0, said(TRYING, {"device": DEVICE}, {"over": True}), ""), has_linker=True)
+    found = understand(ProbeOutcome(0, said(TRYING, {"device": DEVICE}, {"over": True}), ""), has_linker=True)
     assert found.unavailable == ()
     assert found.devices[0].as_dict() == DEVICE
 
 
 def test_a_machine_without_a_driver_is_told_what_to_install():
-    found = understand(Outcome(0, said({"over": True}), ""), has_linker=True)
+    found = understand(ProbeOutcome(0, said({"over": True}), ""), has_linker=True)
     assert found.devices == ()
     assert "no OpenCL driver" in found.unavailable[0].reason and "pip install" in found.unavailable[0].remedy
 
 
 def test_a_device_that_fails_its_kernel_is_off_and_the_others_are_not():
     failed = {"name": "opencl:1", "type": "gpu", "failed": "OUT_OF_RESOURCES"}
-    found = understand(Outcome(0, said(TRYING, {"device": DEVICE}, failed, {"over": True}), ""), has_linker=True)
+    found = understand(ProbeOutcome(0, said(TRYING, {"device": DEVICE}, failed, {"over": True}), ""), has_linker=True)
     assert [device.name for device in found.devices] == ["Fast"]
     assert found.unavailable[0][:2] == ("opencl:1", "OUT_OF_RESOURCES") and "driver" in found.unavailable[0].remedy
 
@@ -59,13 +59,13 @@ def test_a_device_that_fails_its_kernel_is_off_and_the_others_are_not():
 @pytest.mark.parametrize(
     ("outcome", "linker", "reason"),
     [
-        (Outcome(-6, said(TRYING), "Aborted"), False, "needs the linker 'ld'"),
-        (Outcome(-6, said(TRYING), 'Executable "ld" doesn\'t exist!\nfailed'), True, "needs the linker 'ld'"),
-        (Outcome(-11, said(TRYING), "boom\n\n"), True, r"killed by SIGSEGV \(boom\)"),
-        (Outcome(-250, said(TRYING), ""), True, "killed by signal 250"),
-        (Outcome(1, said(TRYING), "Traceback\nImportError: x"), True, r"exit code 1 \(ImportError: x\)"),
-        (Outcome(None, said(TRYING), ""), True, "in time"),
-        (Outcome(-6, f"{MARK}[1]\n{said(TRYING)}{MARK}{{cut of", ""), True, "SIGABRT"),
+        (ProbeOutcome(-6, said(TRYING), "Aborted"), False, "needs the linker 'ld'"),
+        (ProbeOutcome(-6, said(TRYING), 'Executable "ld" doesn\'t exist!\nfailed'), True, "needs the linker 'ld'"),
+        (ProbeOutcome(-11, said(TRYING), "boom\n\n"), True, r"killed by SIGSEGV \(boom\)"),
+        (ProbeOutcome(-250, said(TRYING), ""), True, "killed by signal 250"),
+        (ProbeOutcome(1, said(TRYING), "Traceback\nImportError: x"), True, r"exit code 1 \(ImportError: x\)"),
+        (ProbeOutcome(None, said(TRYING), ""), True, "in time"),
+        (ProbeOutcome(-6, f"{MARK}[1]\n{said(TRYING)}{MARK}{{cut of", ""), True, "SIGABRT"),
     ],
 )
 def test_a_crash_names_the_device_the_cause_and_the_remedy(outcome, linker, reason):
@@ -129,9 +129,9 @@ def test_a_folder_of_the_users_own_choice_is_left_alone_and_blamed_by_name(tmp_p
     trouble = caches.prepare(environ)
     assert trouble is not None and f"POCL_CACHE_DIR={tmp_path}" in trouble.reason and "unset" in trouble.remedy
     assert list(environ) == ["POCL_CACHE_DIR"]
-    (off,) = understand(Outcome(0, said({"over": True}), ""), has_linker=True, trouble=trouble).unavailable
+    (off,) = understand(ProbeOutcome(0, said({"over": True}), ""), has_linker=True, trouble=trouble).unavailable
     assert off.reason == trouble.reason and off.remedy == trouble.remedy
-    found = understand(Outcome(0, said({"device": DEVICE}, {"over": True}), ""), has_linker=True, trouble=trouble)
+    found = understand(ProbeOutcome(0, said({"device": DEVICE}, {"over": True}), ""), has_linker=True, trouble=trouble)
     assert found.devices and not found.unavailable  # another driver does without
 
 

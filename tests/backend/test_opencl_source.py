@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coexec.backend.opencl.source import Argument, is_long, scalar, signature, singles, write
+from coexec.backend.opencl.source import SourceArgument, is_long, scalar, signature, singles, write
 from coexec.errors import BackendError
 
-X = Argument("x", "float32", 1, unit=True)
-Y = Argument("y", "float32", 1, writes=True)
-A = Argument("a", "float32")
+X = SourceArgument("x", "float32", 1, unit=True)
+Y = SourceArgument("y", "float32", 1, writes=True)
+A = SourceArgument("a", "float32")
 
 
 def test_the_short_form_becomes_a_kernel():
@@ -36,16 +36,16 @@ def test_extents_and_origin_are_passed_when_they_are_named():
 
 
 def test_a_parameter_hides_the_letter_of_an_index():
-    assert "const long j = i1" not in write("", None, (Argument("j", "int64"),), 2, checked=False).text
+    assert "const long j = i1" not in write("", None, (SourceArgument("j", "int64"),), 2, checked=False).text
 
 
 def test_a_parameter_with_the_name_of_an_extent_is_refused_with_a_remedy():
     with pytest.raises(BackendError, match=r"parameter 'n0' has the name of an index or extent.*long form"):
-        write("", None, (Argument("n0", "int64"),), 1, checked=False)
+        write("", None, (SourceArgument("n0", "int64"),), 1, checked=False)
 
 
 def test_a_zero_dimensional_array_reads_like_a_scalar():
-    scale = Argument("s", "float64", 0)
+    scale = SourceArgument("s", "float64", 0)
     written = write("y(i) *= s", None, (scale, Y), 1, checked=False)
     assert "#define s (s_data[s_start])" in written.text and "cl_khr_fp64" in written.text
     assert written.options == ()
@@ -58,7 +58,7 @@ def test_more_than_three_axes_share_one_id():
 
 def test_the_long_form_is_kept_and_given_its_macros():
     source = "// kernel void fake(\n__kernel void one(int q) {}\nkernel void two(int q) { s () += q; }"
-    written = write(source, None, (X, Argument("s", "int32", 0)), 2, checked=True)
+    written = write(source, None, (X, SourceArgument("s", "int32", 0)), 2, checked=True)
     assert written.entry == "one" and source in written.text and written.options == ()
     assert "#define s() (s_data[s_start])" in written.text
     assert "#define x" not in written.text  # unused: one text, and so one compilation, for every layout of x
@@ -75,7 +75,7 @@ def test_the_long_form_is_told_by_its_kernel():
 
 
 def test_the_signature_names_every_argument_in_order():
-    assert signature((Argument("b", "uint8"), Argument("u", "bool", 2)), 1) == [
+    assert signature((SourceArgument("b", "uint8"), SourceArgument("u", "bool", 2)), 1) == [
         "const uchar b",
         "const __global uchar *u_data",
         "const long u_start",

@@ -23,7 +23,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
 
 from coexec.backend.torch.backend import TorchBackend  # noqa: E402
-from coexec.backend.torch.driver import Driver  # noqa: E402
+from coexec.backend.torch.driver import TorchDriver  # noqa: E402
 from tests.backend.torch_parts import OWN, Rig, back_on_host, on_torch  # noqa: E402
 
 both = pytest.mark.parametrize("memory", ["shared", "own"])
@@ -50,7 +50,7 @@ def test_torch_with_memory_of_its_own_keeps_the_contract():
     check_backend(lambda: TorchBackend(memory="own"), kernel=conforming)
 
 
-class Later(Driver):
+class Later(TorchDriver):
     """The CPU as if it had streams: what is recorded is over when a thread of its own says so."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ def test_allocating_and_freeing_also_come_as_instructions_and_those_of_the_host_
 
 
 def test_only_the_cpu_works_in_the_hosts_memory():
-    driver = Driver()
+    driver = TorchDriver()
     driver.type = "cuda"
     with pytest.raises(ConfigError, match="does not work in the host's memory"):
         TorchBackend(driver, "torch:cuda0", memory="shared")

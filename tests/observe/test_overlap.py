@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from coexec.observe.intervals import Interval
-from coexec.observe.overlap import Overlap, overlap
+from coexec.observe.overlap import OverlapShares, overlap
 
 spans = st.lists(st.tuples(st.integers(0, 25), st.integers(0, 6)).map(lambda p: (p[0], p[0] + p[1])), max_size=8)
 
@@ -67,12 +67,12 @@ def test_the_order_of_the_kernels_does_not_matter(a: list[Interval], b: list[Int
 def test_a_known_run() -> None:
     # kernels 0-4 and 3-5, one transfer 2-6 in two pieces
     found = overlap([(0, 4), (3, 5)], {"host -> gpu": [(2, 4), (4, 6)]})
-    assert found == pytest.approx(Overlap(ct=4 / 6, tc=3 / 4, cc=1 / 6, tot=(6 + 4 - 6) / 10))
+    assert found == pytest.approx(OverlapShares(ct=4 / 6, tc=3 / 4, cc=1 / 6, tot=(6 + 4 - 6) / 10))
 
 
 def test_transfers_of_two_directions_are_not_merged() -> None:
     found = overlap([], {"to": [(0, 2)], "back": [(1, 3)]})
-    assert found == pytest.approx(Overlap(0, 0, 0, 1 / 4))
+    assert found == pytest.approx(OverlapShares(0, 0, 0, 1 / 4))
 
 
 def test_a_gap_between_transfers_counts_as_transfer_when_allowed() -> None:
@@ -81,5 +81,5 @@ def test_a_gap_between_transfers_counts_as_transfer_when_allowed() -> None:
 
 
 def test_nothing_ran_means_no_overlap() -> None:
-    assert overlap([], {}) == Overlap(0, 0, 0, 0)
-    assert overlap([(1, 1)], {"to": [(2, 2)]}) == Overlap(0, 0, 0, 0)
+    assert overlap([], {}) == OverlapShares(0, 0, 0, 0)
+    assert overlap([(1, 1)], {"to": [(2, 2)]}) == OverlapShares(0, 0, 0, 0)

@@ -15,7 +15,7 @@ from coexec.backend.base import Ran
 from coexec.errors import CoexecWarning, PerformanceWarning, ProgramError
 from coexec.execute import executor
 from coexec.execute.inline_calls import EVERY
-from coexec.observe.pace import ALL_OF, FEW, MANY, Pace, Progress
+from coexec.observe.pace import ALL_OF, FEW, MANY, Progress, SchedulingPace
 from coexec.testing import GraphBuilder
 
 MS, US = 1e-3, 1e-6
@@ -50,7 +50,7 @@ def records(count: int, scheduling: float, seconds: float, *, starved: bool = Fa
 
 def test_many_tasks_shorter_than_their_scheduling_are_reported_with_both_times() -> None:
     said = Said()
-    Pace(said).ran(list(records(MANY, 30 * US, 10 * US)))
+    SchedulingPace(said).ran(list(records(MANY, 30 * US, 10 * US)))
     assert said.kinds == ["small tasks"]
     text = said.texts["small tasks", "f"]
     assert "'f'" in text and "10.0 µs" in text and "30.0 µs" in text and "larger" in text
@@ -59,14 +59,14 @@ def test_many_tasks_shorter_than_their_scheduling_are_reported_with_both_times()
 @pytest.mark.parametrize(("count", "scheduling", "seconds"), [(MANY - 1, 30 * US, 10 * US), (MANY, 30 * US, 40 * US)])
 def test_few_small_tasks_and_many_larger_ones_are_not(count: int, scheduling: float, seconds: float) -> None:
     said = Said()
-    Pace(said).ran(list(records(count, scheduling, seconds)))
+    SchedulingPace(said).ran(list(records(count, scheduling, seconds)))
     assert said.kinds == []
 
 
 def test_starvation_is_a_share_of_the_active_time_and_reported_at_the_end_with_names() -> None:
     """B66."""
     said = Said()
-    pace = Pace(said)
+    pace = SchedulingPace(said)
     pace.ran(list(records(FEW + 1, 0.5 * MS, 1.5 * MS, starved=True, name="heat")))
     assert said.kinds == []
     starved, active = pace.starvation()
@@ -92,14 +92,14 @@ def test_starvation_is_not_reported_where_it_does_not_matter(
 ) -> None:
     """B66: only while the scheduler is busy and nothing runs; only if it matters."""
     said = Said()
-    pace = Pace(said)
+    pace = SchedulingPace(said)
     pace.ran(list(records(count, scheduling, seconds, starved=starved)))
     pace.close()
     assert said.kinds == []
 
 
 def test_of_many_records_one_in_eight_is_studied_and_stands_for_the_others() -> None:
-    pace = Pace(Said())
+    pace = SchedulingPace(Said())
     batch = list(records(64, 1 * MS, 3 * MS, starved=True))
     tasks = [ran.instruction.task for ran in batch if ran.instruction.task is not None]
     for _ in range(400):
@@ -114,7 +114,7 @@ def test_of_many_records_one_in_eight_is_studied_and_stands_for_the_others() -> 
 
 def test_a_known_call_that_runs_again_in_the_caller_is_busy_time_and_no_task() -> None:
     said = Said()
-    pace = Pace(said)
+    pace = SchedulingPace(said)
     (ran,) = records(1, 100 * US, 10 * US, starved=True)
     for _ in range(2 * MANY):
         pace.ran([ran])
@@ -125,7 +125,7 @@ def test_a_known_call_that_runs_again_in_the_caller_is_busy_time_and_no_task() -
 
 def test_short_waits_after_a_tenth_of_the_tasks_are_reported_once() -> None:
     said = Said()
-    pace = Pace(said)
+    pace = SchedulingPace(said)
     for tasks in range(5, 300, 5):
         pace.waited(100 * US, tasks, own=True)
     assert said.kinds == ["waits"]
@@ -135,7 +135,7 @@ def test_short_waits_after_a_tenth_of_the_tasks_are_reported_once() -> None:
 @pytest.mark.parametrize(("step", "seconds"), [(5, 20 * MS), (20, 100 * US)], ids=["big steps", "rare waits"])
 def test_a_convergence_test_on_a_big_step_and_rare_waits_are_fine(step: int, seconds: float) -> None:
     said = Said()
-    pace = Pace(said)
+    pace = SchedulingPace(said)
     for tasks in range(step, 2000, step):
         pace.waited(seconds, tasks, own=True)
     assert said.kinds == []
@@ -143,7 +143,7 @@ def test_a_convergence_test_on_a_big_step_and_rare_waits_are_fine(step: int, sec
 
 def test_reading_many_results_at_the_end_is_one_wait() -> None:
     said = Said()
-    pace = Pace(said)
+    pace = SchedulingPace(said)
     for tasks in range(101, 400):
         pace.waited(10 * US, tasks, own=True)
     assert said.kinds == []
@@ -253,7 +253,7 @@ def test_a_task_that_does_not_end_is_named_while_the_program_waits(monkeypatch: 
     assert any("'stuck' on cpu:0" in note["text"] for note in cx.Trace.load(file).notes)
 
 
-def _many_steps() -> Pace:
+def _many_steps() -> SchedulingPace:
     with cx.Runtime(devices="cpu:0", store="off", inline=False) as runtime:
         x, y = cx.zeros(4), cx.empty(4)
         for _ in range(FEW):

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from coexec.observe.scaling import Axis, counts_devices, scaling_svg
+from coexec.observe.scaling import SweepAxis, counts_devices, scaling_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -60,7 +60,7 @@ def test_points_that_failed_or_got_slower_are_no_trouble(what: str, seconds: lis
 
 
 def test_an_axis_has_its_powers_of_two() -> None:
-    axis = Axis(0.9, 9.0)
+    axis = SweepAxis(0.9, 9.0)
     assert axis.powers() == [1.0, 2.0, 4.0, 8.0]
     assert (axis.share(0.9), axis.share(9.0)) == (0.0, 1.0)
 

@@ -11,7 +11,7 @@ import pytest
 
 import coexec as cx
 from coexec.errors import NestedCallError, ProgramError, RuntimeClosed, ShapeError, TaskFailed, UnsupportedError
-from coexec.program.pace import AGAIN, EVERY, FIRST, LEAST, SLOW, Pace
+from coexec.program.pace import AGAIN, EVERY, FIRST, LEAST, SLOW, CallPace
 from tests.scripts import run_script
 
 
@@ -329,7 +329,7 @@ def test_a_call_that_is_placed_is_a_task(rt: cx.Runtime) -> None:
 
 
 def test_a_call_is_small_while_it_takes_less_time_than_a_task() -> None:
-    pace = Pace(FIRST)
+    pace = CallPace(FIRST)
     pace.learn(FIRST, 1e-6, 50e-6)
     assert pace.limit == 4 * FIRST
     for _ in range(SLOW):
@@ -341,7 +341,7 @@ def test_a_call_is_small_while_it_takes_less_time_than_a_task() -> None:
     assert pace.limit == FIRST
     for _ in range(SLOW):
         pace.learn(LEAST, 1.0, 50e-6)
-    assert pace.limit == LEAST and not Pace(-1).takes(8)
+    assert pace.limit == LEAST and not CallPace(-1).takes(8)
 
 
 def test_a_trace_has_a_row_for_some_of_the_small_calls(tmp_path: Any) -> None:

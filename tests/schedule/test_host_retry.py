@@ -12,7 +12,7 @@ import pytest
 
 import coexec as cx
 from coexec.backend.base import Postponed
-from coexec.backend.opencl.lanes import Lanes
+from coexec.backend.opencl.lanes import OpenCLLanes
 from coexec.backend.opencl.program import Launcher
 from coexec.errors import BackendError, CoexecWarning, PlanError, VariantRefused
 from coexec.execute.engine import followed
@@ -215,7 +215,7 @@ def test_what_the_program_raises_is_never_redone() -> None:
 def test_a_part_that_failed_half_way_is_redone_only_if_its_inputs_are_intact(updates, monkeypatch) -> None:
     doomed, use, _ = kernels()
     kernel = use if updates else doomed
-    await_it = Lanes._await
+    await_it = OpenCLLanes._await
 
     def lose(self, running):
         failure = await_it(self, running)
@@ -224,7 +224,7 @@ def test_a_part_that_failed_half_way_is_redone_only_if_its_inputs_are_intact(upd
             failure.begun = True
         return failure
 
-    monkeypatch.setattr(Lanes, "_await", lose)
+    monkeypatch.setattr(OpenCLLanes, "_await", lose)
     with cx.Runtime(MIXED, memory={"opencl:0": "own"}):
         x, y = cx.ones(ROWS), cx.zeros(ROWS)
         task = kernel.using(devices=BOTH, policy="even")(x, y)
@@ -240,7 +240,7 @@ def test_who_comes_after_what_was_redone_is_not_blamed_for_its_failure(monkeypat
     doomed, use, _ = kernels()
     doomed.opencl("y(i) = 2 * x(i) nonsense;")
     del doomed.variants[1]
-    submit, tell = Lanes._submit, Lanes._tell
+    submit, tell = OpenCLLanes._submit, OpenCLLanes._tell
     came = threading.Event()
 
     def note(self, instruction, *rest):
@@ -254,8 +254,8 @@ def test_who_comes_after_what_was_redone_is_not_blamed_for_its_failure(monkeypat
         if isinstance(ran.error, VariantRefused):
             came.wait(PATIENCE)
 
-    monkeypatch.setattr(Lanes, "_submit", note)
-    monkeypatch.setattr(Lanes, "_tell", slow)
+    monkeypatch.setattr(OpenCLLanes, "_submit", note)
+    monkeypatch.setattr(OpenCLLanes, "_tell", slow)
     with cx.Runtime(MIXED, memory={"opencl:0": "shared"}), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         x, y, z = cx.array(np.arange(ROWS, dtype=float)), cx.zeros(ROWS), cx.zeros(ROWS)

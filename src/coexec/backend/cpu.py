@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any
@@ -26,12 +27,45 @@ from .base import CallHelper, Finished, Ran
 from .host_memory import HostMemory
 from .launch import run, run_kernel
 from .library_threads import LibraryThreads
-from .worker import Worker
 
 LONG = 50e-6  # seconds: from here on a kernel's wait for the interpreter lock is measured
 EAGER_SWITCH = 10e-6  # seconds between switches of threads that want the interpreter lock, while long kernels run
 
 _new: Callable[..., Any] = tuple.__new__  # makes a named tuple without its constructor
+
+
+class Worker:
+    """One device's queue and thread. The deque is shared; whoever pops an instruction runs it."""
+
+    __slots__ = ("device", "idle", "queue", "siblings", "thread", "wake")
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.queue: deque[tuple[Instruction, int]] = deque()
+        self.wake = threading.Lock()  # held while there is nothing to do; released to wake the thread
+        self.idle = False
+        self.thread: threading.Thread | None = None
+        self.siblings: list[Worker] = []
+
+    def put(self, instruction: Instruction, lane: int) -> None:
+        """Queue an instruction before those of lower priority: whatever is issued may run, in any order."""
+        queue, priority = self.queue, instruction.step.priority
+        if not queue or queue[-1][0].step.priority >= priority:
+            queue.append((instruction, lane))
+            return
+        for position, entry in enumerate(list(queue)):
+            if entry[0].step.priority < priority:
+                queue.insert(position, (instruction, lane))
+                return
+        queue.append((instruction, lane))
+
+    def remove(self, entry: tuple[Instruction, int]) -> bool:
+        """Take an instruction that no thread has begun; exactly this one, or none."""
+        try:
+            self.queue.remove(entry)
+        except (IndexError, ValueError):  # its thread was faster
+            return False
+        return True
 
 
 class CpuBackend:

@@ -303,7 +303,7 @@ def open_torch(named: list[Named], opening: Opening) -> list[Any]:
 
     `torch` is the best one there is. The CPU gets the cores named after @, or all that nobody else was given.
     """
-    from .torch.driver import Driver, name_of, require
+    from .torch.driver import TorchDriver, name_of, require
 
     require()
     from .torch.backend import TorchBackend
@@ -312,7 +312,7 @@ def open_torch(named: list[Named], opening: Opening) -> list[Any]:
     for entry in named:
         which = name_of(entry.which)
         name = f"torch:{which}"
-        driver = Driver(which)
+        driver = TorchDriver(which)
         free = tuple(core for core in available_cores() if core not in opening.taken)
         cores = entry.cores or ((free or available_cores()) if which == "cpu" else ())
         memory: Literal["own", "shared", ""] = ""

@@ -157,7 +157,7 @@ def _join(thread: threading.Thread | None) -> None:
         thread.join()
 
 
-class Storage(Protocol):
+class DeviceStorage(Protocol):
     """Where a device's allocations live."""
 
     def allocate(self, allocation: Allocation) -> None:
@@ -172,7 +172,7 @@ class OnLanes:
 
     helps = False
 
-    def __init__(self, name: str, storage: Storage) -> None:
+    def __init__(self, name: str, storage: DeviceStorage) -> None:
         self._name = name
         self._storage = storage
         self._lanes: ThreadedLanes | None = None

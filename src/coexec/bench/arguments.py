@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backend.opencl.layout import dense_strides
-from ..backend.opencl.source import Argument, scalar
+from ..backend.opencl.source import SourceArgument, scalar
 
 
 class Arguments(NamedTuple):
     """Arguments as the text of a kernel needs them, as they are passed, and the types of those passed by value."""
 
-    declared: tuple[Argument, ...]
+    declared: tuple[SourceArgument, ...]
     values: list[Any]
     dtypes: list[Any]
 
@@ -30,17 +30,17 @@ def arguments(
     single: bool,
 ) -> Arguments:
     """Return the arguments; `buffer` and `writes` tell of an array, by name and value, where it is and whether it is written."""
-    declared: list[Argument] = []
+    declared: list[SourceArgument] = []
     values: list[Any] = []
     dtypes: list[Any] = []
     for name, value in given:
         if isinstance(value, np.ndarray):
-            declared.append(Argument(name, value.dtype.name, value.ndim, writes(name, value), unit=True))
+            declared.append(SourceArgument(name, value.dtype.name, value.ndim, writes(name, value), unit=True))
             values += [buffer(name, value), 0, *dense_strides(value.shape)]
             dtypes += [None] + [np.int64] * (value.ndim + 1)
         else:
             dtype, passed = scalar(name, value, single=single)
-            declared.append(Argument(name, dtype))
+            declared.append(SourceArgument(name, dtype))
             values.append(passed)
             dtypes.append(np.dtype(dtype))
     return Arguments(tuple(declared), values, dtypes)

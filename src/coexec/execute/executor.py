@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..backend.base import Backend, Postponed, Ran
@@ -291,19 +291,18 @@ class Executor:
         gate.acquire()
 
         def wake() -> None:
-            try:
+            with suppress(RuntimeError):  # woken twice before it could look
                 gate.release()
-            except RuntimeError:  # woken twice before it could look
-                return
 
         with self.lock:
-            if not register(wake):
-                return True
+            waits = register(wake)
         try:
-            return self._help_until(over, gate, wake, deadline, only)
+            return not waits or self._help_until(over, gate, wake, deadline, only)
         finally:
-            for backend in self._helpers:
-                backend.left(idle=self.engine.idle)
+            if waits or only is None:  # who waited before may have left while the last instruction was being reported
+                with self.lock:  # else what woke this thread might still count as open
+                    for backend in self._helpers:
+                        backend.left(idle=self.engine.idle)
 
     def _help_until(
         self,

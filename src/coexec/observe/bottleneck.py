@@ -24,7 +24,7 @@ MENTIONED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PathPart:
     """All steps of a path that are alike."""
 
     kind: str
@@ -47,7 +47,7 @@ class Part:
         return self.name if self.name and self.kind not in (LAUNCH, SCHEDULING, PROGRAM) else self.kind
 
 
-def parts(steps: Iterable[PathStep]) -> list[Part]:
+def parts(steps: Iterable[PathStep]) -> list[PathPart]:
     """Return what a path consists of, the longest first."""
     groups: dict[tuple[str, str], list[PathStep]] = {}
     for step in steps:
@@ -65,14 +65,14 @@ def _name(step: PathStep) -> str:
     return f"over {made_of}" if made_of else way
 
 
-def _part(kind: str, name: str, steps: Sequence[PathStep], whole: float) -> Part:
+def _part(kind: str, name: str, steps: Sequence[PathStep], whole: float) -> PathPart:
     seconds = sum(step.seconds for step in steps)
     devices = tuple(dict.fromkeys(step.device for step in steps if step.device))
     others = sum(step.others * step.seconds for step in steps) / seconds if seconds else 0.0
-    return Part(kind, name, len(steps), seconds, seconds / whole if whole else 0.0, devices, others)
+    return PathPart(kind, name, len(steps), seconds, seconds / whole if whole else 0.0, devices, others)
 
 
-def sentence(found: Sequence[Part]) -> str:
+def sentence(found: Sequence[PathPart]) -> str:
     """Return where the bottleneck is, in one or two sentences; empty if nothing took any time."""
     if not found:
         return ""
@@ -83,7 +83,7 @@ def sentence(found: Sequence[Part]) -> str:
     return f"{said} {remedy[0].upper()}{remedy[1:]}." if remedy else said
 
 
-def _described(part: Part) -> str:
+def _described(part: PathPart) -> str:
     if part.kind == "copy" and part.others >= 0.5:
         return f"{part.text}, shared with {count_text(round(part.others), 'other')} on average"
     return part.text

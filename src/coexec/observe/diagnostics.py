@@ -23,7 +23,7 @@ from ..lower.state import ArrayState
 from ..lower.watch import Unwritten
 from ..machine.platform import Platform
 from ..origin import program_depth
-from .pace import Pace, Progress
+from .pace import Progress, SchedulingPace
 
 OFTEN = 10  # allocations of one array in one memory, or moves of one box back to where it came from
 SMALL = 1 << 16  # bytes: a box smaller than this may go to and fro as often as it likes
@@ -49,7 +49,7 @@ class Diagnostics:
         self._said: set[tuple[str, str]] = set()
         self._growths: dict[int, dict[int, int]] = {}  # array -> memory -> how often its allocation grew
         self._moves: dict[int, dict[Box, _Move]] = {}
-        self._pace = Pace(self.say) if self.on and timed else None
+        self._pace = SchedulingPace(self.say) if self.on and timed else None
 
     def say(self, kind: str, subject: str, text: str, category: type[CoexecWarning] = PerformanceWarning) -> None:
         """Remember a warning, unless this kind was said about this subject before, or nobody wants to hear it."""

@@ -5,7 +5,7 @@ Before: nodes.py, layout.py, page.py.  After: cli/.  Needs neither Graphviz nor 
 
 from __future__ import annotations
 
-from .layout import Layout, layered
+from .layout import GraphLayout, layered
 from .nodes import LEVELS, Arrow, Graph, Node, graph
 from .page import Tab, tabbed_page
 from .svg import colours, count_text, document, esc, fit, seconds_text, text_width
@@ -104,7 +104,7 @@ def _head(title: str, note: str, colour: dict[str, str], dashed: bool) -> tuple[
     return parts, y + 24
 
 
-def _edge(plan: Layout, arrow: Arrow, level: str) -> str:
+def _edge(plan: GraphLayout, arrow: Arrow, level: str) -> str:
     """Return an edge as one smooth curve through its points."""
     points = plan.edges[arrow.source, arrow.target]
     (x, y), *rest = points

@@ -22,7 +22,7 @@ _ROUTED = 4000  # more invisible nodes than this would take too long: the edges 
 _BEND = 12.0  # width of an invisible node
 
 
-class Layout(NamedTuple):
+class GraphLayout(NamedTuple):
     """Where everything goes. Points are centres, in pixels."""
 
     nodes: dict[int, Point]
@@ -33,7 +33,7 @@ class Layout(NamedTuple):
 
 def layered(
     widths: Mapping[int, float], edges: Sequence[Edge], *, row: float = 40.0, gap: float = 18.0, space: float = 46.0
-) -> Layout:
+) -> GraphLayout:
     """Return a layout from top to bottom of nodes of the given widths and of the height `row`.
 
     `edges` are (from, to) pairs of known nodes, from earlier to later in the order of `widths`; others are ignored.
@@ -56,7 +56,7 @@ def layered(
     middle = {node: (x[node] - left, place[node] * (row + space) + row / 2) for node in place}
     paths = {edge: [middle[node] for node in chain] for edge, chain in chains.items()}
     width = max((middle[n][0] + size[n] / 2 for n in x), default=0.0)
-    return Layout({n: middle[n] for n in layer}, paths, width, max(0.0, len(rows) * (row + space) - space))
+    return GraphLayout({n: middle[n] for n in layer}, paths, width, max(0.0, len(rows) * (row + space) - space))
 
 
 def _layers(nodes: Sequence[int], edges: Sequence[Edge]) -> dict[int, int]:

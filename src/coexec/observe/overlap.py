@@ -19,7 +19,7 @@ from typing import NamedTuple
 from .intervals import Interval, covered, length, merge
 
 
-class Overlap(NamedTuple):
+class OverlapShares(NamedTuple):
     """The four figures, each from 0 to 1. A figure without any time to divide by is 0."""
 
     ct: float
@@ -28,7 +28,9 @@ class Overlap(NamedTuple):
     tot: float
 
 
-def overlap(kernels: Sequence[Interval], transfers: Mapping[str, Iterable[Interval]], gap: float = 0.0) -> Overlap:
+def overlap(
+    kernels: Sequence[Interval], transfers: Mapping[str, Iterable[Interval]], gap: float = 0.0
+) -> OverlapShares:
     """Return CT, TC, CC and TOT of kernels and of transfers by direction.
 
     Transfers of one direction at most `gap` seconds apart count as one (GrCUDA's scripts take 1e-4).
@@ -38,7 +40,7 @@ def overlap(kernels: Sequence[Interval], transfers: Mapping[str, Iterable[Interv
     kernel_time, move_time = length(runs), length(moves)
     busy, moving = merge(runs), merge(moves)
     total = kernel_time + move_time
-    return Overlap(
+    return OverlapShares(
         ct=_share(covered(runs, moving), kernel_time),
         tc=_share(covered(moves, busy), move_time),
         cc=_share(kernel_time - length(busy), kernel_time),

@@ -42,7 +42,7 @@ class _Tally:
         self.seconds = self.scheduling = self.starved = 0.0
 
 
-class Pace:
+class SchedulingPace:
     """Studies records and waits of a run in real time."""
 
     def __init__(self, say: Say) -> None:

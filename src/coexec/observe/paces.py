@@ -18,7 +18,7 @@ KINDS, KEPT, OPEN = 64, 32, 512
 """Kinds of calls that ranks tell each other of; measurements of each; calls whose parts may still be under way."""
 
 
-class Span(NamedTuple):
+class RankSpan(NamedTuple):
     """One call on this rank: from the first kernel of its part to the end of the last one, in seconds of the clock."""
 
     kind: str
@@ -32,7 +32,7 @@ class Paces:
 
     def __init__(self, observe: Callable[[Paces], None]) -> None:
         """`observe` lets it have what ran from now on."""
-        self._spans: dict[int, Span] = {}  # by the call's number
+        self._spans: dict[int, RankSpan] = {}  # by the call's number
         self._seconds: dict[str, deque[float]] = {}  # of whole calls, had this rank all of them
         self._counts: dict[str, int] = {}
         observe(self)
@@ -50,12 +50,12 @@ class Paces:
                 continue  # it is not divided
             else:
                 share = share_of_work(task, task.deal.box)
-                now = Span(f"{task.name} {task.domain.shape}", share, record.start, record.stop)
+                now = RankSpan(f"{task.name} {task.domain.shape}", share, record.start, record.stop)
             self._spans[task.round] = now
         while len(self._spans) > OPEN:
             self._note(self._spans.pop(next(iter(self._spans))))
 
-    def _note(self, span: Span) -> None:
+    def _note(self, span: RankSpan) -> None:
         if span.share > 0.0:
             whole = (span.stop - span.start) / span.share
             self._seconds.setdefault(span.kind, deque(maxlen=KEPT)).append(whole)

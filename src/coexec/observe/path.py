@@ -1,6 +1,6 @@
 """What the end of a run waited for, step by step: the critical path as it happened.
 
-Before: trace.py, scheduling.py, crowding.py.  After: bottleneck.py, report.py.  Knows rows only: no device is asked anything.
+Before: trace.py, scheduling.py.  After: bottleneck.py, report.py.  Knows rows only: no device is asked anything.
 
 From the last completion back to the first submission. Each instruction began when the last of these was over: what it
 needs, what its lane did before, what occupied its device, or the program that submitted it. The program went on when
@@ -14,7 +14,6 @@ from collections import defaultdict
 from functools import cached_property
 from typing import NamedTuple
 
-from .crowding import Crowding
 from .intervals import Interval, intersect, merge, subtract
 from .scheduling import scheduling_interval, virtual
 from .trace import COMPUTE, Row, Trace
@@ -67,7 +66,7 @@ class _Walk:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._begin, self._end = trace.window
-        self._crowding = Crowding(trace)
+        self._crowding = CopyCrowding(trace)
         self._waits = sorted(trace.waits, key=lambda wait: float(wait["stop"]))
         self._wait_stops = [float(wait["stop"]) for wait in self._waits]
         self._launch = trace.launches
@@ -228,3 +227,50 @@ def _before(rows: list[Row], start: float, row: Row | None) -> Row | None:
     while at >= 0 and rows[at] is row:
         at -= 1
     return rows[at] if at >= 0 else None
+
+
+class CopyCrowding:
+    """The copies of a run, by what they pass through."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        events: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        for row in trace.work:
+            if row["kind"] == "copy" and row["stop"] > row["start"]:
+                for shared in trace.passes(row):
+                    events[shared] += [(row["start"], 1), (row["stop"], -1)]
+        self._loads = {name: _Load(found) for name, found in events.items()}
+
+    def others(self, row: Row) -> float:
+        """Return how many other copies a copy shared a wire with, on average over its time."""
+        seconds = float(row["stop"] - row["start"])
+        if seconds <= 0:
+            return 0.0
+        loads = [self._loads[name].within(row["start"], row["stop"]) for name in self._trace.passes(row)]
+        return max(0.0, max(loads, default=seconds) / seconds - 1.0)
+
+
+class _Load:
+    """How many were under way at each moment, and the integral of that over time."""
+
+    def __init__(self, events: list[tuple[float, int]]) -> None:
+        self._times: list[float] = []
+        self._counts: list[int] = []
+        self._before: list[float] = []
+        count, total, last = 0, 0.0, 0.0
+        for time, change in sorted(events):
+            total += count * (time - last)
+            count, last = count + change, time
+            if self._times and self._times[-1] == time:
+                self._counts[-1] = count
+            else:
+                self._times.append(time)
+                self._counts.append(count)
+                self._before.append(total)
+
+    def within(self, start: float, stop: float) -> float:
+        return self._until(stop) - self._until(start)
+
+    def _until(self, time: float) -> float:
+        at = bisect_right(self._times, time) - 1
+        return self._before[at] + self._counts[at] * (time - self._times[at]) if at >= 0 else 0.0

@@ -16,7 +16,7 @@ from .critical import critical_path
 from .footprint import memories
 from .idle import Idle, idle, idle_by_cause, task_label
 from .intervals import Interval, length, merge
-from .overlap import Overlap, overlap
+from .overlap import OverlapShares, overlap
 from .path import path_taken
 from .scheduling import scheduling, virtual
 from .simulated import efficiency, simulated
@@ -68,7 +68,7 @@ def summary(trace: Trace) -> Data:
     }
 
 
-def trace_overlap(trace: Trace) -> Overlap:
+def trace_overlap(trace: Trace) -> OverlapShares:
     """Return CT, TC, CC and TOT of a run."""
     copies: dict[str, list[Interval]] = defaultdict(list)
     for row in trace.work:

@@ -78,7 +78,10 @@ def _strong_scaling(frame: Frame, points: Sequence[Point]) -> Iterator[str]:
     counts = [point["devices"] for point in points]
     lowest = min([min(counts) / first, *(point["speed_up"] for point in points)])
     highest = max([max(counts) / first, *(point["speed_up"] for point in points), lowest * 2])
-    x_axis, y_axis = Axis.around(min(counts), max(counts), 0.06, 0.06), Axis.around(lowest, highest, 0.16, 0.05)
+    x_axis, y_axis = (
+        SweepAxis.around(min(counts), max(counts), 0.06, 0.06),
+        SweepAxis.around(lowest, highest, 0.16, 0.05),
+    )
     yield from _grid(frame, x_axis, y_axis, counts)
     ideal = [frame.at(x_axis.share(n), y_axis.share(n / first)) for n in (min(counts), max(counts))]
     (x1, y1), (x2, y2) = ideal
@@ -119,14 +122,14 @@ def _told(point: Point) -> str:
     return f"{point['value']}: {seconds_text(point['seconds'])}{energy}; {point['longest'] or ''}"
 
 
-class Axis(NamedTuple):
+class SweepAxis(NamedTuple):
     """Numbers from `low` to `high`, in powers of two."""
 
     low: float
     high: float
 
     @classmethod
-    def around(cls, low: float, high: float, before: float, after: float) -> Axis:
+    def around(cls, low: float, high: float, before: float, after: float) -> SweepAxis:
         """Return an axis with room before and after, as shares of its length."""
         octaves = max(0.5, log2(high / low))
         return cls(low / 2.0 ** (before * octaves), high * 2.0 ** (after * octaves))
@@ -145,7 +148,7 @@ class Axis(NamedTuple):
         return found
 
 
-def _grid(frame: Frame, x_axis: Axis, y_axis: Axis, counts: Sequence[int]) -> Iterator[str]:
+def _grid(frame: Frame, x_axis: SweepAxis, y_axis: SweepAxis, counts: Sequence[int]) -> Iterator[str]:
     left, top, right, bottom = frame.box
     free = 0.0
     for count in sorted(set(counts)):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.opencl.source import Argument, signature
+from ..backend.opencl.source import SourceArgument, signature
 from ..errors import ArgumentError, ShapeError
 from ..geometry import Box
 from ..program.access import read, write
@@ -120,9 +120,9 @@ def attention_kernel(dtype: str, reach: int, widths: tuple[int, int]) -> Kernel:
 @lru_cache(maxsize=64)
 def source(tile: Tile, widths: tuple[int, int]) -> str:
     """Return the OpenCL C for rows of so many elements."""
-    arguments = [Argument(name, tile.dtype, 3) for name in ("q", "k", "v")]
-    arguments += [Argument("out", tile.dtype, 3, writes=True), Argument("reach", "int64")]
-    arguments += [Argument("scale", "float32" if tile.dtype == "float32" else "float64")]
+    arguments = [SourceArgument(name, tile.dtype, 3) for name in ("q", "k", "v")]
+    arguments += [SourceArgument("out", tile.dtype, 3, writes=True), SourceArgument("reach", "int64")]
+    arguments += [SourceArgument("scale", "float32" if tile.dtype == "float32" else "float64")]
     defined = {"T": tile.c_type, "W": tile.width, "D": widths[0], "DV": widths[1]}
     defined["PARAMETERS"] = ", ".join(signature(arguments, 3, (("k", 1),), origin=True))
     text = opencl_source("window_attention.cl")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..backend.opencl.source import Argument, signature
+from ..backend.opencl.source import SourceArgument, signature
 from ..errors import ArgumentError, ShapeError
 from ..geometry import Box
 from ..program.access import read, write
@@ -124,9 +124,11 @@ def gpu_variant(tile: Tile, after: After = NOTHING) -> Variant:
 @lru_cache(maxsize=64)
 def source(tile: Tile, name: str, after: After) -> str:
     """Return one of the sources with its parameters."""
-    arguments = [Argument(n, tile.dtype, 4) for n in ("x", "w")] + [Argument("bias", tile.dtype, 1)] * after.biased
-    arguments += [Argument("other", tile.dtype, 4)] * after.added
-    arguments += [Argument("out", tile.dtype, 4, writes=True), *(Argument(n, "int64") for n in SCALARS)]
+    arguments = [SourceArgument(n, tile.dtype, 4) for n in ("x", "w")] + [
+        SourceArgument("bias", tile.dtype, 1)
+    ] * after.biased
+    arguments += [SourceArgument("other", tile.dtype, 4)] * after.added
+    arguments += [SourceArgument("out", tile.dtype, 4, writes=True), *(SourceArgument(n, "int64") for n in SCALARS)]
     extents = (("x", 2), ("x", 3), ("w", 1), ("w", 2), ("w", 3))
     parameters = f"#define PARAMETERS {', '.join(signature(arguments, 4, extents, origin=True))}"
     parts = [opencl_source("block_cpu.cl")] * (name == "conv2d_cpu.cl") + [opencl_source(name)]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.opencl.source import Argument, signature
+from ..backend.opencl.source import SourceArgument, signature
 from ..errors import ArgumentError, ShapeError
 from ..geometry import Box
 from ..program.access import read, write
@@ -122,7 +122,7 @@ def gpu_variant(tile: Tile, ndim: int) -> Variant:
 def _around(tile: Tile, ndim: int) -> list[str]:
     """Return what the sources leave open: parameters, names for the last two axes, and where a batch's matrices lie."""
     names = ("a", "b", "out")
-    arguments = [Argument(name, tile.dtype, ndim, name == "out") for name in names]
+    arguments = [SourceArgument(name, tile.dtype, ndim, name == "out") for name in names]
     row, column = ndim - 2, ndim - 1
     extents = [(name, at) for name in ("a", "b") for at in range(row)]
     extents.insert(row, ("a", column))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.opencl.source import C_TYPES, Argument, signature
+from ..backend.opencl.source import C_TYPES, SourceArgument, signature
 from ..errors import ArgumentError, ShapeError
 from ..program.access import read, write
 from ..program.array import Array
@@ -92,11 +92,11 @@ def gpu_variant(tile: Tile, index: str) -> Variant:
 def source(tile: Tile, index: str, name: str) -> str:
     """Return one of the sources with its parameters."""
     arguments = [
-        Argument("data", tile.dtype, 1),
-        Argument("indices", index, 1),
-        Argument("indptr", index, 1),
-        Argument("b", tile.dtype, 2),
-        Argument("out", tile.dtype, 2, writes=True),
+        SourceArgument("data", tile.dtype, 1),
+        SourceArgument("indices", index, 1),
+        SourceArgument("indptr", index, 1),
+        SourceArgument("b", tile.dtype, 2),
+        SourceArgument("out", tile.dtype, 2, writes=True),
     ]
     defined = {"T": tile.c_type, "W": tile.width, "INDEX": C_TYPES[index]}
     defined["PARAMETERS"] = ", ".join(signature(arguments, 2))

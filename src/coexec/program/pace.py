@@ -19,7 +19,7 @@ AGAIN = 256
 """Calls beyond the limit of which one is made all the same, to see whether the limit still holds."""
 
 
-class Pace:
+class CallPace:
     """How large a call of one function may be, in elements."""
 
     __slots__ = ("left", "limit", "refused", "slow", "stands")

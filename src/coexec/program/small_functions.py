@@ -20,7 +20,7 @@ from . import session
 from .array import Array
 from .at_home import MOST, NUMBERS, AtHome, ComeHome, Interrupts, LastNumber
 from .call import DEFAULT, placed_now
-from .pace import EVERY, FIRST, Pace
+from .pace import EVERY, FIRST, CallPace
 from .session import in_kernel
 from .value import known_value
 
@@ -144,7 +144,7 @@ class SmallFunctions(AtHome):
         self._record = record
         self.learns = True  # what tasks cost is still being measured
         self._measured = 0
-        self._paces: dict[Any, Pace] = {}
+        self._paces: dict[Any, CallPace] = {}
 
     # What is measured ---------------------------------------------------------------------------------------------------
 
@@ -155,16 +155,18 @@ class SmallFunctions(AtHome):
             self.learns = self._measured < MEASURED
             self.task += SHARE * (seconds - self.task)
 
-    def _pace(self, function: Any) -> Pace:
+    def _pace(self, function: Any) -> CallPace:
         """Return the pace of a function that is called for the first time."""
         ufunc = REDUCED.get(function, function)
         fits = function in SHORT or (
             ufunc.nout == 1 and ufunc.signature is None and any("O" not in types for types in ufunc.types)
         )
-        pace = self._paces[function] = Pace(FIRST if fits else -1)
+        pace = self._paces[function] = CallPace(FIRST if fits else -1)
         return pace
 
-    def _timed(self, pace: Pace, function: Any, size: int, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    def _timed(
+        self, pace: CallPace, function: Any, size: int, call: Callable[..., Any], *args: Any, **options: Any
+    ) -> Any:
         """Make a call and learn from it."""
         calls, pace.stands, pace.left = pace.stands, EVERY, EVERY - 1
         start, begun = perf_counter(), thread_time()

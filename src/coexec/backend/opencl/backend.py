@@ -15,9 +15,9 @@ from ...machine.platform import HOST, Device, Memory, usable
 from ..threaded_lanes import OnLanes
 from . import driver
 from .copies import enqueue_copy, enqueue_fill
-from .lanes import Lanes
+from .lanes import OpenCLLanes
 from .program import Launcher, Programs
-from .storage import OwnMemory, SharedMemory, Storage
+from .storage import OpenCLOwnMemory, OpenCLSharedMemory, OpenCLStorage
 
 if TYPE_CHECKING:
     from ...graph.instruction import Instruction
@@ -36,7 +36,7 @@ class OpenCLBackend(OnLanes):
 
     kind = "opencl"
     runs_python = False
-    _storage: Storage
+    _storage: OpenCLStorage
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class OpenCLBackend(OnLanes):
         self._context: Any = cl.Context([self._device])
         super().__init__(
             name,
-            SharedMemory(name, self._context, self._traits)
+            OpenCLSharedMemory(name, self._context, self._traits)
             if memory == "shared"
-            else OwnMemory(name, memory_id, self._context, self._traits, capacity),
+            else OpenCLOwnMemory(name, memory_id, self._context, self._traits, capacity),
         )
         self._launcher = Launcher(Programs(self._context, self._traits), self._traits, self._storage.place)
         self.devices: Sequence[Device] = (self._describe(lanes),)
@@ -95,7 +95,7 @@ class OpenCLBackend(OnLanes):
         del call_helper  # its own threads do everything
         self._check_not_started()
         driver.pin_workers(self._name, self._traits, self._cores)
-        self._lanes = Lanes(
+        self._lanes = OpenCLLanes(
             self._name, self.devices[0].lanes, self._open_queue, self._enqueue, self._complete, finished
         )
 

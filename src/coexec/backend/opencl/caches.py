@@ -14,14 +14,14 @@ from typing import NamedTuple
 POCL, SHARED, PYOPENCL = "POCL_CACHE_DIR", "XDG_CACHE_HOME", "PYOPENCL_NO_CACHE"
 
 
-class Trouble(NamedTuple):
+class CacheTrouble(NamedTuple):
     """Why PoCL can keep nothing, and what helps."""
 
     reason: str
     remedy: str
 
 
-def prepare(environ: MutableMapping[str, str] | None = None) -> Trouble | None:
+def prepare(environ: MutableMapping[str, str] | None = None) -> CacheTrouble | None:
     """See to it that drivers find a folder they can write to; return what is wrong if there is none.
 
     A folder that the user named is left alone. In place of the usual one, PoCL gets a temporary folder of this process,
@@ -31,7 +31,7 @@ def prepare(environ: MutableMapping[str, str] | None = None) -> Trouble | None:
     if environ.get(POCL):
         if writable(Path(environ[POCL])):
             return None
-        return Trouble(
+        return CacheTrouble(
             f"PoCL keeps compiled kernels in {POCL}={environ[POCL]}, which cannot be written to",
             f"name a folder that can be written to, or unset {POCL}",
         )
@@ -42,7 +42,7 @@ def prepare(environ: MutableMapping[str, str] | None = None) -> Trouble | None:
     try:
         environ[POCL] = _temporary()
     except OSError as error:
-        return Trouble(
+        return CacheTrouble(
             f"PoCL needs a folder for compiled kernels, and neither {usual} nor a temporary folder can be written to "
             f"({error.strerror or error})",
             f"set {POCL} or TMPDIR to a folder that can be written to",

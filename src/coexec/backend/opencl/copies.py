@@ -13,9 +13,9 @@ import numpy as np
 from ...errors import BackendError
 from ...machine.platform import USER
 from .layout import Strip, strips
-from .program import Call, Launcher, Place
-from .source import Argument
-from .storage import Storage
+from .program import Call, Launcher, LaunchPlace
+from .source import SourceArgument
+from .storage import OpenCLStorage
 
 if TYPE_CHECKING:
     from ...geometry import Box
@@ -26,7 +26,7 @@ FEW_RUNS = 4
 """Up to this many contiguous runs, filling each is cheaper than a kernel."""
 
 
-def enqueue_copy(queue: Any, storage: Storage, copy: Copy, waits: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def enqueue_copy(queue: Any, storage: OpenCLStorage, copy: Copy, waits: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Enqueue a copy instruction; return its events, which must be kept until they are over, and what else must."""
     source, target = copy.source, copy.target
     inside = (storage.holds(source), storage.holds(target))
@@ -47,7 +47,7 @@ def enqueue_copy(queue: Any, storage: Storage, copy: Copy, waits: Sequence[Any])
 
 
 def _within(
-    queue: Any, storage: Storage, source: Allocation, target: Allocation, box: Box, waits: list[Any]
+    queue: Any, storage: OpenCLStorage, source: Allocation, target: Allocation, box: Box, waits: list[Any]
 ) -> list[Any]:
     import pyopencl as cl
 
@@ -73,7 +73,7 @@ def _within(
 
 
 def _across(
-    queue: Any, place: Place, device: Box, host: tuple[Any, Box], box: Box, waits: list[Any], *, to_device: bool
+    queue: Any, place: LaunchPlace, device: Box, host: tuple[Any, Box], box: Box, waits: list[Any], *, to_device: bool
 ) -> list[Any]:
     """Copy between a buffer that holds the box `device` and (ndarray, its box) of the host."""
     import pyopencl as cl
@@ -128,7 +128,7 @@ def _origin(offset: int, pitches: tuple[int, int]) -> tuple[int, int, int]:
 
 
 def enqueue_fill(
-    queue: Any, storage: Storage, launcher: Launcher, fill: Fill, waits: Sequence[Any]
+    queue: Any, storage: OpenCLStorage, launcher: Launcher, fill: Fill, waits: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
     """Enqueue a fill instruction; return its events and what must live until they are over."""
     place = storage.place(fill.allocation)
@@ -139,7 +139,7 @@ def enqueue_fill(
     return events, []
 
 
-def _fill_box(queue: Any, launcher: Launcher, place: Place, fill: Fill, box: Box, waits: list[Any]) -> list[Any]:
+def _fill_box(queue: Any, launcher: Launcher, place: LaunchPlace, fill: Fill, box: Box, waits: list[Any]) -> list[Any]:
     import pyopencl as cl
 
     held, dtype = fill.allocation.box, fill.allocation.dtype
@@ -160,7 +160,7 @@ def _fill_box(queue: Any, launcher: Launcher, place: Place, fill: Fill, box: Box
     for strip in found:
         rows, slices = (pitch // dtype.itemsize for pitch in strip.source_pitches)
         shape = (strip.slices, strip.rows, strip.run // dtype.itemsize)
-        arguments = (Argument("x", word, 3, writes=True, unit=True), Argument("value", word))
+        arguments = (SourceArgument("x", word, 3, writes=True, unit=True), SourceArgument("value", word))
         values = [place.buffer, place.start + strip.source // dtype.itemsize, slices, rows, 1, pattern.view(word)[0]]
         call = Call(arguments, values, {"x": shape}, [])
         origin = (0, 0, 0)
@@ -169,7 +169,7 @@ def _fill_box(queue: Any, launcher: Launcher, place: Place, fill: Fill, box: Box
 
 
 def _fill_odd(
-    queue: Any, place: Place, fill: Fill, pattern: np.ndarray[Any, Any], found: list[Strip], waits: list[Any]
+    queue: Any, place: LaunchPlace, fill: Fill, pattern: np.ndarray[Any, Any], found: list[Strip], waits: list[Any]
 ) -> list[Any]:
     """Fill with elements of unusual size from a prepared block of the host."""
     import pyopencl as cl

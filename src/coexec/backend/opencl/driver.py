@@ -29,7 +29,7 @@ class Drivers(NamedTuple):
     workers: frozenset[int]  # system ids of the threads that appeared meanwhile
 
 
-class Traits(NamedTuple):
+class OpenCLTraits(NamedTuple):
     """What the backend must know of a device."""
 
     name: str
@@ -82,13 +82,13 @@ def device_at(index: int) -> Any:
     return devices[index]
 
 
-def traits(device: Any) -> Traits:
+def traits(device: Any) -> OpenCLTraits:
     """Return what `device` can do."""
     import pyopencl as cl
 
     extensions = device.extensions.split()
     cpu = bool(device.type & cl.device_type.CPU)
-    return Traits(
+    return OpenCLTraits(
         name=" ".join(device.name.split()),
         cpu=cpu,
         coherent=(cpu and "portable computing language" in device.platform.name.lower()) or _shares_all(device),
@@ -111,7 +111,7 @@ def _shares_all(device: Any) -> bool:
         return False
 
 
-def require_coherent(name: str, device: Traits) -> None:
+def require_coherent(name: str, device: OpenCLTraits) -> None:
     """Raise unless the host's memory can be used in place."""
     if not device.coherent:
         raise ConfigError(
@@ -120,7 +120,7 @@ def require_coherent(name: str, device: Traits) -> None:
         )
 
 
-def pin_workers(name: str, device: Traits, cores: Iterable[int]) -> None:
+def pin_workers(name: str, device: OpenCLTraits, cores: Iterable[int]) -> None:
     """Keep a CPU driver's worker threads on `cores`."""
     wanted = tuple(cores)
     workers = drivers().workers

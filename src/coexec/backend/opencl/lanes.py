@@ -23,7 +23,7 @@ DRIFT = 1e-4
 """How far a device's clock may run from the host's: seconds per second."""
 
 
-class Failed(NamedTuple):
+class FailedLaunch(NamedTuple):
     """An instruction that could not be enqueued. What is issued behind it must not run, until it is over or redone."""
 
     instruction: Instruction
@@ -31,7 +31,7 @@ class Failed(NamedTuple):
     reported: threading.Event  # set when the executor knows of it
 
 
-class Running(NamedTuple):
+class EnqueuedInstruction(NamedTuple):
     """An instruction that was enqueued, or could not be."""
 
     instruction: Instruction
@@ -39,8 +39,8 @@ class Running(NamedTuple):
     issued: float
     events: list[Any]  # kept until they are over: dropping the event of a host copy blocks
     keep: list[Any]
-    failed: Failed | None
-    behind: Failed | None = None  # what it needs has failed: it did nothing, and is reported after that
+    failed: FailedLaunch | None
+    behind: FailedLaunch | None = None  # what it needs has failed: it did nothing, and is reported after that
 
 
 class DeviceClock:
@@ -60,7 +60,7 @@ class DeviceClock:
         return seconds + self._offset
 
 
-class Lanes(ThreadedLanes):
+class OpenCLLanes(ThreadedLanes):
     """The lanes of one OpenCL device."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Lanes(ThreadedLanes):
         self._open_queue, self._enqueue, self._complete = open_queue, enqueue, complete
         self._touched: dict[int, QueueLane] = {}  # lanes whose queues have commands that the device was not told of
         self._events: dict[int, Any] = {}  # instruction id -> its last event, until it is reported
-        self._failed: dict[int, Failed] = {}  # by instruction id, until it is over; the submitting thread's own
+        self._failed: dict[int, FailedLaunch] = {}  # by instruction id, until it is over; the submitting thread's own
         self._clock = DeviceClock()
         self._begin()
 
@@ -109,10 +109,10 @@ class Lanes(ThreadedLanes):
         failure = failure or instruction.failure or spoiled
         failed = None
         if failure is not None:
-            failed = self._failed[instruction.id] = Failed(instruction, failure, threading.Event())
-        self._hand_over(lane, Running(instruction, index, issued, events, keep, failed, behind))
+            failed = self._failed[instruction.id] = FailedLaunch(instruction, failure, threading.Event())
+        self._hand_over(lane, EnqueuedInstruction(instruction, index, issued, events, keep, failed, behind))
 
-    def _behind(self, instruction: Instruction) -> tuple[Failed | None, BaseException | None]:
+    def _behind(self, instruction: Instruction) -> tuple[FailedLaunch | None, BaseException | None]:
         """Return the failure that an instruction was issued behind, and what that makes of it.
 
         One that is over tells nothing: the executor has spoiled what needs it, or others have redone it.
@@ -147,10 +147,10 @@ class Lanes(ThreadedLanes):
                 failure = failure or self._failure(instruction, error)
         return events, keep, failure
 
-    def _wait_for(self, lane: QueueLane, running: Running) -> None:
+    def _wait_for(self, lane: QueueLane, running: EnqueuedInstruction) -> None:
         self._report(lane, running, self._await(running))
 
-    def _await(self, running: Running) -> BaseException | None:
+    def _await(self, running: EnqueuedInstruction) -> BaseException | None:
         """Wait until an instruction is over; return its failure."""
         failure = running.failed.error if running.failed is not None else None
         if running.behind is not None:  # its failure is the other's, as the executor has it by then
@@ -169,7 +169,7 @@ class Lanes(ThreadedLanes):
                 failure.begun = True
         return failure
 
-    def _report(self, lane: QueueLane, running: Running, failure: BaseException | None) -> None:
+    def _report(self, lane: QueueLane, running: EnqueuedInstruction, failure: BaseException | None) -> None:
         start, stop = self._times(lane, running)
         lane.over = stop
         self._events.pop(running.instruction.id, None)
@@ -177,7 +177,7 @@ class Lanes(ThreadedLanes):
         if running.failed is not None:
             running.failed.reported.set()
 
-    def _times(self, lane: QueueLane, running: Running) -> tuple[float, float]:
+    def _times(self, lane: QueueLane, running: EnqueuedInstruction) -> tuple[float, float]:
         """Return when an instruction ran: by the device's clock if it has one, else as the host saw it."""
         now = perf_counter()
         earliest = max(running.issued, lane.over)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 
-class Layout(NamedTuple):
+class PaddedLayout(NamedTuple):
     """Element `(i0, i1, ...)` of a parameter lies at `start + i0 * strides[0] + i1 * strides[1] + ...`, in elements."""
 
     start: int
@@ -34,7 +34,7 @@ def dense_strides(shape: Shape) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def binding_layout(held: Box, box: Box, cut: Any, strides: tuple[int, ...] | None = None) -> Layout:
+def binding_layout(held: Box, box: Box, cut: Any, strides: tuple[int, ...] | None = None) -> PaddedLayout:
     """Return where a parameter lies in an allocation of the box `held`.
 
     `box` is the hull of the parameter's elements in the array's coordinates. `cut` is None (the hull itself) or has
@@ -44,13 +44,13 @@ def binding_layout(held: Box, box: Box, cut: Any, strides: tuple[int, ...] | Non
     base = dense_strides(held.shape) if strides is None else strides
     start = sum([(lo - at) * stride for lo, at, stride in zip(box.lo, held.lo, base, strict=True)])
     if cut is None:
-        return Layout(start, base, box.shape)
+        return PaddedLayout(start, base, box.shape)
     extents = box.shape
     for extent, step, stride in zip(extents, cut.steps, base, strict=True):
         if step < 0 and extent:
             start += (extent - 1) * stride
     kept = [(base[a] * cut.steps[a], -(-extents[a] // abs(cut.steps[a]))) if a >= 0 else (0, 1) for a in cut.axes]
-    return Layout(start, tuple([stride for stride, _ in kept]), tuple([extent for _, extent in kept]))
+    return PaddedLayout(start, tuple([stride for stride, _ in kept]), tuple([extent for _, extent in kept]))
 
 
 class Strip(NamedTuple):

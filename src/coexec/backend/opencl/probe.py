@@ -56,7 +56,7 @@ class Probe(NamedTuple):
     unavailable: tuple[Unavailable, ...] = ()
 
 
-class Outcome(NamedTuple):
+class ProbeOutcome(NamedTuple):
     """How the child ended."""
 
     code: int | None  # None: it did not end in time
@@ -82,7 +82,7 @@ def _probed(timeout: float) -> Probe:
     return understand(run_child(timeout), has_linker=shutil.which("ld") is not None, trouble=trouble)
 
 
-def run_child(timeout: float, environ: Mapping[str, str] | None = None) -> Outcome:
+def run_child(timeout: float, environ: Mapping[str, str] | None = None) -> ProbeOutcome:
     """Run the probe in a child process, with this process's module path."""
     environ = os.environ if environ is None else environ
     try:
@@ -97,17 +97,17 @@ def run_child(timeout: float, environ: Mapping[str, str] | None = None) -> Outco
             check=False,
         )
     except subprocess.TimeoutExpired as late:
-        return Outcome(None, _text(late.stdout), _text(late.stderr))
+        return ProbeOutcome(None, _text(late.stdout), _text(late.stderr))
     except OSError as error:
-        return Outcome(-1, "", f"{sys.executable}: {error}", started=False)
-    return Outcome(done.returncode, done.stdout, done.stderr)
+        return ProbeOutcome(-1, "", f"{sys.executable}: {error}", started=False)
+    return ProbeOutcome(done.returncode, done.stdout, done.stderr)
 
 
 def _text(output: str | bytes | None) -> str:
     return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
 
 
-def understand(outcome: Outcome, *, has_linker: bool, trouble: caches.Trouble | None = None) -> Probe:
+def understand(outcome: ProbeOutcome, *, has_linker: bool, trouble: caches.CacheTrouble | None = None) -> Probe:
     """Turn what the child said, and how it ended, into devices and reasons; `trouble`: what hides PoCL's devices."""
     said = [row for line in outcome.output.splitlines() if (row := _row(line)) is not None]
     known = {field.name for field in fields(ProbedDevice)}
@@ -135,7 +135,7 @@ def _row(line: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _interrupted(outcome: Outcome, trying: str, *, has_linker: bool) -> Unavailable:
+def _interrupted(outcome: ProbeOutcome, trying: str, *, has_linker: bool) -> Unavailable:
     """Return why the child never came to its end."""
     last = next((line.strip() for line in reversed(outcome.errors.splitlines()) if line.strip()), "no message")
     if not outcome.started:

@@ -18,9 +18,19 @@ from ...errors import BackendError, VariantRefused
 from ..launch import seen
 from .bodies import OpenClBodies, Prepared, dtype_of
 from .borders import SOURCE, TARGET, pad_scalars, pad_source
-from .driver import Traits
-from .layout import Layout, Shape, WorkRange, binding_layout, dense_strides, dividing_group, folded, launches, rounded
-from .source import Argument, Written, is_long, scalar, signature, singles, write
+from .driver import OpenCLTraits
+from .layout import (
+    PaddedLayout,
+    Shape,
+    WorkRange,
+    binding_layout,
+    dense_strides,
+    dividing_group,
+    folded,
+    launches,
+    rounded,
+)
+from .source import SourceArgument, WrittenSource, is_long, scalar, signature, singles, write
 
 if TYPE_CHECKING:
     from ...graph.instruction import Allocation, Binding, Launch
@@ -30,7 +40,7 @@ INJECTED = ("chunk", "xp")
 """Parameters of a Python body that are no data: OpenCL sources have indices and types instead."""
 
 
-class Place(NamedTuple):
+class LaunchPlace(NamedTuple):
     """Where an allocation's elements are, as a kernel reaches them."""
 
     buffer: Any  # a cl.Buffer, or None for no memory
@@ -43,13 +53,13 @@ class Built(NamedTuple):
     """A kernel ready for arguments."""
 
     kernel: Any
-    written: Written
+    written: WrittenSource
 
 
 class Programs:
     """The programs of one device, each built once."""
 
-    def __init__(self, context: Any, device: Traits) -> None:
+    def __init__(self, context: Any, device: OpenCLTraits) -> None:
         self.context = context
         self._device = device
         self._built: dict[object, Built | VariantRefused] = {}
@@ -59,7 +69,7 @@ class Programs:
         self,
         source: str,
         entry: str | None,
-        arguments: tuple[Argument, ...],
+        arguments: tuple[SourceArgument, ...],
         ndim: int,
         *,
         checked: bool,
@@ -80,7 +90,7 @@ class Programs:
             raise VariantRefused(*built.args) from built.__cause__
         return built
 
-    def _build(self, written: Written, arguments: tuple[Argument, ...], ndim: int) -> Built:
+    def _build(self, written: WrittenSource, arguments: tuple[SourceArgument, ...], ndim: int) -> Built:
         import pyopencl as cl
 
         try:
@@ -108,7 +118,7 @@ def _said(error: Exception) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("(options:")) or str(error)
 
 
-def _scalar_dtypes(arguments: Sequence[Argument]) -> list[Any]:
+def _scalar_dtypes(arguments: Sequence[SourceArgument]) -> list[Any]:
     dtypes: list[Any] = []
     for argument in arguments:
         if argument.ndim is None:
@@ -121,7 +131,7 @@ def _scalar_dtypes(arguments: Sequence[Argument]) -> list[Any]:
 class Call(NamedTuple):
     """The arguments of one kernel, described and as passed."""
 
-    arguments: tuple[Argument, ...]
+    arguments: tuple[SourceArgument, ...]
     values: list[Any]
     shapes: dict[str, Shape]  # of the arrays
     keep: list[Any]
@@ -155,7 +165,7 @@ def _at(task: Task, step: Launch, name: str, axis: int) -> int:
 class Launcher:
     """Runs kernels of one device. For one thread: a kernel's arguments are state."""
 
-    def __init__(self, programs: Programs, device: Traits, place: Callable[[Allocation], Place]) -> None:
+    def __init__(self, programs: Programs, device: OpenCLTraits, place: Callable[[Allocation], LaunchPlace]) -> None:
         self._programs = programs
         self._device = device
         self._place = place
@@ -346,22 +356,22 @@ class Launcher:
                 if single is None:
                     single = singles([self._name(b) for b in bindings if b.allocation], fp64=self._device.fp64)
                 dtype, value = scalar(name, scalars[name], single=single)
-                described.append(Argument(name, dtype))
+                described.append(SourceArgument(name, dtype))
                 call.values.append(value)
             elif name not in INJECTED:
                 raise VariantRefused(f"parameter {name!r} has no value for the OpenCL variant")
         return call._replace(arguments=tuple(described))
 
-    def _array(self, binding: Binding, call: Call, padded: Padded | None = None) -> Argument:
+    def _array(self, binding: Binding, call: Call, padded: Padded | None = None) -> SourceArgument:
         """Append an array's arguments to `call` and describe it."""
         name, allocation, box, cut = binding[:4]
         dtype = self._name(binding)
         if padded is not None:
-            layout = Layout(0, dense_strides(padded.shape), padded.shape)
+            layout = PaddedLayout(0, dense_strides(padded.shape), padded.shape)
             call.values.extend([padded.buffer, 0, *layout.strides])
         elif allocation is None:  # nothing to see: any type will do
             ndim = box.ndim if cut is None else len(cut.axes)
-            layout = Layout(0, (0,) * ndim, (0,) * ndim)
+            layout = PaddedLayout(0, (0,) * ndim, (0,) * ndim)
             call.values.extend([None, 0, *layout.strides])
         else:
             place = self._place(allocation)
@@ -370,7 +380,7 @@ class Launcher:
             call.keep.append(place.keep)
         call.shapes[name] = layout.shape
         unit = bool(layout.strides) and layout.strides[-1] == 1
-        return Argument(name, dtype, len(layout.strides), binding.writes, unit)
+        return SourceArgument(name, dtype, len(layout.strides), binding.writes, unit)
 
     def _name(self, binding: Binding) -> str:
         """Return the name of an array's dtype; raise VariantRefused if kernels cannot compute with it."""

@@ -60,7 +60,7 @@ KERNEL = re.compile(r"\b(?:__)?kernel\s+(?:__attribute__\s*\(\(.*?\)\)\s*)*void\
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
-class Argument(NamedTuple):
+class SourceArgument(NamedTuple):
     """What the compiler must know of one parameter."""
 
     name: str
@@ -75,7 +75,7 @@ class Argument(NamedTuple):
         return C_TYPES[self.dtype]
 
 
-class Written(NamedTuple):
+class WrittenSource(NamedTuple):
     """A complete program."""
 
     text: str
@@ -119,8 +119,14 @@ def is_long(source: str) -> bool:
 
 
 def write(
-    source: str, entry: str | None, arguments: Sequence[Argument], ndim: int, *, checked: bool, contract: bool = False
-) -> Written:
+    source: str,
+    entry: str | None,
+    arguments: Sequence[SourceArgument],
+    ndim: int,
+    *,
+    checked: bool,
+    contract: bool = False,
+) -> WrittenSource:
     """Return the program for a chunk of `ndim` axes.
 
     `checked` adds the comparison of indices with extents; `contract` allows fused multiply-add.
@@ -132,7 +138,7 @@ def write(
     return written._replace(text=f"#pragma OPENCL FP_CONTRACT {'ON' if contract else 'OFF'}\n{written.text}")
 
 
-def _write_long(source: str, entry: str | None, arguments: Sequence[Argument], ndim: int) -> Written:
+def _write_long(source: str, entry: str | None, arguments: Sequence[SourceArgument], ndim: int) -> WrittenSource:
     names = KERNEL.findall(COMMENT.sub(" ", source))
     if entry is not None and entry not in names:
         raise BackendError(f"the OpenCL source has no kernel {entry!r} (it has: {', '.join(names)})")
@@ -146,10 +152,10 @@ def _write_long(source: str, entry: str | None, arguments: Sequence[Argument], n
         "#line 1",
         source,
     ]
-    return Written("\n".join(text) + "\n", entry or names[0], (), *_wanted(source, arguments, ndim))
+    return WrittenSource("\n".join(text) + "\n", entry or names[0], (), *_wanted(source, arguments, ndim))
 
 
-def _write_short(source: str, arguments: Sequence[Argument], ndim: int, *, checked: bool) -> Written:
+def _write_short(source: str, arguments: Sequence[SourceArgument], ndim: int, *, checked: bool) -> WrittenSource:
     _refuse_clashes(arguments, ndim)
     extents, origin, places = _wanted(source, arguments, ndim)
     parameters = signature(arguments, ndim, extents, places, origin=origin)
@@ -172,13 +178,13 @@ def _write_short(source: str, arguments: Sequence[Argument], ndim: int, *, check
     ]
     single = "float64" not in {argument.dtype for argument in arguments}
     options = ("-cl-single-precision-constant",) if single else ()
-    return Written("\n".join(text) + "\n", ENTRY, options, extents, origin, places)
+    return WrittenSource("\n".join(text) + "\n", ENTRY, options, extents, origin, places)
 
 
 Named = tuple[tuple[str, int], ...]
 
 
-def _wanted(source: str, arguments: Sequence[Argument], ndim: int) -> tuple[Named, bool, Named]:
+def _wanted(source: str, arguments: Sequence[SourceArgument], ndim: int) -> tuple[Named, bool, Named]:
     """Return the extents of arrays that the source names, whether it names the chunk's place, and its places in arrays."""
     words = set(re.findall(r"\w+", COMMENT.sub(" ", source)))
     axes = [(a.name, axis) for a in arguments for axis in range(a.ndim or 0)]
@@ -188,7 +194,7 @@ def _wanted(source: str, arguments: Sequence[Argument], ndim: int) -> tuple[Name
 
 
 def signature(
-    arguments: Sequence[Argument],
+    arguments: Sequence[SourceArgument],
     ndim: int,
     extents: Sequence[tuple[str, int]] = (),
     places: Sequence[tuple[str, int]] = (),
@@ -210,13 +216,13 @@ def signature(
     return found + [f"const long {name}_at{axis}" for name, axis in places]
 
 
-def _header(arguments: Sequence[Argument]) -> list[str]:
+def _header(arguments: Sequence[SourceArgument]) -> list[str]:
     dtypes = {argument.dtype for argument in arguments}
     wants = [("float64", "cl_khr_fp64"), ("float16", "cl_khr_fp16")]
     return [f"#pragma OPENCL EXTENSION {extension} : enable" for dtype, extension in wants if dtype in dtypes]
 
 
-def _access(argument: Argument, zero_d: str) -> str:
+def _access(argument: SourceArgument, zero_d: str) -> str:
     """Return the macro that reaches an element; `zero_d` is how a 0-d array is spelled."""
     name, ndim = argument.name, argument.ndim or 0
     terms = [f"(long)(a{axis}) * {name}_stride{axis}" for axis in range(ndim)]
@@ -237,7 +243,7 @@ def _indices(ndim: int) -> list[str]:
     return [*lines, "const long i0 = coexec_rest;"]
 
 
-def _refuse_clashes(arguments: Sequence[Argument], ndim: int) -> None:
+def _refuse_clashes(arguments: Sequence[SourceArgument], ndim: int) -> None:
     reserved = {f"{prefix}{axis}" for prefix in ("i", "n", "lo") for axis in range(ndim)}
     for argument in arguments:
         if argument.name in reserved:

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...errors import BackendError, DoesNotFit, InvariantError
 from ...machine.platform import HOST, USER
-from .driver import Traits
-from .program import Place
+from .driver import OpenCLTraits
+from .program import LaunchPlace
 
 if TYPE_CHECKING:
     from ...graph.instruction import Allocation
@@ -24,7 +24,7 @@ DENSE = None
 POOLED = 8  # the part of the capacity that freed buffers may keep, as its divisor
 
 
-class Storage(Protocol):
+class OpenCLStorage(Protocol):
     """One way to hold allocations."""
 
     memory: int
@@ -37,16 +37,16 @@ class Storage(Protocol):
     def holds(self, allocation: Allocation) -> bool:
         """Tell whether copies reach this allocation as a buffer; if not, it is an ndarray of the host."""
 
-    def place(self, allocation: Allocation) -> Place:
+    def place(self, allocation: Allocation) -> LaunchPlace:
         """Return the buffer behind an allocation; raise BackendError if kernels cannot reach it."""
 
 
-class OwnMemory:
+class OpenCLOwnMemory:
     """Buffers apart from the host's memory."""
 
     readable: tuple[int, ...] = ()
 
-    def __init__(self, name: str, memory: int, context: Any, device: Traits, capacity: int | None = None) -> None:
+    def __init__(self, name: str, memory: int, context: Any, device: OpenCLTraits, capacity: int | None = None) -> None:
         self.memory = memory
         self._name, self._context, self._device = name, context, device
         self.capacity = capacity if capacity is not None else device.capacity
@@ -99,12 +99,12 @@ class OwnMemory:
     def holds(self, allocation: Allocation) -> bool:
         return allocation.memory == self.memory
 
-    def place(self, allocation: Allocation) -> Place:
+    def place(self, allocation: Allocation) -> LaunchPlace:
         if allocation.memory != self.memory or allocation.data is None:
             raise BackendError(f"{allocation} is not in the memory of {self._name}, which reads no other") from _why(
                 allocation
             )
-        return Place(allocation.data, 0, DENSE)
+        return LaunchPlace(allocation.data, 0, DENSE)
 
 
 def _why(allocation: Allocation) -> BaseException | None:
@@ -112,7 +112,7 @@ def _why(allocation: Allocation) -> BaseException | None:
     return allocation.owner if isinstance(allocation.owner, BaseException) else None
 
 
-class SharedMemory:
+class OpenCLSharedMemory:
     """The host's memory, wrapped once per allocation and never copied.
 
     A wrapper lives as long as the ndarray it stands for: whoever owns host memory just drops it.
@@ -121,9 +121,9 @@ class SharedMemory:
     memory: int = HOST
     readable: tuple[int, ...] = (HOST, USER)
 
-    def __init__(self, name: str, context: Any, device: Traits) -> None:
+    def __init__(self, name: str, context: Any, device: OpenCLTraits) -> None:
         self._name, self._context, self._alignment = name, context, device.alignment
-        self._wrapped: dict[int, tuple[weakref.ref[Any], Place]] = {}
+        self._wrapped: dict[int, tuple[weakref.ref[Any], LaunchPlace]] = {}
         self._dropped: deque[int] = deque()  # a finalizer may run anywhere, so it only leaves a note here
 
     def allocate(self, allocation: Allocation) -> None:
@@ -135,7 +135,7 @@ class SharedMemory:
     def holds(self, allocation: Allocation) -> bool:
         return allocation.memory == HOST
 
-    def place(self, allocation: Allocation) -> Place:
+    def place(self, allocation: Allocation) -> LaunchPlace:
         data = allocation.data
         if not isinstance(data, np.ndarray):
             raise BackendError(
@@ -158,7 +158,7 @@ class SharedMemory:
             if found is not None and found[0]() is None:
                 del self._wrapped[key]
 
-    def _wrap(self, data: np.ndarray[Any, Any], *, keep: bool) -> Place:
+    def _wrap(self, data: np.ndarray[Any, Any], *, keep: bool) -> LaunchPlace:
         """Wrap the bytes from the first to the last element, and the few before them up to the device's alignment."""
         import pyopencl as cl
 
@@ -170,4 +170,4 @@ class SharedMemory:
         except cl.Error as error:
             raise BackendError(f"{self._name} cannot use {high - base} bytes of the host in place: {error}") from error
         strides = DENSE if data.flags.c_contiguous else tuple(s // data.itemsize for s in data.strides)
-        return Place(buffer, (data.ctypes.data - base) // data.itemsize, strides, data if keep else None)
+        return LaunchPlace(buffer, (data.ctypes.data - base) // data.itemsize, strides, data if keep else None)

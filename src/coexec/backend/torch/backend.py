@@ -18,12 +18,12 @@ from ...machine.cores import available_cores, pin_thread, sharpen_timers
 from ...machine.platform import Device, Memory, usable
 from ...program.session import in_kernel
 from ..threaded_lanes import OnLanes
-from .body import Translator, Watched, call, parts, place, returned
+from .body import Translator, WatchedTensors, call, parts, place, returned
 from .check import FirstUse
-from .driver import Driver
-from .lanes import Lanes, Launched
+from .driver import TorchDriver
+from .lanes import DeviceLaunch, TorchLanes
 from .namespace import Namespace
-from .storage import OwnMemory, Seen, SharedMemory, Storage
+from .storage import SeenTensor, TorchOwnMemory, TorchSharedMemory, TorchStorage
 
 if TYPE_CHECKING:
     from ...graph.instruction import Instruction
@@ -42,11 +42,11 @@ class TorchBackend(OnLanes):
 
     kind = "torch"
     runs_python = True  # as a variant of this kind, which is checked on first use
-    _storage: Storage
+    _storage: TorchStorage
 
     def __init__(
         self,
-        driver: Driver | None = None,
+        driver: TorchDriver | None = None,
         name: str = "torch:cpu",
         memory_id: int = 2,
         memory: Literal["own", "shared", ""] = "",
@@ -55,12 +55,12 @@ class TorchBackend(OnLanes):
         *,
         debug: bool = False,
     ) -> None:
-        self._driver = driver = driver or Driver()
+        self._driver = driver = driver or TorchDriver()
         if memory == "shared" and driver.type != "cpu":
             raise ConfigError(f"{name} does not work in the host's memory; leave memory= out, or say 'own'")
         self._cores = cores or (available_cores() if driver.type == "cpu" else ())
         own = driver.type != "cpu" or memory == "own"
-        super().__init__(name, OwnMemory(name, memory_id, driver, capacity) if own else SharedMemory(name))
+        super().__init__(name, TorchOwnMemory(name, memory_id, driver, capacity) if own else TorchSharedMemory(name))
         self._debug = debug
         self._xp = Namespace(driver.device)
         self._translator = Translator(self._xp)
@@ -94,7 +94,7 @@ class TorchBackend(OnLanes):
         del call_helper  # its own thread does everything
         self._check_not_started()
         torch.get_num_threads()  # the first call in a thread fixes its number, so not after the device's own
-        self._lanes = Lanes(self._name, LANES, self._driver, self._prepare, self._begin, finished)
+        self._lanes = TorchLanes(self._name, LANES, self._driver, self._prepare, self._begin, finished)
 
     # On the device's thread ---------------------------------------------------------------------------------------
 
@@ -107,30 +107,30 @@ class TorchBackend(OnLanes):
         torch.set_grad_enabled(False)
         sharpen_timers()
 
-    def _begin(self, instruction: Instruction) -> Launched:
+    def _begin(self, instruction: Instruction) -> DeviceLaunch:
         start = perf_counter()
         step = instruction.step
         if isinstance(step, Launch):
             return self._kernel(instruction.task, step)
         if isinstance(step, Copy):
-            return Launched(start, self._storage.copy(step))
+            return DeviceLaunch(start, self._storage.copy(step))
         if isinstance(step, Fill):
             self._storage.fill(step)
         elif isinstance(step, Alloc):
             self.allocate(step.allocation)
         elif isinstance(step, Free):
             allocation = step.allocation
-            return Launched(start, lambda: self.release(allocation))  # once everything before it is over
+            return DeviceLaunch(start, lambda: self.release(allocation))  # once everything before it is over
         else:
             raise BackendError(f"{self._name} cannot run {step.kind!r} instructions; they belong to the host")
-        return Launched(start)
+        return DeviceLaunch(start)
 
-    def _kernel(self, task: Task, step: Launch) -> Launched:
+    def _kernel(self, task: Task, step: Launch) -> DeviceLaunch:
         """Run a body in the caller's context."""
         kernel = task.kernel
         assert kernel is not None
         if (task.space is not None or 0 in task.extents) and step.chunk.box.empty:
-            return Launched(perf_counter())  # no point to visit
+            return DeviceLaunch(perf_counter())  # no point to visit
         context = task.context
         if context is None or task.open > 1:  # sibling chunks run at the same time
             context = context.copy() if context is not None else copy_context()
@@ -140,20 +140,20 @@ class TorchBackend(OnLanes):
         finally:
             in_kernel.name = ""
 
-    def _call(self, task: Task, step: Launch) -> Launched:
+    def _call(self, task: Task, step: Launch) -> DeviceLaunch:
         seen = {binding.name: self._storage.see(binding, self._xp) for binding in step.bindings}
         values = {name: entry.tensor for name, entry in seen.items()}
         body = self._body(task, step, values)
         start, cpu = perf_counter(), thread_time()
         for box, part in parts(task, step, values):
-            watched = Watched(task, step, part) if self._debug else None
+            watched = WatchedTensors(task, step, part) if self._debug else None
             place(task, part, returned(task, call(task, body, box, part, self._xp)))
             if watched is not None:
                 watched.check()
         _put_back(seen)
         waited = perf_counter() - start - (thread_time() - cpu)
         one_thread = self._driver.type == "cpu" and len(self._cores) == 1
-        return Launched(start, waited=max(0.0, waited) if one_thread else 0.0)
+        return DeviceLaunch(start, waited=max(0.0, waited) if one_thread else 0.0)
 
     def _body(self, task: Task, step: Launch, values: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the function to call: one written for torch, or the Python body, once it was found to agree."""
@@ -169,7 +169,7 @@ class TorchBackend(OnLanes):
         return self._translator.translate(task.body)
 
 
-def _put_back(seen: Mapping[str, Seen]) -> None:
+def _put_back(seen: Mapping[str, SeenTensor]) -> None:
     for entry in seen.values():
         if entry.back is not None:
             entry.back()

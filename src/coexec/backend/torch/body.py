@@ -185,7 +185,7 @@ def place(task: Task, values: Mapping[str, Any], results: tuple[Any, ...]) -> No
         target.copy_(tensor, non_blocking=True)
 
 
-class Watched:
+class WatchedTensors:
     """Debug mode: outputs are poisoned before a body runs, and inputs are compared with what they were.
 
     An input may be an output of the same call, too, or share elements with one: those may change.

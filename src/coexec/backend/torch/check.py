@@ -8,11 +8,12 @@ turns the variant off and lets NumPy run what was refused.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from ...errors import VariantRefused
 from ...geometry import Box
@@ -22,9 +23,8 @@ from ...program.mapper import All, Same
 from ..base import describe_failure
 from ..gaps import gap_of
 from .body import Translator, call, returned, unchanged, wrote_to_input
-from .handover import to_numpy, to_tensor
+from .handover import numpy_dtype, to_numpy, to_tensor
 from .namespace import Namespace
-from .watch import Watch
 
 POINTS = 4096
 """A chunk with more points than this is cut to its leading rows, where the kernel may be divided there."""
@@ -32,7 +32,7 @@ AUTOMATIC = "python on torch"
 """Name of the variant that nobody declared: its numerics are not a promise, so the tolerances above hold."""
 
 
-class Outcome(NamedTuple):
+class BodyOutcome(NamedTuple):
     """What a body did."""
 
     outputs: dict[str, np.ndarray[Any, Any]]
@@ -74,7 +74,7 @@ class FirstUse:
             raise VariantRefused(f"kernel {name!r} on {device}: {reason}; it stays on NumPy")
         self._smallest[key] = _points(box, values)
 
-    def _differs(self, task: Task, step: Launch, box: Box, arrays: Mapping[str, Any], expected: Outcome) -> str:
+    def _differs(self, task: Task, step: Launch, box: Box, arrays: Mapping[str, Any], expected: BodyOutcome) -> str:
         """Return in words what torch does otherwise, or nothing."""
         numerics = None if step.body.name == AUTOMATIC else step.body.numerics.ulp
         try:
@@ -83,7 +83,7 @@ class FirstUse:
             return f"the body fails on torch and not on NumPy: {describe_failure(error)}"
         return trap or difference(expected, found, numerics)
 
-    def _on_numpy(self, task: Task, step: Launch, box: Box, arrays: Mapping[str, Any]) -> Outcome:
+    def _on_numpy(self, task: Task, step: Launch, box: Box, arrays: Mapping[str, Any]) -> BodyOutcome:
         values = _copies(task, arrays)
         for binding in step.bindings:
             values[binding.name].flags.writeable = binding.writes
@@ -91,12 +91,12 @@ class FirstUse:
         result = call(task, task.body, box, values, np)
         return _outcome(task, step, values, returned(task, result))
 
-    def _on_torch(self, task: Task, step: Launch, box: Box, arrays: Mapping[str, Any]) -> tuple[Outcome, str]:
+    def _on_torch(self, task: Task, step: Launch, box: Box, arrays: Mapping[str, Any]) -> tuple[BodyOutcome, str]:
         values = {name: to_tensor(a).to(self._device) for name, a in _copies(task, arrays).items()}
         before = {b.name: values[b.name].clone() for b in step.bindings if not b.writes}
         assert task.body is not None
         body = self._translator.translate(task.body)
-        with Watch() as watch:
+        with TorchCallWatch() as watch:
             results = returned(task, call(task, body, box, values, self._xp))
         for name, tensor in before.items():
             if not unchanged(tensor, values[name]):
@@ -135,14 +135,14 @@ def _copies(task: Task, arrays: Mapping[str, Any]) -> dict[str, Any]:
     return {name: np.zeros_like(a) if name in written else a.copy(order="C") for name, a in arrays.items()}
 
 
-def _outcome(task: Task, step: Launch, values: Mapping[str, Any], results: tuple[Any, ...]) -> Outcome:
+def _outcome(task: Task, step: Launch, values: Mapping[str, Any], results: tuple[Any, ...]) -> BodyOutcome:
     assert task.kernel is not None
     names = set(task.kernel.returns.names)
     outputs = {b.name: values[b.name] for b in step.bindings if b.writes and b.name not in names}
-    return Outcome(outputs, results)
+    return BodyOutcome(outputs, results)
 
 
-def difference(expected: Outcome, found: Outcome, ulp: float | None) -> str:
+def difference(expected: BodyOutcome, found: BodyOutcome, ulp: float | None) -> str:
     """Return in words how two outcomes differ beyond `ulp` (None: beyond the usual tolerance), or nothing."""
     pairs = [(name, array, found.outputs[name]) for name, array in expected.outputs.items()]
     many = len(expected.results) > 1
@@ -161,3 +161,53 @@ def difference(expected: Outcome, found: Outcome, ulp: float | None) -> str:
 
 def _as_array(value: Any) -> np.ndarray[Any, Any]:
     return to_numpy(value) if isinstance(value, torch.Tensor) else np.asarray(value)
+
+
+# Calls that mean something else in NumPy, whatever values come out: half of an even integer is the same in any type. ----------
+
+_ARITHMETIC = (
+    "add sub subtract mul multiply div divide true_divide pow floor_divide remainder maximum minimum "
+    "__radd__ rsub __rsub__ __rmul__ __rdiv__ __rtruediv__ __rpow__ __rfloordiv__ __rmod__"
+)
+ARITHMETIC = frozenset(_ARITHMETIC.split())
+SPREADS = frozenset(("std", "var", "std_mean", "var_mean"))
+NARROW = (torch.float32, torch.complex64)
+
+
+class TorchCallWatch(TorchFunctionMode):  # type: ignore[misc]  # torch is not typed everywhere
+    """Sees every torch call of the calling thread; `trap` says what NumPy would have done otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trap = ""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        options = kwargs or {}
+        result = func(*args, **options)
+        if not self.trap:
+            self.trap = _trap(getattr(func, "__name__", ""), args, options, result)
+        return result
+
+
+def _trap(name: str, args: tuple[Any, ...], options: dict[str, Any], result: Any) -> str:
+    if name in SPREADS and not {"correction", "unbiased"} & options.keys():
+        return f"{name}() of a tensor divides by n - 1, NumPy's by n; use xp.{name}"
+    if name == "median":
+        return "median() of a tensor is the lower of two middle values, NumPy's their mean"
+    if not isinstance(result, torch.Tensor) or result.dtype not in NARROW or "dtype" in options:
+        return ""
+    if any(isinstance(arg, torch.dtype) for arg in args):
+        return ""
+    operands = list(_operands(args))
+    tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
+    if tensors and all(tensor.dtype in (torch.int32, torch.int64) for tensor in tensors):
+        return f"{name} of {tensors[0].dtype} gives {result.dtype} on torch, NumPy computes it in double precision"
+    if name in ARITHMETIC and tensors:
+        wanted = np.result_type(*[numpy_dtype(x.dtype) if isinstance(x, torch.Tensor) else x for x in operands])
+        if wanted != numpy_dtype(result.dtype):
+            return f"{name} gives {numpy_dtype(result.dtype)} on torch and {wanted} on NumPy"
+    return ""
+
+
+def _operands(args: tuple[Any, ...]) -> Iterator[Any]:
+    return (arg for arg in args if isinstance(arg, torch.Tensor | int | float | complex))

@@ -76,7 +76,7 @@ def listing() -> tuple[list[Listed], list[Unavailable]]:
 def _listed(name: str) -> Listed:
     if name == "cpu":  # known without importing torch
         return Listed("torch:cpu", f"{cpu_model()} (torch {installed()})", memory_capacity(), cpu=True)
-    traits = Driver(name).traits
+    traits = TorchDriver(name).traits
     return Listed(f"torch:{name}", f"{traits.name} ({traits.software})", traits.capacity, cpu=False)
 
 
@@ -95,7 +95,7 @@ def name_of(which: str) -> str:
     return name
 
 
-class Traits(NamedTuple):
+class TorchTraits(NamedTuple):
     """What a torch device is."""
 
     name: str  # as torch or the processor spells it
@@ -103,7 +103,7 @@ class Traits(NamedTuple):
     software: str
 
 
-class Driver:
+class TorchDriver:
     """One torch device by its name (cpu, cuda0, xpu1, mps). Calls on a device without streams do nothing."""
 
     def __init__(self, name: str = "cpu") -> None:
@@ -115,7 +115,7 @@ class Driver:
         self.pins = self.type in NUMBERED
         self.asynchronous = self.type != "cpu"
         self._module: Any = getattr(torch, self.type)
-        self.traits = Traits(self._name(), self._capacity(), f"torch {torch.__version__}")
+        self.traits = TorchTraits(self._name(), self._capacity(), f"torch {torch.__version__}")
 
     def _name(self) -> str:
         if self.streams:

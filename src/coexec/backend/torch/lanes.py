@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import BackendError
 from ..base import Finished, Postponed, Ran, describe_failure
 from ..threaded_lanes import QueueLane, ThreadedLanes
-from .driver import Driver
+from .driver import TorchDriver
 
 if TYPE_CHECKING:
     from ...graph.instruction import Instruction
 
 
-class Launched(NamedTuple):
+class DeviceLaunch(NamedTuple):
     """An instruction that the device has begun."""
 
     start: float
@@ -29,33 +29,33 @@ class Launched(NamedTuple):
     waited: float = 0.0
 
 
-class Running:
+class LaunchedInstruction:
     """An instruction between its issue and its report."""
 
     def __init__(self, instruction: Instruction, lane: int, start: float) -> None:
         self.instruction, self.lane = instruction, lane
-        self.launched = Launched(start)
+        self.launched = DeviceLaunch(start)
         self.error: BaseException | None = None
         self.event: Any = None
-        self.waits: list[Running] = []  # on other lanes; the device keeps their order, and so do reports
+        self.waits: list[LaunchedInstruction] = []  # on other lanes; the device keeps their order, and so do reports
         self.reported = threading.Event()
 
 
-class Lanes(ThreadedLanes):
+class TorchLanes(ThreadedLanes):
     """The lanes of one torch device."""
 
     def __init__(
         self,
         name: str,
         limit: int,
-        driver: Driver,
+        driver: TorchDriver,
         prepare: Callable[[], None],
-        run: Callable[[Instruction], Launched],
+        run: Callable[[Instruction], DeviceLaunch],
         finished: Finished,
     ) -> None:
         super().__init__(name, limit, finished)
         self._driver, self._set_up, self._run = driver, prepare, run
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, LaunchedInstruction] = {}
         self._lock = threading.Lock()  # of changes to `_running`
         self._begin()
 
@@ -67,7 +67,7 @@ class Lanes(ThreadedLanes):
 
     def _submit(self, instruction: Instruction, index: int, waits: Sequence[Instruction], issued: float) -> None:
         del issued  # the device's thread begins at once what it takes
-        running = Running(instruction, index, perf_counter())
+        running = LaunchedInstruction(instruction, index, perf_counter())
         lane = QueueLane(-1, None)  # if none can be opened, this thread reports the failure
         try:
             lane = self._lane(index)
@@ -88,7 +88,7 @@ class Lanes(ThreadedLanes):
         else:
             self._wait_for(lane, running)
 
-    def _failure_before(self, running: Running) -> BaseException | None:
+    def _failure_before(self, running: LaunchedInstruction) -> BaseException | None:
         """Return the failure that an instruction was issued behind; it is reported after that one.
 
         One that is over tells nothing: the executor has spoiled what needs it, or others have redone it.
@@ -102,7 +102,7 @@ class Lanes(ThreadedLanes):
                     return before.error if spoils else Postponed()
         return None
 
-    def _wait_for(self, lane: QueueLane, running: Running) -> None:
+    def _wait_for(self, lane: QueueLane, running: LaunchedInstruction) -> None:
         """Wait for the device, do what remains on the host, and report."""
         instruction, launched = running.instruction, running.launched
         try:
@@ -125,7 +125,7 @@ class Lanes(ThreadedLanes):
                     del self._running[instruction.id]
             running.reported.set()
 
-    def _finish(self, running: Running) -> None:
+    def _finish(self, running: LaunchedInstruction) -> None:
         """Wait for the device; its failure is a BackendError, whatever torch calls it."""
         try:
             self._driver.finish(running.event)

@@ -15,7 +15,7 @@ from ...errors import BackendError, DoesNotFit, InvariantError
 from ...machine.platform import HOST, USER
 from ...program.view import extract
 from ..launch import resolve, run
-from .driver import Driver
+from .driver import TorchDriver
 from .handover import cut_out, shares, to_numpy, to_tensor, torch_dtype
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ Then = Callable[[], None] | None
 """What remains to be done on the host once the device is done."""
 
 
-class Seen(NamedTuple):
+class SeenTensor(NamedTuple):
     """What a parameter of a body sees; if it is a copy of what the body writes, how to put it back."""
 
     tensor: Any
     back: Callable[[], Any] | None = None
 
 
-class Storage(Protocol):
+class TorchStorage(Protocol):
     """One way to hold allocations."""
 
     memory: int
@@ -43,7 +43,7 @@ class Storage(Protocol):
 
     def release(self, allocation: Allocation) -> None: ...
 
-    def see(self, binding: Binding, xp: Any) -> Seen:
+    def see(self, binding: Binding, xp: Any) -> SeenTensor:
         """Return a parameter as a tensor of the device."""
 
     def copy(self, step: Copy) -> Then:
@@ -53,7 +53,7 @@ class Storage(Protocol):
         """Begin a fill instruction."""
 
 
-class SharedMemory:
+class TorchSharedMemory:
     """The host's memory: arrays are handed over as tensors, and nothing is copied."""
 
     memory: int = HOST
@@ -68,7 +68,7 @@ class SharedMemory:
     def release(self, allocation: Allocation) -> None:
         """Do nothing: the host's memory is its owner's business."""
 
-    def see(self, binding: Binding, xp: Any) -> Seen:
+    def see(self, binding: Binding, xp: Any) -> SeenTensor:
         allocation = binding.allocation
         if (
             allocation is not None
@@ -78,12 +78,12 @@ class SharedMemory:
             and binding.cut is None
             and binding.pad is None
         ):
-            return Seen(torch.from_numpy(allocation.data))
+            return SeenTensor(torch.from_numpy(allocation.data))
         array = resolve(binding)
         tensor = to_tensor(array)
         if not binding.writes or shares(array):
-            return Seen(tensor)
-        return Seen(tensor, lambda: np.copyto(array, to_numpy(tensor)))
+            return SeenTensor(tensor)
+        return SeenTensor(tensor, lambda: np.copyto(array, to_numpy(tensor)))
 
     def copy(self, step: Copy) -> Then:
         run(None, step)
@@ -93,12 +93,12 @@ class SharedMemory:
         run(None, step)
 
 
-class OwnMemory:
+class TorchOwnMemory:
     """Tensors of the device, apart from the host's memory."""
 
     readable: tuple[int, ...] = ()
 
-    def __init__(self, name: str, memory: int, driver: Driver, capacity: int | None = None) -> None:
+    def __init__(self, name: str, memory: int, driver: TorchDriver, capacity: int | None = None) -> None:
         self.memory = memory
         self._name, self._driver = name, driver
         self._capacity = capacity if capacity is not None else driver.traits.capacity
@@ -121,17 +121,17 @@ class OwnMemory:
             self._used -= allocation.nbytes
             allocation.data = None
 
-    def see(self, binding: Binding, xp: Any) -> Seen:
+    def see(self, binding: Binding, xp: Any) -> SeenTensor:
         allocation = binding.allocation
         if allocation is None:
-            return Seen(to_tensor(resolve(binding)).to(self._driver.device))
+            return SeenTensor(to_tensor(resolve(binding)).to(self._driver.device))
         view, backwards = cut_out(self._tensor(allocation), allocation.box.lo, binding.box, binding.cut)
         if binding.pad is not None:
-            return Seen(binding.pad.apply(torch.flip(view, backwards) if backwards else view, xp))
+            return SeenTensor(binding.pad.apply(torch.flip(view, backwards) if backwards else view, xp))
         if not backwards:
-            return Seen(view)
+            return SeenTensor(view)
         flipped = torch.flip(view, backwards)
-        return Seen(flipped, (lambda: view.copy_(torch.flip(flipped, backwards))) if binding.writes else None)
+        return SeenTensor(flipped, (lambda: view.copy_(torch.flip(flipped, backwards))) if binding.writes else None)
 
     def copy(self, step: Copy) -> Then:
         source, target = step.source, step.target

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...backend.opencl import driver
 from ...backend.opencl.layout import WorkRange, dividing_group, launches, rounded
-from ...backend.opencl.source import Written, write
+from ...backend.opencl.source import WrittenSource, write
 from ..arguments import arguments
 from .hand import Crew, Signals, run_step
 from .program import Arrays, Call, Program, Reset
@@ -81,7 +81,7 @@ class Buffers:
             ready.append(Ready(built, launch))
         return ready
 
-    def _program(self, written: Written) -> Any:
+    def _program(self, written: WrittenSource) -> Any:
         import pyopencl as cl
 
         if written.text not in self._programs:
