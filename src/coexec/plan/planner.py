@@ -48,6 +48,7 @@ LAUNCHES = 20  # the same bar for devices that say how long a launch takes
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
 UNKNOWN_FLOPS = 1e7  # and for one that says how many operations it needs
 ONLY = "the only device that can run it"
+IN_FORCE = "of the devices of the plan in force, the only one that can run it"
 NAMED = "of the devices that the call names, the only one that can run it"
 _new: Callable[..., Any] = tuple.__new__
 
@@ -159,8 +160,7 @@ class Planner:
         found = who(self._candidates, task)
         if found.kept_out and self._remark is not None:
             self._remark(task, found.kept_out)
-        cut = task.options is not DEFAULT and is_cut(task.options)
-        said = self._members.said(task, box, found) if cut else None
+        said = self._members.said(task, box, found) if task.options is not DEFAULT and is_cut(task.options) else None
         if isinstance(said, Said):
             planned = self._shared(task, *said)
             again = task.options is not None and task.options.oversubscribe > 1
@@ -182,19 +182,16 @@ class Planner:
             shares = [HOST._replace(work=work_of_part(task, chunk.box)) for chunk in chunks]
             return self._command(task, chunks, tuple(shares), nobody_else)
         work = work_of(task)
-        planned = self._followed_plans.plans or self._step_plan.plans
-        followed = self._as_planned(task, candidates, work) if planned else None
-        if followed is not None:
-            return followed
+        if self._followed_plans.plans or self._step_plan.plans:
+            followed = self._as_planned(task, candidates, work)
+            if followed is not None:
+                return followed
         only = ONLY if options.devices is None else NAMED
         near = near_ones(task, candidates, self._residency) if kernel.internal and not only_cpu else candidates
         if len(near) < len(candidates):
             candidates, only = near, "it holds the array already"
         elif self._guide is not None and (guided := self._guide(task)) is not None and task.deal is None:
-            candidates, only = (
-                guided.left(candidates),
-                "of the devices of the plan in force, the only one that can run it",
-            )
+            candidates, only = guided.left(candidates), IN_FORCE
             blocked = [c for c in blocked if c.name in guided.devices]
         again = options.oversubscribe > 1
         if idle and candidates[0].runs_here and not again and not (kernel.reduces and box.volume >= SEVERAL_BLOCKS):
