@@ -10,7 +10,7 @@ RUN := $(VENV)/.stamp-run# coexec, OpenCL and the compiler of bodies: enough for
 DEV := $(VENV)/.stamp-dev# and the tools that test and check it
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-compiled check bench fuzz format compiled pure clean
+.PHONY: help demo test test-again test-slow test-compiled lint check bench fuzz format compiled pure clean
 .NOTPARALLEL:
 
 help:  ## list the commands
@@ -24,18 +24,23 @@ test: $(DEV)  ## run the tests in WORKERS=2 processes
 	@echo "Running the tests: pytest in $(WORKERS) processes"
 	@$(PYTEST)
 
+test-again: $(DEV)  ## run the tests that failed last time, one after the other
+	@echo "Running what failed once more: pytest --last-failed"
+	@$(BIN)/python -m pytest -q --numprocesses 0 --last-failed --last-failed-no-failures none
+
 test-slow: $(DEV)  ## run the long versions of some tests, which `make test` leaves out
 	@echo "Running the slow tests: pytest -m slow in $(WORKERS) processes"
 	@$(PYTEST) -m slow
 
-check: $(DEV)  ## what CI runs: format, lint, types, tests
+lint: $(DEV)  ## check format, code and types
 	@echo "Checking the format: ruff format --check"
 	@$(BIN)/ruff format --quiet --check .
 	@echo "Checking the code: ruff check"
 	@$(BIN)/ruff check --quiet .
 	@echo "Checking the types: mypy --strict"
 	@$(BIN)/mypy src tests
-	@$(MAKE) --no-print-directory test
+
+check: lint test  ## what must pass before a commit: lint, then test
 
 compiled: $(DEV)  ## compile the core in place with mypyc (minutes); `make pure` goes back
 	@echo "Compiling the core: hatch_build.py"

@@ -3,11 +3,11 @@
 Run it with: python examples/black_scholes.py [OPTIONS] [--devices NAMES] [--picture FILE]
 """
 
-import argparse
-import time
+from math import erf
+from pathlib import Path
 
 import numpy as np
-import picture
+from common import arguments, figure, timer
 
 import coexec as cx
 
@@ -15,7 +15,7 @@ TERMS = (0.319381530, -0.356563782, 1.781477937, -1.821255978, 1.330274429)  # a
 
 
 def normal_cdf(x):
-    """Return how much of the normal distribution lies below x."""
+    """Return how much of the normal distribution lies below x, to 1e-7."""
     w = 1 / (1 + 0.2316419 * np.abs(x))
     powers = w * (TERMS[0] + w * (TERMS[1] + w * (TERMS[2] + w * (TERMS[3] + w * TERMS[4]))))
     tail = powers * np.exp(-0.5 * x * x) * 0.3989422804014327
@@ -36,23 +36,8 @@ def total(call, put, value):
     value += call.sum() + put.sum()
 
 
-# One work-group adds up a block: its items a run of options each, the first what the others have found.
 total.opencl(
-    """
-__kernel void total(
-    __global const double *call_data, const long call_start, const long call_stride0,
-    __global const double *put_data, const long put_start, const long put_stride0,
-    __global double *value_data, const long value_start, const long n0)
-{
-    __local double found[64];
-    const long item = get_local_id(0), items = get_local_size(0), each = (n0 + items - 1) / items;
-    double mine = 0.0;
-    for (long i = item * each; i < min(n0, (item + 1) * each); i++) mine += call(i) + put(i);
-    found[item] = mine;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int other = 0; item == 0 && other < items; other++) value() += found[other];
-}
-""",
+    Path(__file__).with_name("black_scholes.cl").read_text(encoding="utf-8"),
     global_size=lambda _: (64,),
     local_size=(64,),
     numerics=cx.close(1e4),
@@ -74,55 +59,35 @@ def start(options):
     return spot, strike, years, np.zeros(options), np.zeros(options), np.zeros(())
 
 
-def run(*arrays):
-    """Return the prices of calls and puts and their sum, computed with coexec."""
-    return tuple(map(np.asarray, compute(*map(cx.array, arrays))))  # waits
-
-
-def reference(spot, strike, years, *_, rate=0.02, volatility=0.3):
-    """Return the same, computed with NumPy."""
-
-    def below(x):
-        z = np.abs(x)
-        w = 1 / (1 + 0.2316419 * z)
-        p = np.polyval((*reversed(TERMS), 0.0), w) * np.exp(-0.5 * z * z) * 0.3989422804014327
-        return np.where(x > 0, 1 - p, p)
-
-    root = volatility * np.sqrt(years)
-    d = (np.log(spot / strike) + (rate + 0.5 * volatility**2) * years) / root
-    discounted = strike * np.exp(-rate * years)
-    call = spot * below(d) - discounted * below(d - root)
-    put = call - spot + discounted
-    return call, put, call.sum() + put.sum()
+def reference(spot, strike, years, call, put, value, rate=0.02, volatility=0.3):
+    """Return the same, computed with NumPy: the body is plain NumPy, so it can be called as it is."""
+    call, put = np.empty_like(call), np.empty_like(put)
+    price.function(spot, strike, years, call, put, rate, volatility)
+    return call, put, value + call.sum() + put.sum()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("options", nargs="?", type=int, default=1_000_000)
-    parser.add_argument("--devices", help="as in cpu:0,opencl:0@1; all cores unless said")
-    parser.add_argument("--picture", default="black_scholes.svg", metavar="FILE")
-    args = parser.parse_args()
-
+    args = arguments(__doc__, options=1_000_000)
     given = start(args.options)
-    with cx.Runtime(devices=args.devices):
-        begin = time.perf_counter()
-        call, put, value = run(*given)
-        took = time.perf_counter() - begin
-    begin = time.perf_counter()
-    expected = reference(*given)
-    plain = time.perf_counter() - begin
+    with cx.Runtime(devices=args.devices), timer() as took:
+        call, put, value = map(np.asarray, compute(*map(cx.array, given)))  # waits
+    with timer() as plain:
+        expected = reference(*given)
 
-    assert all(np.allclose(mine, other, atol=1e-9) for mine, other in zip((call, put, value), expected, strict=True))
+    assert all(np.allclose(*pair, atol=1e-9) for pair in zip((call, put, value), expected, strict=True))
+    assert abs(normal_cdf(0.7) - (1 + erf(0.7 / 2**0.5)) / 2) < 1e-7
     print(
-        f"{args.options:,} calls and as many puts are worth {value:,.0f}: {took:.2f} s, NumPy {plain:.2f} s, "
-        f"off by {np.abs(call - expected[0]).max():.0e}"
+        f"{args.options:,} calls and as many puts are worth {value:,.0f}: {took.seconds:.2f} s, "
+        f"NumPy {plain.seconds:.2f} s, off by {np.abs(call - expected[0]).max():.0e}"
     )
-    spot, strike, *_ = given
-    series = [
-        picture.Series(name, (spot / strike)[:3000], (paid / strike)[:3000], points=True)
-        for name, paid in (("calls", call), ("puts", put))
-    ]
-    picture.plot(args.picture, "Some of the options", series, "spot / strike", "price / strike")
+    if args.picture:
+        spot, strike, *_ = given
+        some = slice(3000)
+        with figure(args.picture) as axes:
+            for name, paid in (("calls", call), ("puts", put)):
+                axes.plot((spot / strike)[some], (paid / strike)[some], ".", markersize=2, label=name)
+            axes.set(xlabel="spot / strike", ylabel="price / strike")
+            axes.legend(markerscale=4)
 
 
 if __name__ == "__main__":

@@ -6,56 +6,28 @@ The numbers of a step (`pq`, `rr`) are arrays without axes that stay with the de
 one of them, in each step, and waits for nothing else.
 """
 
-import argparse
-import time
+from pathlib import Path
 
 import numpy as np
-import picture
+from common import arguments, figure, timer
 
 import coexec as cx
 
-POINTS = 1 << 16  # computed at a time: the few arrays of so many numbers stay in the cache
+NUMBER, SUM = cx.read(cx.all), cx.reduce("sum", fresh=True)
 
 
-def bands(array):
-    rows = max(1, POINTS // array.shape[1])
-    return [slice(lo, lo + rows) for lo in range(0, len(array), rows)]
-
-
-def dot(a, b):
-    return np.einsum("ij,ij->", a, b)
-
-
-@cx.kernel(split=0, p=cx.read(cx.halo(1, border="inside")), q=cx.update, pq=cx.reduce("sum", fresh=True), flops=8.0)
+@cx.kernel(split=0, p=cx.read(cx.halo(1, border="inside")), q=cx.update, pq=SUM, flops=8.0)
 def apply(p, q, pq):  # q = A p: 4 on the diagonal, -1 for each of the four neighbours; and p . q
-    for rows in bands(q):
-        out, near = q[rows], p[rows.start : rows.stop + 2]
-        middle = near[1:-1, 1:-1]
-        np.multiply(middle, 4.0, out=out)
-        out -= near[:-2, 1:-1]
-        out -= near[2:, 1:-1]
-        out -= near[1:-1, :-2]
-        out -= near[1:-1, 2:]
-        pq += dot(middle, out)
+    q[...] = 4 * p[1:-1, 1:-1] - p[:-2, 1:-1] - p[2:, 1:-1] - p[1:-1, :-2] - p[1:-1, 2:]
+    pq += (p[1:-1, 1:-1] * q).sum()
 
 
-@cx.kernel(
-    split=0,
-    p=cx.read,
-    q=cx.read,
-    pq=cx.read(cx.all),
-    rr=cx.read(cx.all),
-    x=cx.update,
-    r=cx.update,
-    new=cx.reduce("sum", fresh=True),
-    flops=6.0,
-)
+@cx.kernel(split=0, p=cx.read, q=cx.read, pq=NUMBER, rr=NUMBER, x=cx.update, r=cx.update, new=SUM, flops=6.0)
 def advance(p, q, pq, rr, x, r, new):  # one step along p; r stays b - A x
     length = rr / pq
-    for rows in bands(r):
-        x[rows] += length * p[rows]
-        r[rows] -= length * q[rows]
-        new += dot(r[rows], r[rows])
+    x += length * p
+    r -= length * q
+    new += (r * r).sum()
 
 
 @cx.kernel(split=0, r=cx.read, p=cx.update, flops=2.0)
@@ -63,53 +35,9 @@ def turn(r, p, new, rr):  # the next direction is conjugate to all before
     p[...] = new / rr * p + r
 
 
-# For OpenCL a work-group does a block, its items a row each, four numbers at a time; then the first adds up what all have.
-FOUR = "#define FOUR(a, i, j) (double4)(a((i), (j)), a((i), (j) + 1), a((i), (j) + 2), a((i), (j) + 3))\n"
-BEGIN = """
-    __local double found[32];
-    const int item = get_local_id(0), items = get_local_size(0);
-    double4 four = 0.0;
-    double one = 0.0;
-    for (long i = item, j; i < n0; i += items) {
-"""
-END = """
-    }
-    found[item] = one + four.s0 + four.s1 + four.s2 + four.s3;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int other = 0; item == 0 && other < items; other++)"""
-ONE_GROUP = {"global_size": lambda _: (32, 1), "local_size": (32, 1), "numerics": cx.close(1e4)}
-apply.opencl(
-    f"""{FOUR}
-__kernel void apply(
-    __global const double *p_data, const long p_start, const long p_stride0, const long p_stride1,
-    __global double *q_data, const long q_start, const long q_stride0, const long q_stride1,
-    __global double *pq_data, const long pq_start, const long n0, const long n1)
-{{ {BEGIN}
-        for (j = 0; j < n1; j++)
-            q(i, j) = 4.0 * p(i + 1, j + 1) - p(i, j + 1) - p(i + 2, j + 1) - p(i + 1, j) - p(i + 1, j + 2);
-        for (j = 0; j + 4 <= n1; j += 4) four += FOUR(p, i + 1, j + 1) * FOUR(q, i, j);
-        for (; j < n1; j++) one += p(i + 1, j + 1) * q(i, j); {END} pq() += found[other];
-}}""",
-    **ONE_GROUP,
-)
-advance.opencl(
-    f"""{FOUR}
-__kernel void advance(
-    __global const double *p_data, const long p_start, const long p_stride0, const long p_stride1,
-    __global const double *q_data, const long q_start, const long q_stride0, const long q_stride1,
-    __global const double *pq_data, const long pq_start, __global const double *rr_data, const long rr_start,
-    __global double *x_data, const long x_start, const long x_stride0, const long x_stride1,
-    __global double *r_data, const long r_start, const long r_stride0, const long r_stride1,
-    __global double *new_data, const long new_start, const long n0, const long n1)
-{{
-    const double length = rr() / pq(); {BEGIN}
-        for (j = 0; j < n1; j++) x(i, j) += length * p(i, j);
-        for (j = 0; j < n1; j++) r(i, j) -= length * q(i, j);
-        for (j = 0; j + 4 <= n1; j += 4) four += FOUR(r, i, j) * FOUR(r, i, j);
-        for (; j < n1; j++) one += r(i, j) * r(i, j); {END} new() += found[other];
-}}""",
-    **ONE_GROUP,
-)
+for kernel in (apply, advance):  # a work-group does a block of rows
+    source = Path(__file__).with_name(f"cg_{kernel.name}.cl").read_text(encoding="utf-8")
+    kernel.opencl(source, global_size=lambda _: (32, 1), local_size=(32, 1), numerics=cx.close(1e4))
 
 
 def compute(x, r, p, q, rr, tolerance=1e-8, most=10_000):
@@ -127,17 +55,9 @@ def compute(x, r, p, q, rr, tolerance=1e-8, most=10_000):
 def start(side):
     """Return x = 0, r = p = b, room for A p, and b . b: two wells of unlike depth under a membrane held at its rim."""
     y, x = np.mgrid[0 : side + 2, 0 : side + 2] / (side + 1)
-    b = np.zeros((side + 2, side + 2))
-    for depth, at, width in ((1.0, (0.3, 0.35), 0.1), (-0.6, (0.7, 0.6), 0.15)):
-        b += depth * np.exp(-((y - at[0]) ** 2 + (x - at[1]) ** 2) / width**2)
+    b = np.exp(-((y - 0.3) ** 2 + (x - 0.35) ** 2) * 100) - 0.6 * np.exp(-((y - 0.7) ** 2 + (x - 0.6) ** 2) * 44)
     b[[0, -1]] = b[:, [0, -1]] = 0.0
     return np.zeros_like(b), b, b.copy(), np.zeros_like(b), np.array((b * b).sum())
-
-
-def run(*arrays, tolerance=1e-8):
-    """Return the solution and the number of steps, computed with coexec."""
-    x, steps = compute(*map(cx.array, arrays), tolerance)
-    return np.asarray(x), steps
 
 
 def reference(x, r, p, q, rr, tolerance=1e-8, most=10_000):
@@ -157,28 +77,20 @@ def reference(x, r, p, q, rr, tolerance=1e-8, most=10_000):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("side", nargs="?", type=int, default=300, help="unknowns along each side")
-    parser.add_argument("--devices", help="as in cpu:0,opencl:0@1; all cores unless said")
-    parser.add_argument("--picture", default="cg.png", metavar="FILE")
-    args = parser.parse_args()
-
+    args = arguments(__doc__, side=300)
     given = start(args.side)
-    with cx.Runtime(devices=args.devices):
-        begin = time.perf_counter()
-        x, steps = run(*given)
-        took = time.perf_counter() - begin
-    begin = time.perf_counter()
-    expected, needed = reference(*given)
-    plain = time.perf_counter() - begin
+    with cx.Runtime(devices=args.devices), timer() as took:
+        x, steps = compute(*map(cx.array, given))
+        x = np.asarray(x)
+    with timer() as plain:
+        expected, needed = reference(*given)
 
     size = np.abs(expected).max()
     assert np.allclose(x, expected, rtol=0, atol=1e-6 * size)
-    print(
-        f"{args.side} x {args.side} unknowns, {steps} steps: {took:.2f} s, NumPy {needed} steps, {plain:.2f} s, "
-        f"off by {np.abs(x - expected).max() / size:.0e}"
-    )
-    picture.heat_map(args.picture, x, picture.BALANCE, -size, size, scale=max(1, 500 // args.side))
+    print(f"{args.side}² unknowns, {steps} steps: {took.seconds:.2f} s, NumPy {needed} steps, {plain.seconds:.2f} s")
+    if args.picture:
+        with figure(args.picture) as axes:
+            axes.figure.colorbar(axes.imshow(x, cmap="RdBu_r", vmin=-size, vmax=size))
 
 
 if __name__ == "__main__":

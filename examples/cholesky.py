@@ -6,11 +6,8 @@ Each call says what it reads and updates; from the tiles they share, coexec find
 others are still being updated, as far as the graph allows, which no loop with a barrier per column would do.
 """
 
-import argparse
-import time
-
 import numpy as np
-import picture
+from common import arguments, figure, timer
 
 import coexec as cx
 
@@ -73,42 +70,28 @@ def start(size):
     return ((1 + np.cos(3 * distance)) * np.exp(-distance) + 0.01 * np.eye(size),)
 
 
-def run(matrix, tile=256):
-    """Return the Cholesky factor, computed with coexec."""
-    (lower,) = compute(cx.array(matrix), tile)
-    return (np.asarray(lower),)  # waits
-
-
 def reference(matrix):
     """Return the Cholesky factor, computed with NumPy."""
     return (np.linalg.cholesky(matrix),)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("size", nargs="?", type=int, default=2048, help="rows of the matrix")
-    parser.add_argument("tile", nargs="?", type=int, default=256, help="rows of a tile")
-    parser.add_argument("--devices", help="as in cpu:0,opencl:0@1; all cores unless said")
-    parser.add_argument("--picture", default="cholesky.png", metavar="FILE")
-    args = parser.parse_args()
-
+    args = arguments(__doc__, size=2048, tile=256)
     given = start(args.size)
-    with cx.Runtime(devices=args.devices):
-        begin = time.perf_counter()
-        (lower,) = run(*given, args.tile)
-        took = time.perf_counter() - begin
-    begin = time.perf_counter()
-    (expected,) = reference(*given)
-    plain = time.perf_counter() - begin
+    with cx.Runtime(devices=args.devices), timer() as took:
+        (lower,) = map(np.asarray, compute(*map(cx.array, given), args.tile))  # waits
+    with timer() as plain:
+        (expected,) = reference(*given)
 
     assert np.allclose(lower, expected, rtol=1e-9, atol=1e-9)
     tiles = -(-args.size // args.tile)
     print(
-        f"{args.size} x {args.size} in {tiles * (tiles + 1) * (tiles + 2) // 6} tasks: {took:.2f} s, "
-        f"NumPy {plain:.2f} s, off by {np.abs(lower - expected).max():.0e}"
+        f"{args.size} x {args.size} in {tiles * (tiles + 1) * (tiles + 2) // 6} tasks: {took.seconds:.2f} s, "
+        f"NumPy {plain.seconds:.2f} s, off by {np.abs(lower - expected).max():.0e}"
     )
-    step = -(-args.size // 800)
-    picture.heat_map(args.picture, np.log10(np.abs(lower[::step, ::step]) + 1e-4))
+    if args.picture:
+        with figure(args.picture) as axes:
+            axes.figure.colorbar(axes.imshow(np.log10(np.abs(lower) + 1e-4)), label="log10 of the element")
 
 
 if __name__ == "__main__":

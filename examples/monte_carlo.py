@@ -6,11 +6,8 @@ Run it with: python examples/monte_carlo.py [PATHS] [DATES] [--devices NAMES] [-
 fixed blocks. So one core, two unequal ones or a hundred give the same bits, and NumPy can make the same numbers.
 """
 
-import argparse
-import time
-
 import numpy as np
-import picture
+from common import arguments, figure, timer
 
 import coexec as cx
 
@@ -21,27 +18,17 @@ SPOT, STRIKE, RATE, VOLATILITY, YEARS = 100.0, 100.0, 0.05, 0.3, 1.0
 def dart(points, hits, seed, chunk):
     del points  # the index space
     random = chunk.rng(seed)
-    x, y = random.random(), random.random()
-    x *= x
-    y *= y
-    x += y
-    hits += np.count_nonzero(x < 1.0)
+    hits += np.count_nonzero(random.random() ** 2 + random.random() ** 2 < 1.0)
 
 
 @cx.kernel(split=0, payoff=cx.write, total=cx.reduce("sum"), flops=lambda payoff, dates: 100.0 * payoff.size * dates)
 def asian(payoff, total, dates, seed, chunk):
     """Let each path's price wander from date to date; what is paid is its mean above the strike."""
-    random, step = chunk.rng(seed), YEARS / dates
-    drift, spread = (RATE - 0.5 * VOLATILITY**2) * step, VOLATILITY * step**0.5
-    price, sums, shock = np.full(payoff.shape, SPOT), np.zeros(payoff.shape), np.empty(payoff.shape)
+    random, step, price, sums = chunk.rng(seed), YEARS / dates, SPOT, 0.0
     for _ in range(dates):
-        random.normal(drift, spread, out=shock)
-        price *= np.exp(shock, out=shock)
-        sums += price
-    sums /= dates
-    sums -= STRIKE
-    np.maximum(sums, 0.0, out=payoff)
-    payoff *= np.exp(-RATE * YEARS)
+        price = price * np.exp(random.normal((RATE - 0.5 * VOLATILITY**2) * step, VOLATILITY * step**0.5))
+        sums = sums + price
+    payoff[...] = np.exp(-RATE * YEARS) * np.maximum(sums / dates - STRIKE, 0.0)
     total += payoff.sum()
 
 
@@ -55,11 +42,6 @@ def compute(hits, payoff, total, dates=16, seed=7):
 def start(paths):
     """Return the counter of hits, room for what each path pays, and the sum of that."""
     return np.zeros((), np.int64), np.zeros(paths), np.zeros(())
-
-
-def run(*arrays, dates=16):
-    """Return the hits, what each path pays, and the sum of that, computed with coexec."""
-    return tuple(map(np.asarray, compute(*map(cx.array, arrays), dates)))  # waits
 
 
 def uniform(seed, draw, size):
@@ -87,36 +69,30 @@ def reference(hits, payoff, total, dates=16, seed=7):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("paths", nargs="?", type=int, default=200_000)
-    parser.add_argument("dates", nargs="?", type=int, default=16, help="prices that the mean is taken of")
-    parser.add_argument("--devices", help="as in cpu:0,opencl:0@1; all cores unless said")
-    parser.add_argument("--picture", default="monte_carlo.svg", metavar="FILE")
-    args = parser.parse_args()
-
+    args = arguments(__doc__, paths=200_000, dates=16)
     given = start(args.paths)
-    with cx.Runtime(devices=args.devices):
-        begin = time.perf_counter()
-        hits, payoff, total = run(*given, dates=args.dates)
-        took = time.perf_counter() - begin
+    with cx.Runtime(devices=args.devices), timer() as took:
+        divided = [np.asarray(array) for array in compute(*map(cx.array, given), args.dates)]  # waits
     with cx.Runtime(devices="cpu:0"):
-        alone = run(*given, dates=args.dates)
-    begin = time.perf_counter()
-    expected = reference(*given, dates=args.dates)
-    plain = time.perf_counter() - begin
+        alone = [np.asarray(array) for array in compute(*map(cx.array, given), args.dates)]
+    with timer() as plain:
+        expected = reference(*given, args.dates)
 
-    divided = hits, payoff, total
-    assert all(np.array_equal(mine, other) for mine, other in zip(divided, alone, strict=True))  # the same bits
-    assert all(np.allclose(mine, other) for mine, other in zip(divided, expected, strict=True))
+    assert all(np.array_equal(*pair) for pair in zip(divided, alone, strict=True))  # the same bits
+    assert all(np.allclose(*pair) for pair in zip(divided, expected, strict=True))
+    hits, payoff, total = divided
     print(
         f"pi is about {4 * hits / args.paths:.4f}, the option costs {total / args.paths:.3f} +- "
-        f"{payoff.std() / args.paths**0.5:.3f}: {took:.2f} s, NumPy {plain:.2f} s; one core alone gives the same bits"
+        f"{payoff.std() / args.paths**0.5:.3f}: {took.seconds:.2f} s, NumPy {plain.seconds:.2f} s; one core alone gives the same bits"
     )
-    paths = np.unique(np.geomspace(10, args.paths, 300).astype(int))
-    mean, error = np.cumsum(payoff)[paths - 1] / paths, payoff.std() / paths**0.5
-    series = [picture.Series("mean of the first n paths", paths, mean)]
-    series += [picture.Series("", paths, mean + sign * error, size=0.8, colour="#9aa0a6") for sign in (1, -1)]
-    picture.plot(args.picture, "An Asian option's price", series, "paths", "price", log="x")
+    if args.picture:
+        paths = np.arange(10, args.paths)
+        mean, error = np.cumsum(payoff)[paths - 1] / paths, payoff.std() / paths**0.5
+        with figure(args.picture) as axes:
+            axes.semilogx(paths, mean, label="mean of the first n paths")
+            axes.fill_between(paths, mean - error, mean + error, alpha=0.3, label="standard error")
+            axes.set(xlabel="paths", ylabel="price")
+            axes.legend()
 
 
 if __name__ == "__main__":

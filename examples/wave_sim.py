@@ -3,11 +3,8 @@
 Run it with: python examples/wave_sim.py [SIDE] [STEPS] [--devices DEVICES] [--picture FILE]
 """
 
-import argparse
-import time
-
 import numpy as np
-import picture
+from common import arguments, figure, timer
 
 import coexec as cx
 
@@ -32,18 +29,15 @@ def start(side):
 
 
 def compute(before, now, steps):
+    """Return the heights before the last step and after it; returns at once."""
     for _ in range(steps):
-        step(now, before, SPEED)  # returns at once; each part waits for its neighbours' edges only
+        step(now, before, SPEED)  # each part waits for its neighbours' edges only
         before, now = now, before
     return before, now
 
 
-def run(before, now, steps):
-    _, now = compute(cx.array(before), cx.array(now), steps)
-    return np.asarray(now)  # waits
-
-
 def reference(before, now, steps):
+    """Return the same as compute(), with NumPy; it changes its arguments."""
     for _ in range(steps):
         old, u = before[1:-1, 1:-1], now
         old[...] = (
@@ -54,28 +48,23 @@ def reference(before, now, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Waves on a pond, with coexec and with NumPy.")
-    parser.add_argument("side", nargs="?", type=int, default=1000, help="points along each side")
-    parser.add_argument("steps", nargs="?", type=int, default=500)
-    parser.add_argument("--devices", help="as in cpu:0,opencl:0@1; all cores unless said")
-    parser.add_argument("--picture", default="wave_sim.png", metavar="FILE")
-    args = parser.parse_args()
-
+    args = arguments(__doc__, side=1000, steps=500)
     given = start(args.side)
-    with cx.Runtime(devices=args.devices):
-        begin = time.perf_counter()
-        heights = run(*given, args.steps)
-        took = time.perf_counter() - begin
-    begin = time.perf_counter()
-    _, expected = reference(*given, args.steps)
-    plain = time.perf_counter() - begin
+    with cx.Runtime(devices=args.devices), timer() as took:
+        _, heights = compute(*map(cx.array, given), args.steps)
+        heights = np.asarray(heights)  # waits
+    with timer() as plain:
+        _, expected = reference(*given, args.steps)
 
     assert np.allclose(heights, expected, atol=1e-4)
-    same = "the same bits" if np.array_equal(heights, expected) else f"off by {np.max(np.abs(heights - expected)):.0e}"
-    print(f"{args.steps} steps of {args.side} x {args.side} points: {took:.2f} s, NumPy {plain:.2f} s, {same}")
-    picture.heat_map(
-        args.picture, heights[:: args.side // 500 or 1, :: args.side // 500 or 1], picture.BALANCE, -0.15, 0.15
+    print(
+        f"{args.steps} steps of {args.side} x {args.side} points: {took.seconds:.2f} s, NumPy {plain.seconds:.2f} s, "
+        f"off by {np.abs(heights - expected).max():.0e}"
     )
+    if args.picture:
+        with figure(args.picture) as axes:
+            image = axes.imshow(heights, cmap="RdBu_r", vmin=-0.15, vmax=0.15)
+            axes.figure.colorbar(image, label="height")
 
 
 if __name__ == "__main__":

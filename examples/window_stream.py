@@ -14,10 +14,11 @@ WIDTH, HEADS = 64, 4
 
 def layer(x, window, wq, wk, wv, wo, up, down, scale, shift):
     """Return a block with two residuals; x has a row for each token."""
-    rows, width = x.shape
-    q, k, v = (cx.array(np.ascontiguousarray(_heads(np.asarray(cx.matmul(x, w))))) for w in (wq, wk, wv))
-    seen = cx.window_attention(q, k, v, window)
-    joined = cx.array(np.ascontiguousarray(np.asarray(seen).transpose(1, 0, 2).reshape(rows, width)))
+    q, k, v = (cx.matmul(x, w) for w in (wq, wk, wv))
+    joined = cx.empty(x.shape, x.dtype)
+    for head in range(HEADS):
+        columns = slice(head * WIDTH // HEADS, (head + 1) * WIDTH // HEADS)
+        cx.window_attention(q[:, columns], k[:, columns], v[:, columns], window, out=joined[:, columns])
     h = cx.layernorm(x + cx.matmul(joined, wo), scale, shift)
     return cx.layernorm(h + cx.matmul(cx.gelu(cx.matmul(h, up)), down), scale, shift)
 

@@ -70,6 +70,81 @@ def test_bodies_send_their_places_to_everybody_once_per_step(ranks: int) -> None
     assert bytes_sent(ranks, program) == (STEPS - 1) * (ranks - 1) * ROWS * 3 * 8
 
 
+def passed_on(ranks: int) -> int:
+    """Return the messages with which all ranks get what all of them have made: few ranks send to each other directly."""
+    if ranks < 4:
+        return ranks * (ranks - 1)
+    total, have = 0, 1
+    while have < ranks:
+        number = min(have, ranks - have)
+        total += ranks + number - 1  # one each; where the last ranks' parts travel with the first ones', two
+        have += number
+    return total
+
+
+@pytest.mark.parametrize(("ranks", "messages"), [(2, 2), (3, 6), (4, 9), (7, 24)])
+def test_what_everybody_reads_is_passed_on_in_steps(ranks: int, messages: int) -> None:
+    data = np.random.default_rng(ranks).random((ranks * 4, 3))
+
+    def program(runtime: cx.Runtime) -> tuple[Any, Any, list[int]]:
+        x, v, network = cx.array(data), cx.zeros(data.shape), driver(runtime).network
+        cx.wait()
+        counts = [network.messages]
+        move(x, v)
+        read = np.array(v)  # by the program
+        counts.append(network.messages)
+        attract(v, x)  # sends nothing: every rank has it
+        move(x, v)
+        attract(v, x)  # by a kernel
+        cx.wait()
+        counts.append(network.messages)
+        return read, np.array(x), counts
+
+    found = on(ranks, program)
+    assert messages == passed_on(ranks)
+    for first, last in ((0, 1), (1, 2)):
+        assert sum(counts[last] - counts[first] for *_, counts in found) == messages
+    moved = 0.01 * data
+    x = data + (moved[None, :] - moved[:, None]).sum(axis=1)
+    v = moved + 0.01 * x
+    x = x + (v[None, :] - v[:, None]).sum(axis=1)
+    for read, last, _ in found:
+        np.testing.assert_array_equal(read, moved)
+        np.testing.assert_allclose(last, x, rtol=1e-12)
+
+
+@cx.kernel(split=0, x=cx.update)
+def fail_at_the_end(x, chunk):
+    if chunk.hi[0] == ROWS:
+        raise ValueError("wrong")
+    x += 1
+
+
+@pytest.mark.parametrize("ranks", [4, 7])
+def test_a_part_that_failed_fails_for_all_ranks_alike_though_others_passed_it_on(ranks: int) -> None:
+    def program(runtime: cx.Runtime) -> tuple[list[bool], Any]:
+        del runtime
+        x = cx.zeros((ROWS, 2))
+        fail_at_the_end(x).exception()
+        with pytest.raises(ValueError, match="wrong"):
+            np.asarray(x)
+        failed = []
+        for row in range(0, ROWS, 5):
+            try:
+                np.asarray(x[row])
+            except ValueError:
+                failed.append(True)
+            else:
+                failed.append(False)
+        x[...] = 3
+        return failed, np.array(x)
+
+    found = on(ranks, program)
+    for failed, healed in found:
+        assert failed == found[0][0]
+        np.testing.assert_array_equal(healed, np.full((ROWS, 2), 3.0))
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_product_of_what_everybody_has_sends_nothing(ranks: int) -> None:
     def program() -> None:

@@ -21,6 +21,7 @@ from .execute.closed_reads import read_closed
 from .execute.signals import WHY
 from .execute.wait_any import wait_any
 from .graph.call import describe, describe_read, make_returned
+from .graph.instruction import IfComputed
 from .graph.task import Task, seen
 from .homes import Homes
 from .origin import program_line
@@ -206,9 +207,11 @@ class Driver:
 
     # Marks and reads --------------------------------------------------------------------------------------------------
 
-    def begin_read(self, array: Array, readers: Sequence[int] | None = None) -> tuple[Task, list[Any]]:
-        """Record a host read; return its task and where the elements will be. `readers` are ranks; None = all."""
-        box: list[Any] = []
+    def begin_read(
+        self, array: Array, readers: Sequence[int] | None = None, box: IfComputed | None = None
+    ) -> tuple[Task, list[Any]]:
+        """Record a host read; return its task and where the elements will be, `box` if it is given. `readers` are ranks; None = all."""
+        found: list[Any] = [] if box is None else box
         with self.lock:
             self.pump.catch_up()
             self._send(Settle(CHAIN))
@@ -216,8 +219,8 @@ class Driver:
             self._homes.leave((array,))
             task = describe_read(array, self.owner, located=self.recorder.tracing or self.machine.seat is not None)
             task.submitted = begin = time.perf_counter()
-            self._send(Read(task, array, box.append, readers), begin)
-        return task, box
+            self._send(Read(task, array, found.append if box is None else box, readers), begin)
+        return task, found
 
     def finish_read(self, task: Task, box: list[Any]) -> Any:
         """Wait for a host read and return its elements."""

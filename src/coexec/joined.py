@@ -32,7 +32,7 @@ from .driver import Driver
 from .errors import CoexecError, ConfigError, TaskFailed
 from .execute.signals import WHY
 from .graph.call import describe_read
-from .graph.instruction import Message
+from .graph.instruction import IfComputed, Message
 from .graph.task import Task, mark_reported, seen
 from .observe.paces import Paces
 from .opening import open_rank
@@ -183,12 +183,14 @@ class RankDriver(Driver):
 
     # Waits ------------------------------------------------------------------------------------------------------------
 
-    def begin_read(self, array: Array, readers: Sequence[int] | None = None) -> tuple[Task, list[Any]]:
+    def begin_read(
+        self, array: Array, readers: Sequence[int] | None = None, box: IfComputed | None = None
+    ) -> tuple[Task, list[Any]]:
         """Record a host read."""
         self.team.check_thread()
         if self.balance.due():
             self._compare_speeds()
-        return super().begin_read(array, readers)
+        return super().begin_read(array, readers, box)
 
     def read_on(self, array: Array, root: int) -> Any:
         """Wait for `array` and return its elements on one rank; None on the others. What fails, fails on all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coexec.bench.pipeline import drift, planner, real
-from coexec.bench.pipeline.workloads import GRAPHS, SPEEDS, block, gcn, gin, system_of, work_of
+from coexec.bench.pipeline.workloads import GRAPHS, block, cards_of, gcn, gin, planned_for
 from coexec.plan.pipeline import judged, plan_pipeline
 from tests.stream.test_results import opened
 
@@ -16,13 +16,16 @@ def quiet(text: str) -> None:
 
 def test_there_are_ninety_cases_and_estimates_have_a_basis() -> None:
     assert len(list(planner.cases(quick=False))) == 90
-    assert all(speed.basis.startswith("estimate") for speed in SPEEDS.values())
+    speeds = cards_of("dype-pcie4").speeds
+    assert all(speed.basis.startswith(("estimate", "data sheet")) for speed in speeds.values())
+    assert ("spmm", "fpga as graph") in speeds and ("matmul", "fpga as spmm") not in speeds
+    assert speeds["spmm", "fpga as spmm"].rate == pytest.approx(150e9)  # what simulations use, too
 
 
 def test_networks_decompose_into_their_products() -> None:
     graph = GRAPHS["pubmed"]
-    assert [call.op for call in gcn(graph)[0]] == ["gemm", "spmm"] * 2
-    assert [call.op for call in gin(graph)[0]] == ["spmm", "gemm", "gemm"] * 2
+    assert [call.op for call in gcn(graph)[0]] == ["matmul", "spmm"] * 2
+    assert [call.op for call in gin(graph)[0]] == ["spmm", "matmul", "matmul"] * 2
     assert gcn(graph)[0][0].flops == 2 * 19_717 * 500 * 16
     assert gcn(graph)[0][1].flops == 2 * (88_648 + 19_717) * 16
     calls, cuts = block(4096, 512)
@@ -32,8 +35,8 @@ def test_networks_decompose_into_their_products() -> None:
 @pytest.mark.parametrize("kind", ["gcn", "attention"])
 def test_the_planner_finds_what_trying_all_schedules_finds(kind: str) -> None:
     case = next(case for case in planner.cases(quick=True) if case.kind == kind)
-    system = system_of(case.preset)
-    work = work_of(case.calls, case.cuts, planner.truth(case, system, SPEEDS))
+    cards = cards_of(case.preset)
+    work, system = planned_for(case.work, cards, planner.truth(case, cards))
     for objective in ("throughput", "energy"):
         assert planner.exact(work, system, objective)
     first = plan_pipeline(work, system).points[0]
@@ -73,3 +76,16 @@ def test_a_real_stream_is_compared_with_each_of_them() -> None:
     assert {"planned", "alone on cpu", "in turn on 2 cpu"} <= set(ways) and len(ways) >= 4
     assert all(rate > 0.0 for rate in ways.values())
     assert found["of_best_static"] > 0.0 and found["of_best_single"] > 0.0 and found["prediction_error"] >= 0.0
+
+
+def test_estimates_are_halved_and_doubled_and_conclusions_that_flip_are_named() -> None:
+    case = next(case for case in planner.cases(quick=True) if (case.kind, case.objective) == ("gcn", "energy"))
+    cards = cards_of(case.preset)
+    usual = planner._conclusions([case], cards)
+    assert usual.general[planner.GAINS["energy"]]
+    slow = {
+        at: speed._replace(rate=speed.rate / 100) if "fpga" in at[1] else speed for at, speed in cards.speeds.items()
+    }
+    changed = planner._conclusions([case], cards._replace(speeds=slow))
+    assert changed.used == [("gpu",)] != usual.used
+    assert not changed.general[planner.GAINS["energy"]]

@@ -11,8 +11,8 @@ from coexec.bench.dag.harness import PROGRAMS
 from coexec.bench.simulate.programs import Turns, cases
 from coexec.bench.simulate.validation import Effort, Rates, Watched, compare, figures, spread, summary
 
-NO_PROGRAM = {"picture", "graph_stream", "window_stream", "image_stream", "streaming", "resnet"}
-"""Files of examples/ that draw for others; streams, which `coexec bench pipeline` covers; models, which `bench dnn` does."""
+NO_PROGRAM = {"common", "graph_stream", "window_stream", "image_stream", "streaming", "resnet"}
+"""Files of examples/ that others import; streams, which `coexec bench pipeline` covers; models, which `bench dnn` does."""
 RATES = Rates(20e9, 30e9)
 TWICE = Effort(1, 1, 1, 1, rounds=2)
 

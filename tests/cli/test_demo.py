@@ -59,7 +59,7 @@ def test_the_printed_form_names_gains_limit_and_files(folder: Path) -> None:
     for text in (
         "NumPy, 1 thread",
         "NumPy, all its threads",
-        "The limit on",
+        "With NumPy's own bodies",
         "open it in a browser",
         "ui.perfetto.dev",
     ):
@@ -108,7 +108,7 @@ def test_a_loss_is_said_as_plainly_as_a_gain() -> None:
     }  # fmt: skip
     said = list(verdict(figures))
     assert said[0].startswith("coexec is 0.80 times as fast as NumPy with one thread and 0.50 times")
-    assert "The limit on 2 cores is 2.00; this is 40% of it." in said
+    assert "With NumPy's own bodies 2 cores could be at most 2.00 times as fast as one; this is 40% of it." in said
     assert said[-1].startswith("Other programs kept 0.9 of 2 cores busy meanwhile")
     assert not any("Other programs" in line for line in verdict({**figures, "others_cores": 0.05}))
 

@@ -9,7 +9,7 @@ import pytest
 
 from coexec.cluster.actions import MovePart
 from coexec.cluster.carrier import Events
-from coexec.cluster.endpoint import LONGEST, Endpoint, pause
+from coexec.cluster.endpoint import BRISK, LONGEST, Endpoint, pause
 from coexec.cluster.loopback import Loop, LoopbackCarrier, loopback
 from coexec.cluster.packet import Packet, PacketKind, encode
 from coexec.cluster.postbox import Postbox
@@ -42,19 +42,25 @@ class Broken(LoopbackCarrier):
         super().move(move)
 
 
-def test_a_rank_that_waits_uses_less_than_five_percent_of_a_core() -> None:
-    for waits in (0.05, 1.0, 60.0):  # s
-        idle, looks = 0.0, 0
-        while idle < waits:
-            idle += LOOK + pause(idle)
-            looks += 1
-        assert looks * LOOK < 0.05 * waits
-    assert pause(0.0) == 0.0 and pause(3600.0) == LONGEST
+@pytest.mark.parametrize(("waits", "free"), [(0.05, False), (1.0, False), (60.0, False), (0.5, True), (60.0, True)])
+def test_a_rank_that_waits_uses_less_than_five_percent_of_a_core(waits: float, free: bool) -> None:
+    idle, used = 0.0, 0.0
+    while idle < waits:
+        rest = pause(idle, free=free)
+        used += LOOK
+        idle += LOOK + rest
+    assert used < 0.05 * waits
 
 
 def test_a_wait_is_noticed_soon_after_its_end() -> None:
     for waited in (1e-5, 1e-4, 1e-3, 1e-2):  # s
         assert pause(waited) <= 0.2 * waited
+    assert pause(0.0) == 0.0 and pause(3600.0) == LONGEST
+
+
+def test_a_rank_that_waits_for_messages_alone_looks_without_a_pause_for_a_while() -> None:
+    assert pause(BRISK / 2, free=True) == 0.0 < pause(BRISK / 2)
+    assert pause(2 * BRISK, free=True) == pause(2 * BRISK) > 0.0
 
 
 def test_a_library_that_is_not_there_is_said_at_once() -> None:

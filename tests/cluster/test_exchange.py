@@ -49,6 +49,50 @@ def test_readers_of_one_element_are_served_by_holders_near_them():
     assert set(exchange.read(1, WHOLE, {3: [line(0, 1)]})) == {(2, 3)}
 
 
+def follow(steps, blocks):
+    """Return what each rank holds in the end, and how many boxes were sent; check that senders have what they send."""
+    holds = [set(block) for block in blocks]
+    boxes = 0
+    for moves in steps:
+        had = [set(held) for held in holds]
+        for (sender, receiver), parcels in moves.items():
+            for (lo, hi), over in [((parcel.box.lo[0], parcel.box.hi[0]), parcel.over) for parcel in parcels]:
+                assert not over and set(range(lo, hi)) <= had[sender] and not set(range(lo, hi)) & holds[receiver]
+                holds[receiver] |= set(range(lo, hi))
+                boxes += 1
+    return holds, boxes
+
+
+@given(st.integers(1, 16), st.data())
+def test_what_all_ranks_read_is_passed_on_to_each_of_them_once(ranks, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, 40), min_size=ranks - 1, max_size=ranks - 1)))
+    spans = list(zip([0, *cuts], [*cuts, 40], strict=True))
+    extent = line(0, 40)
+    exchange = Exchange(ranks)
+    exchange.wrote(1, extent, dense({rank: [line(*span)] for rank, span in enumerate(spans) if span[0] < span[1]}))
+    steps = exchange.steps(1, extent, {rank: [extent] for rank in range(ranks)})
+    holds, boxes = follow(steps, [range(*span) for span in spans])
+    assert holds == [set(range(40))] * ranks
+    pairs = [pair for moves in steps for pair in moves]
+    assert len(pairs) == len(set(pairs))  # keys of messages count on it
+    if ranks >= 4:
+        assert len(steps) == (ranks - 1).bit_length() and boxes <= ranks * len(steps) + ranks
+    assert exchange.steps(1, extent, {rank: [extent] for rank in range(ranks)}) == ()
+
+
+def test_what_differs_between_readers_or_writers_is_not_passed_on():
+    for write, reads in (
+        ({0: [line(0, 3)], 1: [line(3, 12)]}, {0: [WHOLE], 1: [WHOLE], 2: [WHOLE], 3: [line(0, 11)]}),
+        ({0: [line(0, 3)], 1: [line(3, 8)]}, {rank: [WHOLE] for rank in range(4)}),  # the rest is everywhere
+    ):
+        exchange = Exchange(4)
+        exchange.wrote(1, WHOLE, dense(write))
+        assert len(exchange.steps(1, WHOLE, reads)) == 1
+    exchange.wrote(1, WHOLE, dense({0: [line(0, 6)]}))
+    exchange.wrote(1, WHOLE, dense({1: [line(6, 12)]}))  # it may have failed alone
+    assert len(exchange.steps(1, WHOLE, {rank: [WHOLE] for rank in range(4)})) == 1
+
+
 def test_what_two_tasks_wrote_is_sent_apart():
     exchange = Exchange(2)
     exchange.wrote(1, WHOLE, dense({0: [line(0, 4)]}))

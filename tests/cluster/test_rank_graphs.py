@@ -230,7 +230,7 @@ def spread(u, out):
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-@given(st.integers(2, 4), st.lists(st.sampled_from("sswtu"), max_size=6), st.integers(0, 10**6))
+@given(st.integers(2, 7), st.lists(st.sampled_from("sswtu"), max_size=6), st.integers(0, 10**6))
 @settings(max_examples=20, deadline=None)
 def test_in_every_legal_order_every_rank_reads_what_numpy_computes(devices, ranks, program, seed):
     g = RankGraphs(ranks, devices)
@@ -317,7 +317,7 @@ def looped(g, steps, extra):
     return g
 
 
-@given(st.integers(2, 4), st.integers(1, 2), st.lists(st.integers(1, 12), min_size=1, max_size=3), st.integers(0, 2))
+@given(st.integers(2, 6), st.integers(1, 2), st.lists(st.integers(1, 12), min_size=1, max_size=3), st.integers(0, 2))
 @settings(max_examples=25, deadline=None)
 def test_replayed_steps_are_what_analysis_would_have_made(ranks, devices, steps, extra):
     once = looped(RankGraphs(ranks, devices), steps, extra)

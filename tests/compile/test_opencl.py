@@ -97,7 +97,7 @@ def test_reductions_of_rows_that_do_not_depend_on_the_order_run_on_opencl() -> N
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("out[...] = x.sum()", "a row of floats is added in pairs"),
+        ("out[...] = x.sum()", "the same elements for many points"),
         ("out[...] = np.sin(x)", "np.sin has no OpenCL C"),
         ("out[1:] = x[1:]", "a part of an array"),
         ("out[...] = x.astype(int)", "beyond their ends"),

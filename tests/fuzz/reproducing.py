@@ -61,7 +61,7 @@ def lost(array):
 CLOSE_TEXT = """
 
 def assert_close(got, wanted):
-    np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-4 * np.abs(wanted).max(initial=0))
+    np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-4 * np.abs(wanted).max(initial=0) + 1e-13)
 """
 
 

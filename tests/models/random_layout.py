@@ -44,7 +44,9 @@ def reshape(rng: Rng) -> RandomNode:
     target = [*x.shape[:1], int(np.prod(x.shape[1:], dtype=int))] if rng.random() < 0.6 else [x.size]
     if rng.random() < 0.5 and x.size:
         target[rng.integers(len(target))] = -1
-    elif rng.random() < 0.5 and x.size:
+    elif not x.size:
+        target = list(x.shape)  # a zero copies the size at its place
+    elif rng.random() < 0.5:
         target[0] = 0 if target[0] == x.shape[0] else target[0]
     return RandomNode("Reshape", [x, i64(target)], fixed=(1,), opset=opset(rng))
 

@@ -184,7 +184,7 @@ def test_every_layer_cut_by_force_gives_the_same() -> None:
     x = RNG.standard_normal((2, 3, 17, 13)).astype(np.float32)
     with cx.Runtime(platform="a100x4", execute=True):
         whole = np.asarray(model(x))
-        found = np.asarray(model.run(planned(model.graph, cuts), x))
+        found = np.asarray(model.run(planned(model.running, cuts), x))
     np.testing.assert_allclose(found, whole, rtol=1e-4, atol=1e-4)
 
 
@@ -196,7 +196,7 @@ def copied(model: cx.Model, factors: tuple[int, ...], tmp_path: Path) -> tuple[i
     cuts = [LayerCut(layer, sharding, both, even_sizes(layer, sharding)) for layer in model.layers.layers]
     x = RNG.standard_normal(model.inputs["x"].shape).astype(np.float32)
     with cx.Runtime(platform="a100x4", execute=True, trace=path):
-        kept = model.run(planned(model.graph, cuts), x)
+        kept = model.run(planned(model.running, cuts), x)
         cx.wait()
         del kept
     trace = cx.Trace.load(path)

@@ -43,6 +43,7 @@ PEER = {
     "Slice": "the reference of opset 9 takes large ends for negative ones",
     "Softmax": "the reference knows opset 13 and later",
     "Softsign": "the reference cannot do a number",
+    "Unsqueeze": "the reference of old opsets counts negative axes one after the other",
 }
 """Operators for which ONNX Runtime may be right where the reference is not, and why."""
 

@@ -10,7 +10,7 @@ import coexec as cx
 from coexec.errors import ArgumentError, ShapeError
 from coexec.ops import conv2d
 from coexec.ops.conv2d import conv2d_kernel, gpu_variant
-from coexec.ops.convolve import convolve, convolve_and_add
+from coexec.ops.convolve import After, convolution_body
 from coexec.ops.matmul import NUMERICS
 from coexec.ops.op import TILES
 from coexec.testing import check_kernel
@@ -141,13 +141,60 @@ def test_the_source_for_gpus_computes_the_same(runtime, biased, images, filters,
     x, w, bias = numbers(images), numbers(filters, seed=1), numbers(filters[0], seed=2) if biased else None
     call = conv2d.prepare(cx.array(x), w, bias, **options)
     accesses: dict[str, Any] = {param.name: param.access for param in call.kernel.array_params}
-    made = cx.kernel(split=(0, 1, 2), over="out", **accesses)(convolve_and_add if biased else convolve)
-    made.variants.append(gpu_variant(TILES["float32"], biased=biased))
+    made = cx.kernel(split=(0, 1, 2), over="out", **accesses)(convolution_body(After(biased=biased)))
+    made.variants.append(gpu_variant(TILES["float32"], After(biased=biased)))
     made.using(devices="opencl:0")(*call.arguments)
     assert_convolution(np.asarray(call.result), x, w, bias, **options)
     if 0 not in call.result.shape:
         plain = [np.abs(np.asarray(a)) if isinstance(a, cx.Array) else a for a in call.arguments]
         check_kernel(made, *plain, splits=(2,), ulp=NUMERICS.ulp)
+
+
+FINISHES = [After(low=0.0), After(True, True, 0.0), After(True, False, -0.5, 0.5), After(added=True), After(high=-0.25)]
+
+
+def finished(call: Any, after: After, x: Any, w: Any, operands: tuple[Any, ...], options: Any) -> tuple[Any, Any]:
+    """Return the kernel of a call with what is done to its sums, and what must come out."""
+    window = next(param.access.mapper.window for param in call.kernel.array_params if param.name == "x")
+    named = dict(zip(after.operands, operands, strict=True))
+    with np.errstate(invalid="ignore"):
+        expected = tap_by_tap(x, w, named.get("bias"), **options) + named.get("other", 0)
+    low, high = -np.inf if after.low is None else after.low, np.inf if after.high is None else after.high
+    return conv2d_kernel("float32", window, after), np.clip(expected, low, high)
+
+
+@needs_opencl
+@pytest.mark.parametrize("after", FINISHES)
+@pytest.mark.parametrize("case", [CASES[0], CASES[2], CASES[4]])
+def test_sums_are_finished_in_the_same_call(runtime, after, case):
+    images, filters, options = case
+    x, w = numbers(images), numbers(filters, seed=1)
+    call = conv2d.prepare(cx.array(x), w, **options)
+    given = {"bias": numbers(filters[0], seed=2), "other": numbers(call.result.shape, seed=3)}
+    operands = tuple(given[name] for name in after.operands)
+    kernel, expected = finished(call, after, x, w, operands, options)
+    scalars = call.arguments[3:]
+    variants = [kernel.using(devices=device) for device in ("cpu:0", "opencl:0", "cpu:0,opencl:0")]
+    gpu = cx.kernel(split=(0, 1, 2), over="out", **{p.name: p.access for p in kernel.array_params})(
+        convolution_body(after)
+    )
+    gpu.variants.append(gpu_variant(TILES["float32"], after))
+    for made in (*variants, gpu.using(devices="opencl:0")):
+        out = cx.empty(call.result.shape, np.float32)
+        made(cx.array(x), cx.array(w), *map(cx.array, operands), out, *scalars)
+        np.testing.assert_allclose(np.asarray(out), expected, rtol=1e-4, atol=1e-4)
+
+
+@needs_opencl
+def test_what_is_not_a_number_stays_so_beyond_bounds(runtime):
+    x, w = numbers((1, 2, 6, 6)), numbers((3, 2, 3, 3), seed=1)
+    x[0, 1, 3, 3] = np.nan
+    call = conv2d.prepare(cx.array(x), w)
+    kernel, expected = finished(call, After(low=0.0, high=1.0), x, w, (), {})
+    for device in ("cpu:0", "opencl:0"):
+        out = cx.empty(call.result.shape, np.float32)
+        kernel.using(devices=device)(cx.array(x), cx.array(w), out, *call.arguments[3:])
+        np.testing.assert_array_equal(np.isnan(np.asarray(out)), np.isnan(expected))
 
 
 @needs_opencl

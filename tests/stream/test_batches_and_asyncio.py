@@ -12,6 +12,7 @@ import pytest
 
 import coexec as cx
 from coexec.errors import ArgumentError, ItemFailed, ProgramError, ShapeError
+from coexec.stream.window import NOTHING
 from tests.stream.functions import may_fail, reads_inside, three_calls, three_calls_plain, weights
 from tests.stream.test_results import opened
 
@@ -163,6 +164,43 @@ def test_a_plain_generator_that_is_waited_for_is_closed_once_it_answers() -> Non
 
     with opened(devices="cpu:0"):
         asyncio.run(one(cx.Pipeline(may_fail)))
+
+
+@pytest.mark.parametrize("order", ["input", "completion"])
+def test_a_result_is_handed_over_while_the_next_item_is_to_come_whenever_it_ended(order: str) -> None:
+    given = threading.Event()
+
+    def slow() -> Iterator[Any]:
+        yield np.ones((4, 4))
+        assert given.wait(30), "the first result was kept until the second item came"
+        yield np.ones((4, 4))
+
+    async def both(pipe: cx.Pipeline) -> int:
+        count = 0
+        async with pipe.stream(slow(), order=order) as stream:
+            window, deliver, awaited = stream._window, stream._deliver, stream._window.awaited
+            looked: list[object] = []
+
+            def early() -> Any:  # its result is asked for before the item ends ...
+                if window.runs and not looked:
+                    looked.append(stream)
+                    return NOTHING
+                return deliver()
+
+            def late() -> list[Any]:  # ... and what it waits for after it has ended
+                for run in list(window.runs):
+                    while not run.over:
+                        window._go_on(run)
+                return awaited()
+
+            stream._deliver, window.awaited = early, late  # type: ignore[method-assign]
+            async for _ in stream:
+                given.set()
+                count += 1
+        return count
+
+    with opened(devices="cpu:0"):
+        assert asyncio.run(both(cx.Pipeline(may_fail))) == 2
 
 
 def test_an_asynchronous_consumer_may_stop_early_and_items_may_fail() -> None:

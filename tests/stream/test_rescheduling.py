@@ -40,13 +40,13 @@ OF_DENSE = {"fpga": 20e-3, "gpu": 2e-3}  # the GPU takes everything
 
 def run(adviser: Adviser, kinds: list[Any], first: Prepared) -> list[int]:
     """Let items of these kinds pass; return at which of them the plan changed."""
-    prepared, point, changes = first, adviser.choose(first), []
+    point, changes = adviser.choose(first), []
     for number, key in enumerate(kinds):
         adviser.seen(key)
-        decision, plan = adviser.decide(key, prepared, point)
+        decision, plan = adviser.decide(key, point)
         assert decision.item == number and decision.what in (KEEP, CHANGE)
         if plan is not None:
-            prepared, point = plan
+            point = plan[1]
             changes.append(number)
     return changes
 
@@ -82,7 +82,7 @@ def test_a_change_that_costs_more_than_it_saves_is_not_made_and_told() -> None:
     point = adviser.choose(first)
     for _ in range(WINDOW):
         adviser.seen(DENSE)
-    decision, plan = adviser.decide(DENSE, first, point)
+    decision, plan = adviser.decide(DENSE, point)
     assert plan is None and decision.what == KEEP
     assert decision.now >= decision.best > 0.0
     assert "density~8" in decision.told() and f"{decision.best:.6g}" in decision.told()

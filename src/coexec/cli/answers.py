@@ -5,7 +5,7 @@ Before: observe/report.py.  After: trace.py, simulate.py.  Computes nothing itse
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..observe.svg import count_text, joules_text, seconds_text
@@ -20,6 +20,8 @@ SHOWN = 6
 """Steps of the path that are listed from its beginning, and as many from its end."""
 PARTS = 12
 """Parts of the path that are listed."""
+STREAMS = 8
+"""Streams that are listed; all are in the report."""
 
 
 def headline(report: Data) -> Iterator[str]:
@@ -49,12 +51,56 @@ def _names(names: list[str]) -> str:
 
 def tables(report: Data) -> Iterator[Table]:
     """Yield the tables that have something to say."""
+    for stream in report["streams"][:STREAMS]:
+        yield _stream(stream)
     simulation = report["simulation"]
     if simulation is not None and simulation["durations"]:
         yield _durations(simulation["durations"])
     if report["bottleneck"]["parts"]:
         yield _parts(report["bottleneck"])
         yield _steps(report["bottleneck"]["steps"])
+
+
+def _stream(stream: Data) -> Table:
+    """Return the stages of a stream of items, and what it came to in all."""
+    rows = [
+        (
+            f"{stage['stage']}, {stage['mode']}",
+            _names(stage["devices"]),
+            _or_dash(seconds_text, stage["seconds_per_item"]),
+            seconds_text(stage["predicted_compute"]),
+            seconds_text(stage["predicted_copies"]),
+            f"{stage['busy']:.0%}",
+            f"{stage['starved']:.0%}",
+            f"{stage['blocked']:.0%}",
+            _or_dash(joules_text, stage["joules_per_item"]),
+            ", ".join(stage["kernels"]),
+        )
+        for stage in stream["stages"]
+    ]
+    drawn = _or_dash(joules_text, stream["joules_per_item"])
+    planning = f", {seconds_text(stream['planning_s'])} of them planning" if stream["planning_s"] else ""
+    title = (
+        f"Stream {stream['name']}: {count_text(stream['items'], 'item')} in {seconds_text(stream['seconds'])}{planning}; "
+        f"{stream['items_per_s']:.4g} items/s, {drawn} per item"
+    )
+    columns = [
+        "stage",
+        "devices",
+        "per item",
+        "predicted",
+        "copies in",
+        "busy",
+        "starved",
+        "blocked",
+        "energy",
+        "kernels",
+    ]
+    return table(title, columns, rows, numbers="llrrrrrrrw")
+
+
+def _or_dash(text: Callable[[float], str], value: float | None) -> str:
+    return "-" if value is None else text(value)
 
 
 def _durations(known: Data) -> Table:

@@ -246,7 +246,7 @@ def _rows(found: Data) -> list[tuple[str, ...]]:
     labels = {
         "numpy_1": "NumPy, 1 thread",
         "numpy_all": "NumPy, all its threads",
-        "coexec": f"coexec, {count_text(len(found['used']), 'device')}",
+        "coexec": f"coexec, {_devices(found)}",
     }
     slowest = found["seconds"]["numpy_1"]["median"]
     rows = []
@@ -255,6 +255,12 @@ def _rows(found: Data) -> list[tuple[str, ...]]:
         cells = [seconds_text(s) for s in (taken["median"], min(taken["all"]), max(taken["all"]))]
         rows.append((label, *cells, f"{slowest / taken['median']:.2f}x"))
     return rows
+
+
+def _devices(found: Data) -> str:
+    """Return how many devices were used; all cores together are no further device."""
+    single = [name for name in found["used"] if name != "cpu:all"]
+    return count_text(len(single) or found["cores"], "device")
 
 
 def verdict(found: Data) -> Iterator[str]:
@@ -266,8 +272,14 @@ def verdict(found: Data) -> Iterator[str]:
     )
     cores = found["cores"]
     if all(name.startswith("cpu:") for name in found["used"]):
-        more = " It is one of NumPy bodies: compiled ones make one pass over memory." if one > cores else ""
-        yield f"The limit on {count_text(cores, 'core')} is {cores:.2f}; this is {one / cores:.0%} of it.{more}"
+        with_numpy = (
+            f"With NumPy's own bodies {count_text(cores, 'core')} could be at most {cores:.2f} times as fast as one"
+        )
+        yield (
+            f"{with_numpy}; coexec is faster because it compiles bodies, and so goes through memory once."
+            if one > cores
+            else f"{with_numpy}; this is {one / cores:.0%} of it."
+        )
     yield (
         "NumPy's own threads serve linear algebra only, and this program has none; "
         "a program that is one large matmul gains nothing here."

@@ -56,6 +56,7 @@ def show(op: str, sizes: Sizes, request: Request) -> None:
         chosen_point = prepared.front.choose(wanted.objective)
         chosen = front[prepared.front.points.index(chosen_point)]
         others = _others(prepared, wanted.objective)
+        checked = pipeline.check()
         text = pipeline.explain() if wanted.explain else ""
     if wanted.plot is not None:
         from ..observe.front_picture import front_svg
@@ -73,12 +74,13 @@ def show(op: str, sizes: Sizes, request: Request) -> None:
         "compared": others,
         "error": prepared.front.error,
         "notes": list(prepared.front.notes),
+        "simulated": checked.as_dict(),
         "not_modelled": ["what copies draw", "links that several stages use at once"],
     }
     if wanted.json:
         emit(data)
     else:
-        _print(data, text)
+        _print(data, checked.told(), text)
 
 
 def find(target: str) -> tuple[Any, str]:
@@ -121,7 +123,7 @@ def _others(prepared: Prepared, objective: str) -> dict[str, Any]:
     }
 
 
-def _print(data: dict[str, Any], text: str) -> None:
+def _print(data: dict[str, Any], checked: str, text: str) -> None:
     rows = []
     for number, plan in enumerate(data["front"]):
         stages = " | ".join(
@@ -135,6 +137,7 @@ def _print(data: dict[str, Any], text: str) -> None:
     beside = [(name, *_figures(o["period"], o["energy"], o["latency"])) for name, o in data["compared"].items()]
     console().print(table("compared with", ["", "items/s", "J/item", "latency ms"], beside, numbers="lrrr"))
     console().print(f"{data['bottleneck']}; not modelled: {', '.join(data['not_modelled'])}")
+    console().print(checked)
     for note in data["notes"]:
         console().print(note)
     if text:

@@ -245,6 +245,7 @@ def answers(request: Request, cases: Cases, outcomes: Mapping[int, Outcome]) -> 
         "until": base.unread or None,
         "trace": str(request.trace) if base.traces else None,
         "traces": base.traces,
+        "streams": base.report["streams"] if base.report is not None else [],
         "summary": base.report,
         "sweeps": [
             {"what": sweep.what, "points": _points(sweep.values, [points[id(case)] for case in sweep.cases])}

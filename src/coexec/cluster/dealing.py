@@ -23,7 +23,7 @@ from ..plan.split import blocks
 from ..predict.features import part_of
 from ..program.access import Access
 from ..program.array import Array
-from .exchange import Boxes, Exchange, Held, Moves, Strided, Written
+from .exchange import Boxes, Exchange, Held, Steps, Strided, Written
 from .gathering import Gathers
 from .parting import cut_for, runs_for
 from .placing import placed_on_ranks
@@ -60,7 +60,7 @@ class Round:
     def __init__(
         self,
         hands: dict[int, Hand],
-        moves: dict[int, Moves],
+        moves: dict[int, Steps],
         gathers: Gathers,
         written: dict[int, tuple[Region, dict[int, Boxes]]],
         known: dict[Any, Deal],
@@ -95,21 +95,23 @@ class Round:
         return self._known.setdefault(content, Deal(*content))
 
 
-def _pushes(rank: int, moves: dict[int, Moves]) -> list[Push]:
+def _pushes(rank: int, moves: dict[int, Steps]) -> list[Push]:
     found = []
-    for argument, of in moves.items():
-        targets = tuple([(receiver, boxes) for (sender, receiver), boxes in of.items() if sender == rank])
-        if targets:
-            found.append(Push(argument, targets))
+    for argument, steps in moves.items():
+        for step, of in enumerate(steps):
+            targets = tuple([(receiver, boxes) for (sender, receiver), boxes in of.items() if sender == rank])
+            if targets:
+                found.append(Push(argument, targets, step=step))
     return found
 
 
-def _awaits(rank: int, moves: dict[int, Moves]) -> list[AwaitPush]:
+def _awaits(rank: int, moves: dict[int, Steps]) -> list[AwaitPush]:
     found = []
-    for argument, of in moves.items():
-        sources = tuple([(sender, boxes) for (sender, receiver), boxes in of.items() if receiver == rank])
-        if sources:
-            found.append(AwaitPush(argument, sources))
+    for argument, steps in moves.items():
+        for step, of in enumerate(steps):
+            sources = tuple([(sender, boxes) for (sender, receiver), boxes in of.items() if receiver == rank])
+            if sources:
+                found.append(AwaitPush(argument, sources, step=step))
     return found
 
 
@@ -290,12 +292,12 @@ class Dealing:
 
     def _round(self, task: Task, hands: dict[int, Hand]) -> Round:
         reads, writes, agreed = self._uses(task, hands)
-        moves: dict[int, Moves] = {}
+        moves: dict[int, Steps] = {}
         written: dict[int, tuple[Region, dict[int, Boxes]]] = {}
         for argument, by_rank in sorted(reads.items()):
             storage = task.arrays[argument]._storage
             wanted = {rank: [box for box, _ in used] for rank, used in by_rank.items()}
-            found = self.exchange.read(storage.id, storage.box, wanted)
+            found = self.exchange.steps(storage.id, storage.box, wanted)
             if found:
                 moves[argument] = found
         for argument, by_rank in sorted(writes.items()):

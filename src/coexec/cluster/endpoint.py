@@ -5,10 +5,12 @@ Before: cluster/postbox.py, carrier.py.  After: cluster/opening.py.  Knows no li
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
@@ -16,12 +18,15 @@ import numpy as np
 
 from ..errors import ArgumentError, InvariantError, RankLost, RuntimeClosed
 from .actions import PART, Counted, Explains, Heard, MovePart, Over, PutPacket
+from .bell import Bell
 from .carrier import Carrier
 from .postbox import Postbox
 from .transport import KEYS, Transfer
 
 EAGER = 100e-6
 """Seconds after something happened in which a polling thread looks again at once: an answer is often near."""
+BRISK = 10e-3
+"""The same, if the rank has nothing to do but wait for messages: on a busy machine who sleeps gets a core after some 4 ms."""
 SHARE = 1 / 8
 """How much longer than necessary a wait may last: pauses grow with the time since something happened."""
 LONGEST = 5e-3
@@ -37,9 +42,12 @@ Hears = Callable[[int, int, str], None]
 """Takes what another rank told: who, about what, and the words."""
 
 
-def pause(idle: float) -> float:
-    """Return how many seconds to wait before looking again, if nothing has happened for `idle` seconds."""
-    return 0.0 if idle < EAGER else min(LONGEST, idle * SHARE)
+def pause(idle: float, *, free: bool = False) -> float:
+    """Return how many seconds to wait before looking again, if nothing has happened for `idle` seconds.
+
+    `free` says that this rank waits for messages alone: no kernel wants the core, and no call the interpreter.
+    """
+    return 0.0 if idle < (BRISK if free else EAGER) else min(LONGEST, idle * SHARE)
 
 
 class Endpoint:
@@ -49,7 +57,8 @@ class Endpoint:
         self._carrier = carrier
         self._part = part
         self._box = Postbox(0, 1, 0)  # stands in until the carrier knows its rank
-        self._wake = threading.Condition()  # guards what follows
+        self._bell = Bell(outside=carrier.polls)
+        self._lock = threading.Lock()  # guards what follows
         self._todo: deque[tuple[str, tuple[Any, ...]]] = deque()  # methods of the postbox, and their arguments
         self._open: set[tuple[str, int, int]] = set()
         self._next_key = KEYS
@@ -64,6 +73,7 @@ class Endpoint:
         self._hears: Hears | None = None
         self._unheard: list[Heard] = []  # what came before anybody listened
         self._when_broken: Callable[[BaseException], None] | None = None
+        self.free: Callable[[], bool] = _no  # tells whether this rank has nothing to do but wait for messages
         self._thread = threading.Thread(target=self._run, name="coexec-transport", daemon=True)
         self._thread.start()
         self._opened.wait()
@@ -90,6 +100,15 @@ class Endpoint:
         """Why nothing works any more."""
         return self._failure or self._box.broken
 
+    @property
+    def bell(self) -> str:
+        """Where ranks of the same machine ring when they have sent something; empty if they need not."""
+        return self._bell.address
+
+    def know_bells(self, bells: Mapping[int, str]) -> None:
+        """Ring at these bells, by rank, of ranks of the same machine."""
+        self._bell.know(bells)
+
     def name_hosts(self, hosts: Sequence[str]) -> None:
         """Let errors name the host of each rank."""
         self._box.hosts[:] = hosts
@@ -114,7 +133,7 @@ class Endpoint:
 
     def collective_keys(self, number: int) -> int:
         """Return the first of so many keys that every rank gets for its next collective."""
-        with self._wake:
+        with self._lock:
             first = self._next_key if self._next_key + number <= 2 * KEYS else KEYS
             self._next_key = first + number
         return first
@@ -155,10 +174,10 @@ class Endpoint:
 
     def close(self, timeout: float | None = None) -> None:
         """End together with the other ranks."""
-        with self._wake:
+        with self._lock:
             first, self._closing = not self._closing, True
             self._todo.append((LOOK, ()))
-            self._wake.notify()
+        self._bell.ring()
         if not self._ended.wait(timeout):
             silent = [rank for rank in range(self.size) if rank != self.rank and rank not in self._box.gone]
             names = ", ".join(map(self._box.name, silent)) or self._box.name(self.rank)
@@ -182,9 +201,9 @@ class Endpoint:
         self._do("lose", rank, reason)
 
     def _do(self, method: str, *arguments: Any) -> None:
-        with self._wake:
+        with self._lock:
             self._todo.append((method, arguments))
-            self._wake.notify()
+        self._bell.ring()
 
     def _post(self, transfer: Transfer) -> Transfer:
         peer, key = transfer.peer, transfer.key
@@ -193,7 +212,7 @@ class Endpoint:
         if not 0 <= key < 2 * KEYS or not 0 <= transfer.stamp < 2 * KEYS:
             raise ArgumentError(f"key {key} and stamp {transfer.stamp} must lie between 0 and 2**64")
         at = (transfer.side, peer, key)
-        with self._wake:
+        with self._lock:
             if self._failure is not None:
                 raise self._failure
             if self._closing:
@@ -202,7 +221,7 @@ class Endpoint:
                 raise ArgumentError(f"the {transfer} comes while another one with that key is open")
             self._open.add(at)
             self._todo.append(("post", (transfer,)))
-            self._wake.notify()
+        self._bell.ring()
         return transfer
 
     # The thread -------------------------------------------------------------------------------------------------------
@@ -226,6 +245,7 @@ class Endpoint:
             try:
                 self._carrier.stop(clean=self.broken is None)
             finally:
+                self._bell.close()
                 self._ended.set()
 
     def _serve(self) -> None:
@@ -237,7 +257,12 @@ class Endpoint:
             now = monotonic()
             if busy:
                 since = now
-            self._rest(pause(now - since) if polls else None)
+            idle = now - since
+            self._rest(pause(idle, free=EAGER <= idle < BRISK and self._awaits()) if polls else None)
+
+    def _awaits(self) -> bool:
+        """Tell whether this rank can go on only with what a message brings."""
+        return self._box.flowing or self.free()
 
     def _work(self) -> bool:
         if not self._todo:
@@ -252,13 +277,12 @@ class Endpoint:
     def _rest(self, seconds: float | None) -> None:
         """Wait until there is something to do, or it is time to look again."""
         if seconds == 0.0:
-            sleep(0)  # lets others have the interpreter
+            give_way()
             return
         if seconds is None and (self._closing or self._box.broken is not None or self._box.doubt is not None):
             seconds = LONGEST  # no carrier tells when its last packet has left
-        with self._wake:
-            if not self._todo:
-                self._wake.wait(seconds)
+        if not self._todo:
+            self._bell.rest(seconds)
 
     def _may_end(self) -> bool:
         """Tell whether this rank may go; say goodbye as soon as nothing of its own is under way."""
@@ -291,10 +315,12 @@ class Endpoint:
             match action:
                 case PutPacket(to, packet):
                     self._carrier.put(to, packet)
+                    self._bell.ring_at(to)
                 case MovePart():
                     self._carrier.move(action)
+                    self._bell.ring_at(action.peer)
                 case Over(transfer, error):
-                    with self._wake:
+                    with self._lock:
                         self._open.discard((transfer.side, transfer.peer, transfer.key))
                     transfer.finish(error)
                 case Heard():
@@ -311,7 +337,7 @@ class Endpoint:
         """Let everything fail that is open."""
         failure = InvariantError("the thread of the transport failed, and everything that was open with it")
         failure.__cause__ = error
-        with self._wake:
+        with self._lock:
             self._failure = failure
             left = [arguments[0] for method, arguments in self._todo if method == "post"]
         self._box.fail(failure)
@@ -323,6 +349,14 @@ class Endpoint:
         for transfer in left:
             with suppress(Exception):
                 transfer.finish(failure)
+
+
+give_way: Callable[[], object] = getattr(os, "sched_yield", partial(sleep, 0))
+"""Let others have the interpreter and the core; a sleep of no time takes 50 us on Linux."""
+
+
+def _no() -> bool:
+    return False
 
 
 def _check(data: Any, side: str) -> None:

@@ -1,6 +1,6 @@
 """Which ranks hold which part of each array, and what has to be sent so that each rank has what it reads.
 
-Before: geometry/.  After: cluster/dealing.py.  Knows neither tasks nor memories. Every rank computes the same.
+Before: geometry/, cluster/collectives.py's schedule.  After: cluster/dealing.py.  Knows neither tasks nor memories. Every rank computes the same.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ from typing import NamedTuple
 
 from ..geometry import Box, Grid, Pattern, Region, RegionMap, grid_covers, grids_meet, overlap, subtract
 from ..graph.command import Parcel, Parcels
+from .collectives import gather_rounds
 
 Boxes = tuple[Box, ...]
 Moves = dict[tuple[int, int], Parcels]
 """What is sent, by sender and receiver."""
+Steps = tuple[Moves, ...]
+"""The same, one after the other: what came in earlier steps is passed on in later ones. No two ranks meet in two steps."""
 Written = tuple[Box, Grid | None]
 Strided = tuple[tuple[Box, Grid], ...]
 """Sets that were written over what others wrote, the oldest first."""
 REMEMBERED = 4096  # patterns of holders
+LEAST = 4  # ranks from which on passing on saves messages
 SETS = 16  # strided sets of one array that are told apart from what lies between
 
 
@@ -109,6 +113,44 @@ class Exchange:
             )
             for pair, by_writer in sorted(moves.items())
         }
+
+    def steps(self, array: int, extent: Box, reads: Mapping[int, Iterable[Box]]) -> Steps:
+        """Let each rank have what it reads, and pass on what all of them read of one another, in log2(ranks) steps."""
+        found = self._gathered(array, extent, reads) if len(reads) == self.ranks >= LEAST else ()
+        if not found and (moves := self.read(array, extent, reads)):
+            found = (moves,)
+        return found
+
+    def _gathered(self, array: int, extent: Box, reads: Mapping[int, Iterable[Box]]) -> Steps:
+        """Return the steps if all ranks read the same, each element of it is with one rank, and one task wrote it all.
+
+        P ranks then send P * ceil(log2 P) messages and a few more, where one from each to each would be P * (P - 1): what
+        ranks side by side have written travels as one box.
+        """
+        held = self.holders(array, extent)
+        wanted, *others = [Region(tuple(boxes)) for boxes in reads.values()]
+        if self._strided.get(array) or any(other != wanted for other in others):
+            return ()
+        blocks: list[list[Box]] = [[] for _ in range(self.ranks)]
+        writers = set()
+        for box in wanted.boxes:
+            for part, (mask, writer) in held.get(box):
+                if mask.bit_count() > 1:
+                    return ()
+                blocks[mask.bit_length() - 1].append(part)
+                writers.add(writer)
+        if len(writers) != 1:
+            return ()
+        for box in wanted.boxes:
+            held.set(box, Held(self._everyone, *writers))
+        steps: list[Moves] = [{} for _ in gather_rounds(0, self.ranks)]
+        for rank in range(self.ranks):
+            for moves, round in zip(steps, gather_rounds(rank, self.ranks), strict=True):
+                owners = [(rank + round.first + block) % self.ranks for block in range(round.number)]
+                got = Region(tuple([part for owner in owners for part in blocks[owner]])).boxes
+                if got:
+                    moves[round.source, rank] = tuple([Parcel(box) for box in got])
+        return tuple(steps)
 
     def _over(self, array: int, box: Box) -> Strided:
         """Return the strided sets in a box."""

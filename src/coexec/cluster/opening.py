@@ -146,16 +146,20 @@ class Cluster:
 
     def _introduce(self) -> list[Person]:
         """Tell all ranks who this one is, and learn who they are."""
-        told = allgather(self.endpoint, json.dumps([platform.node(), *myself()]).encode())
-        hosts, people = [], []
+        me = myself()
+        told = allgather(self.endpoint, json.dumps([platform.node(), *me, self.endpoint.bell]).encode())
+        hosts, people, bells = [], [], {}
         for rank, words in enumerate(told):
             try:
-                host, place, pid, born = json.loads(words)
+                host, place, pid, born, bell = json.loads(words)
                 people.append(Person(str(place), int(pid), str(born)))
                 hosts.append(str(host))
+                if place == me.place and rank != self.rank:
+                    bells[rank] = str(bell)
             except (ValueError, TypeError) as error:
                 raise ClusterError(f"rank {rank} introduces itself with what coexec does not understand") from error
         self.endpoint.name_hosts(hosts)
+        self.endpoint.know_bells(bells)
         return people
 
     def _uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

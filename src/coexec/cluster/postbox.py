@@ -136,7 +136,7 @@ class Postbox:
 
     def counted(self) -> Counted:
         """Return how far this rank's messages are."""
-        return Counted(self._sent, self._taken, self._finished, any(self._flows.values()))
+        return Counted(self._sent, self._taken, self._finished, self.flowing)
 
     def leave(self) -> None:
         """Say goodbye to everybody; what this rank still awaits will not come."""
@@ -149,6 +149,11 @@ class Postbox:
         self._put_all(PacketKind.GOODBYE if self.broken is None else PacketKind.DONE, "")
 
     @property
+    def flowing(self) -> bool:
+        """Whether contents of a large message are on their way, one way or the other."""
+        return any(self._flows.values())
+
+    @property
     def sending(self) -> bool:
         """Whether a send of this rank is not over."""
         return bool(self._sends) or any(flows for (side, _), flows in self._flows.items() if side == "send")
@@ -158,7 +163,7 @@ class Postbox:
 
         So nobody's process ends before its goodbye has arrived, and whoever sees it end knows what that means.
         """
-        if self.closed and len(self.gone) == self.size - 1 and not any(self._flows.values()) and not self._parted:
+        if self.closed and len(self.gone) == self.size - 1 and not self.flowing and not self._parted:
             self._parted = True
             self._put_all(PacketKind.DONE, "")
         return self._parted and len(self._done) == self.size - 1

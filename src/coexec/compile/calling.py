@@ -44,7 +44,7 @@ def apply_ufunc(
     if method != "__call__":
         raise Untraceable(f"np.{name}.{method} is not compiled")
     if function.signature is not None:
-        raise Untraceable(f"np.{name} is left to NumPy's library")
+        return HOOKS["product"](function, inputs, options)
     if function.nout != 1 or getattr(np, name, None) is not function:
         raise Untraceable(f"np.{name} is not compiled")
     out = options.pop("out", (None,))[0]
@@ -52,7 +52,7 @@ def apply_ufunc(
     if out is not None and not isinstance(out, Symbolic):
         raise Untraceable("it computes into an array from outside")
     result = _result(array, function, inputs, options)
-    if out is not None:
+    if out is not None and not array.tape.free:
         _check_out(function.__name__, result, inputs, out)
     if mask is not True:
         result = _where_masked(array, mask, result, out)
@@ -77,11 +77,11 @@ def _keeps_bits(node: Expr) -> bool:
     return isinstance(node.arg if isinstance(node, View) else node, Constant | Scalar | Read)
 
 
-def _check_layout(node: Expr) -> Expr:
+def _check_layout(node: Expr, *, free: bool) -> Expr:
     """Raise if NumPy might compute a function in another way because of how its operands lie in memory."""
     if isinstance(node, Apply) and node.function in SIGNS and not _keeps_bits(node.inputs[-1]):
         raise Untraceable(f"np.{node.function} of computed values looks at the sign of NaN, which is anybody's guess")
-    if not _is_written_out(node) and not all(regular(arg) for arg in node.args):
+    if not free and not _is_written_out(node) and not all(regular(arg) for arg in node.args):
         assert isinstance(node, Apply)
         raise Untraceable(f"np.{node.function} of elements that are not neighbours in memory")
     return node
@@ -133,7 +133,7 @@ def _result(array: Symbolic, function: np.ufunc, inputs: tuple[Any, ...], option
     args = [convert(operand(x, d, tape), d, tape.clock.tick()) for x, d in zip(inputs, loop, strict=False)]
     if function is np.power:
         return _power(array, args, loop)
-    return _check_layout(elementwise(array, function.__name__, args, loop[-1]))
+    return _check_layout(elementwise(array, function.__name__, args, loop[-1]), free=tape.free)
 
 
 def _power(array: Symbolic, args: list[Expr], loop: tuple[np.dtype[Any], ...]) -> Expr:
@@ -145,11 +145,30 @@ def _power(array: Symbolic, args: list[Expr], loop: tuple[np.dtype[Any], ...]) -
         raise Untraceable("a power of integers, which NumPy refuses where an exponent is negative")
     if loop[0].kind == "f" and isinstance(exponent, Constant) and exponent.value in (SQUARE, ROOT):
         return elementwise(array, "square" if exponent.value == SQUARE else "sqrt", [base], loop[-1])
+    if array.tape.free and loop[0].kind == "f" and isinstance(exponent, Constant) and exponent.value in _SHORT_POWERS:
+        return _short_power(array, base, float(exponent.value))
     if exponent.shape and not same_shape(exponent.shape[-1:], base.shape[-1:]):
         raise Untraceable("a power with exponents of another shape")
     if exponent.shape and all(equal_sizes(extent, 1) for extent in base.shape):
         raise Untraceable("a power of a single element")
-    return _check_layout(elementwise(array, "power", args, loop[-1]))
+    return _check_layout(elementwise(array, "power", args, loop[-1]), free=array.tape.free)
+
+
+_SHORT_POWERS = (3.0, 4.0, 1.5, 2.5, -1.0, -2.0, -0.5, -1.5)
+
+
+def _short_power(array: Symbolic, base: Expr, exponent: float) -> Expr:
+    """Return a power as products and a root, which is close to NumPy's."""
+
+    def computed(function: str, *args: Expr) -> Expr:
+        return elementwise(array, function, list(args), base.dtype)
+
+    whole, half = divmod(abs(exponent), 1.0)
+    factors = [base] * int(whole) + ([computed("sqrt", base)] if half else [])
+    found = factors[0]
+    for factor in factors[1:]:
+        found = computed("multiply", found, factor)
+    return computed("reciprocal", found) if exponent < 0 else found
 
 
 def _never_negative(exponent: Expr) -> bool:

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from ..program.variant import Numerics, exact
 from .build import MachineCode, load_llvm, register_bytes
 from .entering import entrance
 from .graph import Assign, Expr, Traced, nodes_of
-from .llvm import ENTRY, Llvm, WantsScalars
+from .llvm import ENTRY, Llvm
+from .llvm_draws import WantsScalars
 from .refused import DEEP, Declined, Untraceable
 from .schedule import grouped, kept, overlaps_kept, stale_kept
 from .trace import trace
@@ -79,17 +81,23 @@ class Compiled:
 
 
 def compile_body(
-    body: Callable[..., Any], arguments: Mapping[str, Any], *, writes: Collection[str], returns: Sequence[str] = ()
+    body: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    *,
+    writes: Collection[str],
+    returns: Sequence[str] = (),
+    numerics: Numerics = exact,
 ) -> Compiled | Declined:
     """Compile a body for calls like this one; `writes` names the arrays that it may change.
 
-    What it returns is written to the arguments that `returns` names, which are no parameters of it.
+    What it returns is written to the arguments that `returns` names, which are no parameters of it. With `numerics` that
+    are close, sums may be in another order than NumPy's, and a product and a sum be rounded once.
     The arguments are looked at, never changed. Nothing is compared with NumPy here: `verify` does that.
     """
     start = perf_counter()
     try:
         load_llvm()
-        traced = trace(body, arguments, writes, returns)
+        traced = trace(body, arguments, writes, returns, free=numerics != exact)
         found = Compiled(traced, written(traced), list(traced.parameters))
     except Untraceable as reason:
         return Declined(str(reason))
@@ -105,7 +113,7 @@ def written(traced: Traced) -> Llvm:
     scalar: set[int] = set()  # buffers that are written by loops over single elements
     for _ in range(ATTEMPTS):
         groups = grouped(stores)
-        writer = Llvm(register_bytes())
+        writer = Llvm(register_bytes(), free=traced.free)
         vectors = [not any(id(store.buffer) in scalar for store in group) for group in groups]
         try:
             writer.write_groups(groups, vectors)

@@ -44,6 +44,8 @@ def cuda_form(
     try:
         traced = trace(body, arguments, writes, returns)
         found = statements(traced, name_numbers=True)
+        if found.rows:
+            raise Untraceable("a thread per row has no CUDA C yet")
         return _written(traced, found)
     except Untraceable as reason:
         return Declined(str(reason))
@@ -68,6 +70,7 @@ def _written(traced: Traced, found: Statements) -> CudaForm:
     guard = " && ".join(f"i{axis} < n{axis}" for axis in range(ndim))
     text = [
         *(f"typedef {spelled} {name};" for name, spelled in NAMES.items()),
+        "#define mul_hi(a, b) __umul64hi(a, b)",
         *(_access(name, len(buffer.shape)) for name, buffer in buffers.items()),
         f'extern "C" __global__ void {ENTRY}({", ".join(parameters)})',
         "{",

@@ -88,6 +88,8 @@ def entrance(traced: Traced, passed: Sequence[tuple[str, Passed]], names: list[s
         elif isinstance(parameter, Host):
             kind = writer.keep(type(parameter.value))
             writer.unless(f"type({name}) is {kind}", f"{name} is no {type(parameter.value).__name__}")
+    for name in sorted(traced.guards.dense):
+        writer.unless(f"{name}.flags.c_contiguous", f"{OF_MEMORY}{name} has gaps")
     _check_apart(writer, buffers, traced)
     _check_guards(writer, traced)
     _check_outside(writer, traced)
@@ -165,6 +167,7 @@ def _check_apart(writer: _Writer, buffers: dict[str, Buffer], traced: Traced) ->
 
 
 def _check_guards(writer: _Writer, traced: Traced) -> None:
+    writer.lines += [f"{name} = {text}" for name, text in traced.guards.named.items()]
     for text, least in traced.guards.least.items():
         writer.unless(f"{text} >= {least}", f"{text} is below {least}")
     for text, answer in traced.guards.answers.items():

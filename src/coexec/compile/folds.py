@@ -68,7 +68,7 @@ def reduced(
         raise Untraceable(f"a reduction with {', '.join(options)}=")
     axes = _axes(axis, array.ndim)
     within = _element_type(kind, array.dtype, dtype)
-    if within != array.dtype and within.kind == "f":
+    if within != array.dtype and within.kind == "f" and not array.tape.free:
         raise Untraceable(f"{array.dtype} reduced in {within} is added in blocks")
     found = _folded(array, kind, axes, within)
     result = array.fresh(found)
@@ -94,7 +94,8 @@ def _ones(result: Symbolic, ndim: int) -> Symbolic:
 def _folded(array: Symbolic, kind: str, axes: list[int], within: np.dtype[Any]) -> Expr:
     if not axes:
         return convert(array.node(), within, array.tape.clock.tick())
-    ordered = within.kind == "f" and kind in ("sum", "prod", "max", "min")
+    floats = within.kind == "f" and kind in ("sum", "prod", "max", "min")
+    ordered = floats and not (array.tape.free and kind == "sum")
     if len(axes) > 1 and ordered:
         if len(axes) < array.ndim:
             raise Untraceable("floats reduced along some of several axes")
@@ -117,13 +118,14 @@ def fold(array: Symbolic, node: Expr, kind: str, axis: int, dtype: np.dtype[Any]
     if not extent >= 1:
         raise Untraceable("a reduction of nothing")
     later: Size
+    free = array.tape.free and kind == "sum" and dtype.kind == "f"
     for later in node.shape[axis + 1 :]:
-        if isinstance(later, int):
+        if isinstance(later, int) or free:
             continue
         if later == 1:
             raise Untraceable("a reduction beside an axis of one element")
     shape = node.shape[:axis] + node.shape[axis + 1 :]
-    return Fold(shape=shape, dtype=dtype, time=array.tape.clock.tick(), kind=kind, arg=node, axis=axis)
+    return Fold(shape=shape, dtype=dtype, time=array.tape.clock.tick(), kind=kind, arg=node, axis=axis, free=free)
 
 
 def flat(array: Symbolic) -> Symbolic:
@@ -155,6 +157,8 @@ def place_of(kind: str, array: Symbolic, axis: Any = None, out: Any = None, keep
 
 def mean(array: Symbolic, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> Any:
     """Return NumPy's mean of floats: a sum, divided by the count in double precision."""
+    if dtype is None and array.dtype.kind in "iub" and array.tape.free:
+        array = array.astype(np.float64)
     if dtype is not None or array.dtype.kind != "f":
         raise Untraceable("the mean of numbers that are converted first is added in blocks")
     axes = _axes(axis, array.ndim)

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ..program.variant import Numerics, exact
 from .compiled import Compiled, compile_body
 from .compiler import Compiler, Job
 from .entering import OF_MEMORY
@@ -58,7 +59,7 @@ class _Signature:
 
 
 class Forms:
-    """A body and its compiled forms. Called like the body; what it computes are always NumPy's bits."""
+    """A body and its compiled forms. Called like the body; computes NumPy's bits unless `numerics` allow less."""
 
     def __init__(
         self,
@@ -69,8 +70,10 @@ class Forms:
         compiler: Compiler | None = None,
         debug: bool = False,
         make: Make = compile_body,
+        numerics: Numerics = exact,
     ) -> None:
         self.body = body
+        self.numerics = numerics
         self.writes = frozenset(writes)
         self.returns = tuple(returns)
         self.off = ""  # why no compiled form is used any more
@@ -194,7 +197,12 @@ class Forms:
         if missed := known.forms[number].fits(*arguments, *targets):
             return missed
         found, returned = run_both(
-            lambda: self._numpy(arguments), known.forms[number], named, self.writes - into.keys(), into
+            lambda: self._numpy(arguments),
+            known.forms[number],
+            named,
+            self.writes - into.keys(),
+            into,
+            self.numerics.ulp,
         )
         with self._lock:
             if found:
@@ -220,7 +228,8 @@ class Forms:
         def run() -> None:
             answer: Compiled | Declined = Declined("the compiler failed")
             try:
-                options = {"returns": self.returns} if self.returns else {}
+                options: dict[str, Any] = {"returns": self.returns} if self.returns else {}
+                options |= {"numerics": self.numerics} if self.numerics != exact else {}
                 answer = self._make(self.body, seen, writes=self.writes, **options)
             except Exception as error:  # noqa: BLE001 - a fault of the compiler is a reason, too
                 answer = Declined(f"the compiler failed: {type(error).__name__}: {error}")

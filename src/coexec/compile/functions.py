@@ -17,6 +17,7 @@ from .folds import mean, place_of, reduced
 from .gathers import take
 from .graph import Counting, Line, broadcast, convert
 from .host import Host, equal_sizes
+from .products import dot, einsum
 from .refused import Untraceable
 from .sizes import broadcast_sizes, normal, same_shape
 from .symbolic import FUNCTIONS, METHODS, Symbolic, operand, symbolic_arrays, type_of
@@ -220,7 +221,7 @@ _REDUCTIONS: dict[str, Function] = {
     "argmin": _place("argmin"),
     "mean": mean,
 }
-METHODS |= {**_REDUCTIONS, "clip": clip, "squeeze": squeeze, "take": take}
+METHODS |= {**_REDUCTIONS, "clip": clip, "dot": dot, "squeeze": squeeze, "take": take}
 FUNCTIONS |= {
     **_REDUCTIONS,
     "amax": _REDUCTIONS["max"],
@@ -240,6 +241,8 @@ FUNCTIONS |= {
     "polyval": polyval,
     "take": take,
     "count_nonzero": count_nonzero,
+    "dot": dot,
+    "einsum": einsum,
     "copy": lambda array: array.copy(),
     "transpose": lambda array, axes=None: array.transpose(*(axes or ())),
     "swapaxes": lambda array, a, b: array.swapaxes(a, b),

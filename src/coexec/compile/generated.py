@@ -29,6 +29,7 @@ class Text(NamedTuple):
     source: str
     numerics: Numerics
     space: str  # the array whose elements are the points
+    rows: bool  # a point is a row of it
     dtypes: tuple[np.dtype[Any], ...]  # of the numbers
     numbers: tuple[str, ...]  # computed by the host, as the text calls them
     named: tuple[str, ...]  # integers of the call that the text names itself
@@ -48,8 +49,8 @@ class Fitted(NamedTuple):
 class Generated:
     """The texts of one kernel's body, by what it takes from outside, the types of its arguments, and what it decided by."""
 
-    def __init__(self, writes: Collection[str], returns: Sequence[str]) -> None:
-        self._writes, self._returns = writes, returns
+    def __init__(self, writes: Collection[str], returns: Sequence[str], *, free: bool = False) -> None:
+        self._writes, self._returns, self._free = writes, returns, free
         self._texts: dict[Any, list[Text]] = {}
         self._bodies: set[Any] = set()
 
@@ -82,7 +83,7 @@ class Generated:
         return Fitted(made, _typed(made, numbers), sizes)
 
     def _made(self, body: Callable[..., Any], given: dict[str, Any], shapes: Mapping[str, Any], chunk: Any) -> Text:
-        traced = trace(body, given, self._writes, self._returns)
+        traced = trace(body, given, self._writes, self._returns, free=self._free)
         found = statements(traced, name_numbers=True)
         if PLACE.search(found.source) and tuple(shapes[found.space]) != tuple(chunk.shape):
             raise Untraceable("it asks for its chunk, whose shape is not that of what it writes")
@@ -92,7 +93,7 @@ class Generated:
             raise Untraceable("a size in it is no plain integer")
         dtypes = tuple(node.dtype for node in found.numbers.values())
         enter = _entrance(traced, list(found.numbers.values()))
-        return Text(found.source, found.numerics, found.space, dtypes, tuple(found.numbers), named, enter)
+        return Text(found.source, found.numerics, found.space, found.rows, dtypes, tuple(found.numbers), named, enter)
 
 
 def _typed(text: Text, numbers: tuple[Any, ...]) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class Buffer:
     shape: Shape
     parameter: bool
     version: int = 0  # stores so far
+    born: int = 0  # when the body made it; arguments were there before
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -133,6 +134,7 @@ class Fold(Expr):
     kind: str
     arg: Expr
     axis: int
+    free: bool = False  # a sum of floats in any order
 
     @property
     def args(self) -> tuple[Expr, ...]:
@@ -157,6 +159,18 @@ class Gather(Expr):
         return (self.arg, self.index)
 
 
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Draw(Expr):
+    """Random doubles that depend on an element's number: "uniform" from 0 to 1, or "normal"."""
+
+    kind: str
+    numbers: tuple[Expr, ...]  # the key, two words; the number of the first element; the steps along each axis
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return self.numbers
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Assign:
     """A value written into a region of a buffer."""
@@ -178,6 +192,7 @@ class Traced:
     guards: Guards
     captured: list[Any] = field(default_factory=list)  # outside names and their values
     indices: list[tuple[str, Size]] = field(default_factory=list)  # arrays of indices, and what these must lie in
+    free: bool = False  # it may come close to NumPy's results instead of having its bits
 
 
 class Clock:
@@ -261,6 +276,8 @@ def with_args(node: Expr, args: tuple[Expr, ...]) -> Expr:
         return replace(node, inputs=args)
     if isinstance(node, Gather):
         return replace(node, arg=args[0], index=args[1])
+    if isinstance(node, Draw):
+        return replace(node, numbers=args)
     assert isinstance(node, View | Convert | Fold)
     return replace(node, arg=args[0])
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,19 @@ Number = int | float | np.generic
 _OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 Linear = tuple[tuple[tuple[str, int], ...], int]  # terms (expression, factor) in order, and what is added
 
+BLOCK_ANSWER: list[Callable[[Any, str], bool]] = []  # compile/bounds.py's: compares with some block of a loop
 LENGTH = 4_000  # characters of one number's expression; k = k * (2 - k) doubles it each time
 GUARDS = 2_000  # decisions of one body; more means that a Python loop runs over elements
+
+
+class Block(NamedTuple):
+    """Some block of a loop `for low in range(start, stop, step)`: names of its beginning and its end, and the loop's ends."""
+
+    low: str
+    high: str
+    start: int
+    stop: Any  # Host
+    step: Any  # int or Host
 
 
 class Guards:
@@ -31,7 +42,12 @@ class Guards:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.least: dict[str, int] = {}  # expressions that are integers, and the least value that each may have
+        self.dense: set[str] = (
+            set()
+        )  # arrays that must lie in memory without gaps, where elements are found by counting
         self._equal: dict[str, Linear] = {}  # expressions that were found equal to others
+        self.blocks: list[Block] = []  # of loops that are traced for one block
+        self.named: dict[str, str] = {}  # names that other expressions use, and what each stands for
 
     def reduced(self, linear: Linear) -> Linear:
         """Return a linear form in which expressions that are equal have one name."""
@@ -77,7 +93,20 @@ class Guards:
         """Note that the expression has this very value."""
         self._add(text, value)
 
+    def settle_block(self, block: Block) -> None:
+        """Let the blocks of a loop be one: from where the first begins to where the last ends."""
+        self.blocks.remove(block)
+        for name, end in ((block.low, block.start), (block.high, block.stop)):
+            self._equal[name] = ((), end) if type(end) is int else end.linear
+            self.named[name] = as_text(end)
+
+    def mentions_block(self, text: str) -> bool:
+        """Tell whether an expression depends on the block of a loop."""
+        return any(block.low in text or block.high in text for block in self.blocks)
+
     def _add(self, text: str, answer: Any) -> None:
+        if self.blocks and self.mentions_block(text):
+            raise Untraceable("its loop over blocks does something else in some blocks")
         if text not in self.answers and len(self.answers) >= GUARDS:
             raise Untraceable(f"it decides more than {GUARDS} times by sizes or numbers: a Python loop over elements?")
         self.answers.setdefault(text, answer)
@@ -256,6 +285,8 @@ def _comparison(name: str, symbol: str) -> Callable[[Any, Any], Any]:
         difference = _combined(a, b, -1, a.guards)
         if isinstance(difference, int):
             return answer
+        if difference is not None and a.guards.blocks and a.guards.mentions_block(difference.text):
+            return BLOCK_ANSWER[0](difference, symbol)
         if difference is not None and difference.linear is not None:
             return a.guards.decide(f"{difference.text} {symbol} 0", answer, difference.linear, symbol)
         return a.guards.decide(f"{a.text} {symbol} {as_text(b)}", answer)

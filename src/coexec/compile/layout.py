@@ -5,7 +5,7 @@ Before: compile/graph.py.  After: compile/calling.py, compile/folds.py.  Pure.
 
 from __future__ import annotations
 
-from .graph import Apply, Constant, Convert, Counting, Expr, Fold, Gather, Read, Scalar, View
+from .graph import Apply, Constant, Convert, Counting, Draw, Expr, Fold, Gather, Read, Scalar, View
 from .host import equal_sizes
 
 
@@ -18,12 +18,14 @@ def in_order(node: Expr) -> bool:
         return True
     if isinstance(node, Gather) and node.axis:
         return False  # NumPy has the chosen axis outermost in memory
+    if isinstance(node, Fold) and node.free:
+        return True  # a product of matrices, or something of which no order matters
     return all(in_order(arg) for arg in node.args)
 
 
 def is_fresh(node: Expr) -> bool:
     """Tell whether NumPy would have computed a value into memory of its own, without gaps."""
-    return isinstance(node, Apply | Convert | Fold | Counting | Gather) or (
+    return isinstance(node, Apply | Convert | Fold | Counting | Gather | Draw) or (
         isinstance(node, Read) and not node.buffer.parameter
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Apply, Constant, Expr, Line, Scalar
+from .graph import Apply, Constant, Draw, Expr, Line, Scalar
 from .host import size_key
 from .llvm_memory import LlvmMemory
 from .llvm_text import constant_text, conversion, scalar_type, type_text
@@ -50,6 +50,10 @@ class LlvmCalls(LlvmMemory):
 
     def _is_inline(self, node: Apply) -> bool:
         return self.inline.known(node.function, [arg.dtype for arg in node.inputs])
+
+    def is_called(self, node: Expr) -> bool:
+        """Tell whether a value is computed by a function that takes a strip of elements."""
+        return isinstance(node, Draw) or (isinstance(node, Apply) and not self._is_inline(node))
 
     def computed(self, function: str, values: list[Held], dtype: np.dtype[Any]) -> Held:
         """Return an inline function of values."""

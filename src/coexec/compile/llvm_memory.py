@@ -38,6 +38,8 @@ class LlvmMemory(Walk):
         self.arguments: dict[Any, tuple[str, Passed]] = {}  # key -> name, what
         self._slots: list[str] = []  # memory of single values, made on entry
         self.inline = Inline()
+        self.helpers: dict[str, str] = {}  # functions that the text calls, by name
+        self.storing: Expr | None = None  # the value that the present store writes
         self.flags = False
 
     # What the host passes -----------------------------------------------------------------------------------------------
@@ -255,6 +257,7 @@ class LlvmMemory(Walk):
     def store(self, store: Assign, index: Index) -> None:
         """Write a value into its buffer."""
         at = through(store.axes, index)
+        self.storing = store.value
         value = self.emit(store.value, index)
         lane = self._lane(index)
         value = self.lifted(value) if lane else value

@@ -100,8 +100,9 @@ def conversion(
 class Inline:
     """The functions that are written as instructions. `declared` collects the intrinsics that they use."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, contract: bool = False) -> None:
         self.declared: dict[str, str] = {}
+        self._contract = " contract" if contract else ""  # a product and a sum may be rounded once instead of twice
 
     def known(self, function: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
         """Tell whether a function of these input types is written here."""
@@ -171,11 +172,11 @@ class Inline:
     def _of_floats(self, put: Put, function: str, args: list[str], dtype: np.dtype[Any], lanes: int) -> str:
         kind = type_text(dtype, lanes)
         if function in ARITHMETIC:
-            return put(f"f{ARITHMETIC[function]} {kind} {args[0]}, {args[1]}")
+            return put(f"f{ARITHMETIC[function]}{self._contract} {kind} {args[0]}, {args[1]}")
         if function == "divide":
             return put(f"fdiv {kind} {args[0]}, {args[1]}")
         if function == "square":
-            return put(f"fmul {kind} {args[0]}, {args[0]}")
+            return put(f"fmul{self._contract} {kind} {args[0]}, {args[0]}")
         if function == "reciprocal":
             return put(f"fdiv {kind} {splat_text(1, dtype, lanes)}, {args[0]}")
         if function == "negative":

@@ -22,6 +22,7 @@ from .graph import (
     Assign,
     Buffer,
     Constant,
+    Draw,
     Fold,
     Gather,
     Line,
@@ -36,7 +37,7 @@ from .host import Host, Size, equal_sizes
 from .refused import DEEP, Declined, Untraceable
 from .schedule import scheduled
 from .sizes import same_shape
-from .trace import trace
+from .trace import FEW, trace
 from .walk import Held, Index, Nest, Walk, WantsMemory
 
 C_TYPES = {"f8": "double", "f4": "float", "b1": "uchar"}
@@ -45,7 +46,7 @@ C_TYPES |= {
     for size, word in ((1, "char"), (2, "short"), (4, "int"), (8, "long"))
     for kind, name in (("i", word), ("u", f"u{word}"))
 }
-BOOL, INTEGER = np.dtype(bool), np.dtype(np.int64)
+BOOL, INTEGER, WORD, DOUBLE = np.dtype(bool), np.dtype(np.int64), np.dtype(np.uint64), np.dtype(float)
 MORE: dict[str, Text] = {
     "floor": Text("floor({0})"),
     "ceil": Text("ceil({0})"),
@@ -59,8 +60,22 @@ MORE: dict[str, Text] = {
     "bitwise_xor": Text("", "{0} ^ {1}"),
 }
 """Functions beside those of chains. The ulp are OpenCL's and NumPy's bounds together."""
+FREE = 64.0  # ulp of the largest result that sums in any order are apart; the kernel says how many it allows
 LEFT_OUT = frozenset({"sin", "cos"})
 """PoCL 3.0 gets them wrong for small numbers beside large ones."""
+PHILOX = (
+    "double {name}; {{",
+    "  ulong a = ({number} >> 2) + 1, b = 0, c = 0, d = 0, k = {low}, l = {high};",
+    "  for (int r = 0; r < 10; r++) {{",
+    "    const ulong p = 0xD2E7470EE14C6C93UL * a, q = 0xCA5A826395121157UL * c;",
+    "    const ulong e = mul_hi(0xCA5A826395121157UL, c) ^ b ^ k, f = mul_hi(0xD2E7470EE14C6C93UL, a) ^ d ^ l;",
+    "    a = e; b = q; c = f; d = p; k += 0x9E3779B97F4A7C15UL; l += 0xBB67AE8584CAA73BUL;",
+    "  }}",
+    "  const ulong w = ({number} & 2) ? (({number} & 1) ? d : c) : (({number} & 1) ? b : a);",
+    "  {name} = (double)(w >> 11) * 0x1p-53;",
+    "}}",
+)
+"""NumPy's Philox4x64-10: number i is the word i % 4 of count i / 4 + 1, of which 53 bits make a double."""
 STEPS = {
     "sum": "add",
     "prod": "multiply",
@@ -70,6 +85,31 @@ STEPS = {
     "all": "logical_and",
 }
 FIRST = {"sum": 0, "prod": 1, "any": 0, "all": 1}
+JOINED = (
+    "(({own}_r[0] + {own}_r[1]) + ({own}_r[2] + {own}_r[3])) + (({own}_r[4] + {own}_r[5]) + ({own}_r[6] + {own}_r[7]))"
+)
+HALVES = (
+    "const long {own}_at = {own}_low[{own}_top], {own}_n = {own}_count[{own}_top];",
+    "if ({own}_n > 128) {{",
+    "  const long cut = {own}_n / 2 - {own}_n / 2 % 8;",
+    "  const int state = {own}_state[{own}_top]++;",
+    "  if (state == 2) {{ {own} = {own}_left[{own}_top--] + {own}; continue; }}",
+    "  if (state == 1) {own}_left[{own}_top] = {own};",
+    "  {own}_low[{own}_top + 1] = {own}_at + (state ? cut : 0);",
+    "  {own}_count[{own}_top + 1] = state ? {own}_n - cut : cut;",
+    "  {own}_state[++{own}_top] = 0; continue;",
+    "}}",
+    "{kind} {own}_r[8]; {own} = 0;",
+)
+"""A stack of halves: each is cut further, then its first half is added up, then its second, then both are added."""
+EIGHT = (
+    "const long {own}_i = {var} - {own}_at, {own}_whole = {own}_n - {own}_n % 8;",
+    "if ({own}_whole == 0) {own} += {value};",
+    "else if ({own}_i < 8) {own}_r[{own}_i] = {value};",
+    "else if ({own}_i < {own}_whole) {own}_r[{own}_i % 8] += {value};",
+    "else {{ if ({own}_i == {own}_whole) {own} = " + JOINED + "; {own} += {value}; }}",
+)
+"""What becomes of an element of at most 128: one of eight sums, which are added up before the last few."""
 EXTENT = re.compile(r"__\d+$")  # how expressions name an array's extent
 
 
@@ -87,6 +127,7 @@ class Statements(NamedTuple):
     source: str
     numerics: Numerics
     space: str  # the array whose elements are the points
+    rows: bool  # a point is a row: the last axis is gone through inside
     numbers: dict[str, Scalar]  # computed on the host at each call, by the names that the statements have for them
 
 
@@ -114,15 +155,22 @@ def statements(traced: Traced, *, name_numbers: bool) -> Statements:
     if len(groups) > 1 or any(not store.buffer.parameter for store in groups[0]):
         raise Untraceable("it needs several passes over its arrays")
     space = _check_points(traced, groups[0])
+    rows = False
     writer = _Points(traced, name_numbers=name_numbers)
     try:
-        writer.points(groups[0])
+        try:
+            writer.points(groups[0], rows=False)
+        except WantsMemory:
+            if not (name_numbers and len(groups[0][0].value.shape) > 1):
+                raise
+            rows, writer = True, _Points(traced, name_numbers=name_numbers)
+            writer.points(groups[0], rows=True)
     except WantsMemory:
         raise Untraceable("it reduces the same elements for many points") from None
     except RecursionError:
         raise Untraceable(DEEP) from None
-    numerics = close(writer.ulp) if writer.ulp else exact
-    return Statements("\n".join(writer.source()), numerics, space, writer.numbers)
+    numerics = close(writer.ulp + FREE) if traced.free else close(writer.ulp) if writer.ulp else exact
+    return Statements("\n".join(writer.source()), numerics, space, rows, writer.numbers)
 
 
 def _is_relation(text: str, answer: Any) -> bool:
@@ -154,20 +202,26 @@ class _Points(Walk):
         buffers = [p for p in traced.parameters.values() if isinstance(p, Buffer)]
         self._doubles = any(buffer.dtype == np.float64 for buffer in buffers)
 
-    def points(self, stores: Sequence[Assign]) -> None:
-        """Write all stores."""
+    def points(self, stores: Sequence[Assign], *, rows: bool) -> None:
+        """Write all stores, for a point or for a row of points."""
         self.number_stores(list(stores))
         for node in nodes_of(*(store.value for store in stores)):
             if node.dtype == np.float64 and not self._doubles:
                 raise Untraceable("it computes in double precision without an array of it")
-        for axis in range(len(stores[0].value.shape)):
+        shape = stores[0].value.shape
+        for axis in range(len(shape) - rows):
             self.stack.append(Nest(f"i{axis}", ("", ""), self.stack[-1]))
+        if rows:
+            self.stack.append(Nest("coexec_j", ("0L", self._size(shape[-1])), self.stack[-1]))
         index = tuple(Line(0, 1, nest.var) for nest in self.stack[1:])
         for store in stores:
             value = self.emit(store.value, index)
             at = through(store.axes, index)
             self.say(f"{store.buffer.name}({', '.join(map(self._position, at))}) = {value.text};")
             self.stored.append((store, index))
+        if rows:
+            row = self.stack.pop()
+            self.stack[-1].lines.append(row)
 
     def source(self) -> Iterator[str]:
         """Yield the lines."""
@@ -232,11 +286,28 @@ class _Points(Walk):
         return Held(name, dtype, False, nest)
 
     def load(self, node: Read, at: Index) -> Held:
-        if len(node.shape) != len(node.buffer.shape) or not node.buffer.parameter:
-            raise Untraceable("it reshapes an array")
-        where = f"({', '.join(map(self._position, at))})" if at else ""
+        if not node.buffer.parameter:
+            raise Untraceable("it needs memory of its own")
+        where = f"({', '.join(self._places(node, at))})" if node.buffer.shape else ""
         text = f"{node.buffer.name}{where}"
         return self._let(f"{text} != 0" if node.dtype.kind == "b" else text, node.dtype, self.home(at))
+
+    def _places(self, node: Read, at: Index) -> list[str]:
+        """Return the index of an element in its array, which may have been reshaped."""
+        places = [self._position(line) for line in at]
+        shape, own = node.shape, node.buffer.shape
+        if len(shape) == len(own) and all(map(equal_sizes, shape, own)):
+            return places
+        number = "0L"
+        for place, extent in zip(places, shape, strict=True):
+            number = f"(({number}) * {self._size(extent)} + ({place}))"
+        flat = self._let(number, INTEGER, self.home(at)).text
+        found = []
+        for axis in reversed(range(len(own))):
+            found.append(flat if not axis else f"{flat} % {self._size(own[axis])}")
+            if axis:
+                flat = self._let(f"{flat} / {self._size(own[axis])}", INTEGER, self.home(at)).text
+        return found[::-1]
 
     def convert(self, value: Held, dtype: np.dtype[Any]) -> Held:
         if value.dtype.kind == "f" and dtype.kind in "iu":
@@ -270,16 +341,58 @@ class _Points(Walk):
     def gather(self, node: Gather, at: Index) -> Held:
         raise Untraceable("indices in an array are looked at on the host, where this is not")
 
+    def draw(self, node: Draw, at: Index) -> Held:
+        if node.kind != "uniform":
+            raise Untraceable("normal random numbers are made by functions of NumPy")
+        low, high, first, *steps = (self.emit(number, ()).text for number in node.numbers)
+        terms = [f"({self._position(line)}) * {step}" for line, step in zip(at, steps, strict=True)]
+        nest = self.home(at)
+        number = self._let(" + ".join([f"(ulong)({first})", *terms]), WORD, nest).text
+        name = self.name("coexec_u")
+        for line in PHILOX:
+            self.say(line.format(name=name, number=number, low=low, high=high), nest)
+        return Held(name, DOUBLE, False, nest)
+
     # Reductions ---------------------------------------------------------------------------------------------------------
 
     def fold(self, node: Fold, at: Index) -> Held:
         last = all(equal_sizes(extent, 1) for extent in node.arg.shape[node.axis + 1 :])
         floats = node.arg.dtype.kind == "f"
-        if last and floats and node.kind in ("sum", "prod"):
-            raise Untraceable("a row of floats is added in pairs")
         home = self.home(at)
-        found: Held = self.within(home, lambda: self._looped(node, at, home))
+        if home is self.root and not (isinstance(node.extent, int) and node.extent <= FEW):
+            raise Untraceable("it reduces the same elements for many points")
+        if last and floats and node.kind == "prod":
+            raise Untraceable("a row of floats is multiplied in an order of NumPy's own")
+        if last and floats and node.kind == "sum" and not node.free:
+            found: Held = self.within(home, lambda: self._in_pairs(node, at, home))
+        else:
+            found = self.within(home, lambda: self._looped(node, at, home))
         return found
+
+    def _in_pairs(self, node: Fold, at: Index, home: Nest) -> Held:
+        """Return a sum of floats in NumPy's order: halves of halves, and at most 128 elements in eight sums."""
+        kind, own = self._c_type(node.dtype), self.name("coexec_s")
+        self.say(f"{kind} {own} = 0; long {own}_low[64], {own}_count[64]; {kind} {own}_left[64]; int {own}_state[64];")
+        self.say(
+            f"int {own}_top = 0; {own}_low[0] = 0; {own}_count[0] = {self._size(node.extent)}; {own}_state[0] = 0;"
+        )
+        halves = Nest("", (f"while ({own}_top >= 0)", ""), home)
+        halves.counts = False
+        self.stack.append(halves)
+        for line in HALVES:
+            self.say(line.format(own=own, kind=kind))
+        nest = Nest(self.name("coexec_r"), (f"{own}_at", f"{own}_at + {own}_n"), halves)
+        self.stack.append(nest)
+        value = self.emit(node.arg, (*at[: node.axis], Line(0, 1, nest.var), *at[node.axis :]))
+        for line in EIGHT:
+            self.say(line.format(own=own, value=value.text, var=nest.var))
+        self.stack.pop()
+        halves.lines.append(nest)
+        self.say(f"if ({own}_n >= 8 && {own}_n % 8 == 0) {own} = {JOINED.format(own=own)};")
+        self.say(f"{own}_top--;")
+        self.stack.pop()
+        home.lines.append(halves)
+        return self._let(f"0 + {own}", node.dtype, home)
 
     def _looped(self, node: Fold, at: Index, home: Nest) -> Held:
         def element(line: Line) -> Held:
@@ -311,7 +424,11 @@ def _flat(lines: Sequence[Any], depth: int) -> Iterator[str]:
     for line in lines:
         if isinstance(line, Nest):
             low, high = line.bounds
-            yield f"{'  ' * depth}for (long {line.var} = {low}; {line.var} < {high}; {line.var}++) {{"
+            yield (
+                f"{'  ' * depth}{low} {{"
+                if not line.var
+                else f"{'  ' * depth}for (long {line.var} = {low}; {line.var} < {high}; {line.var}++) {{"
+            )
             yield from _flat(line.lines, depth + 1)
             yield f"{'  ' * depth}}}"
         else:
@@ -325,6 +442,8 @@ def _extent(text: str) -> str:
         return f"{name}_n{axis}"
     tree = ast.parse(text, mode="eval").body
     match tree:
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return f"({_extent(ast.unparse(left))} * {_extent(ast.unparse(right))})"
         case ast.Subscript(
             value=ast.Attribute(value=ast.Name(id="chunk"), attr=attr), slice=ast.Constant(value=int(k))
         ):

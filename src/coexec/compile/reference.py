@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..program.philox import draw_box
 from .graph import (
     Apply,
     Assign,
@@ -18,6 +19,7 @@ from .graph import (
     Constant,
     Convert,
     Counting,
+    Draw,
     Expr,
     Fold,
     Gather,
@@ -50,6 +52,8 @@ class Meaning:
     def __init__(self, traced: Traced, arguments: Mapping[str, Any]) -> None:
         self._traced = traced
         self._names = names_of(arguments)
+        for name, text in traced.guards.named.items():
+            self._names[name] = self._evaluate(text)
         self._held: dict[tuple[int, int], Array] = {}  # (buffer, version) -> contents
         for name, parameter in traced.parameters.items():
             if isinstance(parameter, Buffer):
@@ -116,6 +120,9 @@ class Meaning:
                 return np.asarray(getattr(np, function)(*args))
             case Gather(axis=axis):
                 return np.asarray(np.take(args[0], args[1], axis=axis))
+            case Draw(kind=kind):
+                seed, key, first, *steps = (int(arg) for arg in args)
+                return draw_box(kind, (seed, key), first, tuple(steps), shape)
             case Fold(kind=kind, axis=axis):
                 return np.asarray(REDUCERS[kind](args[0], axis=axis))
         raise AssertionError(node)

@@ -23,3 +23,5 @@ DEEP = "its values are nested too deeply: a long Python loop?"
 
 class Untraceable(BaseException):
     """The reason why a body is not compiled. No `Exception`, so that a body's own handlers do not swallow it."""
+
+    blocks = False  # whether a loop over blocks was traced for one of them: unrolled, it may be another matter

@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from .bounds import lesser
 from .cells import Tape, as_dtype
 from .functions import counting, new, stack
 from .host import Host
+from .loops import blocks
 from .refused import Untraceable
 from .symbolic import FUNCTIONS, Symbolic
 
@@ -130,11 +132,17 @@ def _makers(tape: Tape) -> dict[str, Any]:
 class Scope:
     """Replaces what bodies see of the outside, and remembers what that was."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: Tape, *, vanish: bool = True) -> None:
         self._tape = tape
+        self._vanish = vanish  # loops over blocks become the whole
         self._numpy = Numpy(tape)
         self._made: dict[types.FunctionType, Callable[..., Any]] = {}
         self.captured: list[Outside] = []
+
+    @property
+    def tape(self) -> Tape:
+        """What a trace writes down."""
+        return self._tape
 
     @property
     def numpy(self) -> Numpy:
@@ -183,7 +191,9 @@ class Scope:
             copy.__kwdefaults__ = {name: self._seen(name, value) for name, value in theirs.items()}
 
     def _builtins(self) -> dict[str, Any]:
-        replaced = {"len": _length, "float": _Float, "int": _Int, "isinstance": _is_instance}
+        replaced = {"len": _length, "float": _Float, "int": _Int, "isinstance": _is_instance, "min": _least}
+        if self._vanish:
+            replaced["range"] = lambda *ends: blocks(self._tape, *ends)
         return {**vars(builtins), **replaced}
 
     def _seen(self, name: str, value: Any) -> Any:
@@ -238,6 +248,11 @@ def _length(value: Any) -> Any:
     if isinstance(value, Symbolic) and value.shape:
         return value.shape[0]
     return len(value)
+
+
+def _least(*values: Any, **options: Any) -> Any:
+    """Return what min() gives; of a block's end and an array's, the block's."""
+    return lesser(*values) if len(values) == 2 and not options else min(*values, **options)
 
 
 def _is_instance(value: Any, kinds: Any) -> bool:

@@ -30,12 +30,13 @@ class CompiledBody:
     """What was compiled of one kernel's body: its forms, by what it takes from outside. Kept with the kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.variant = Variant(COMPILED, COMPILED)
+        self.variant = Variant(COMPILED, COMPILED, numerics=kernel.numerics)
         self.kernel_name = kernel.name
         self.listed = False  # the kernel has the variant: it is on, or off for a reason
         self.failed = False  # a form differed from NumPy: none is used any more
         self._writes = frozenset(p.name for p in kernel.array_params if p.access.writes and p.position >= 0)
         self._returns = kernel.returns.names
+        self._numerics = kernel.numerics
         self._forms: dict[Callable[..., Any], Forms] = {}
         self.lock = threading.Lock()
         _all.add(self)
@@ -46,7 +47,7 @@ class CompiledBody:
         if known is None:
             with self.lock:
                 if len(self._forms) < OUTSIDE:
-                    made = Forms(body, writes=self._writes, returns=self._returns)
+                    made = Forms(body, writes=self._writes, returns=self._returns, numerics=self._numerics)
                     known = self._forms.setdefault(body, made)
         return known
 

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from .bounds import lesser
 from .graph import Axes, Line, Shape
 from .host import Host, Size, equal_sizes, plain
 from .refused import Untraceable
@@ -133,4 +134,4 @@ def _bound(given: Any, otherwise: Size, extent: Size) -> Size:
     if at < 0:
         at = at + extent
         return max(at, 0)
-    return min(at, extent)
+    return lesser(at, extent)

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .cells import BOOL, Cell, Tape, as_dtype, check_dtype
+from .cells import BOOL, CarriedBy, Cell, Tape, as_dtype, check_dtype
 from .graph import (
     Apply,
     Axes,
-    Buffer,
     Constant,
     Expr,
     Line,
@@ -87,6 +86,15 @@ class Symbolic(np.lib.mixins.NDArrayOperatorsMixin):
         """Tell whether it shows all of its cell."""
         return is_whole(self.axes, self.shape, self.cell.shape)
 
+    def _shows_as(self, other: Symbolic) -> bool:
+        """Tell whether another view of the cell shows the same elements."""
+        axes = [line.key for line in self.axes], [line.key for line in other.axes]
+        return (
+            axes[0] == axes[1]
+            and len(self.shape) == len(other.shape)
+            and all(map(equal_sizes, self.shape, other.shape))
+        )
+
     def fresh(self, value: Expr) -> Symbolic:
         """Return a new array of a computed value."""
         return Symbolic(Cell(self.tape, value.dtype, value.shape, value=value))
@@ -149,6 +157,8 @@ class Symbolic(np.lib.mixins.NDArrayOperatorsMixin):
             raise Untraceable(f"it writes into {self._name()!r}, which is only read")
         if isinstance(value, np.ndarray) and value.ndim:
             raise Untraceable("it uses an array from outside")
+        if isinstance(value, Symbolic) and value.cell is self.cell and self._shows_as(value):
+            return  # the second half of `x[part] += y`
         given = operand(value, self.dtype, self.tape)
         if not np.can_cast(given.dtype, self.dtype, casting):  # type: ignore[arg-type]
             raise Untraceable(f"NumPy does not write {given.dtype} into {self.dtype} there")
@@ -157,7 +167,9 @@ class Symbolic(np.lib.mixins.NDArrayOperatorsMixin):
         time = self.tape.clock.tick()
         node = broadcast(_checked_convert(given, self.dtype, time), self.shape, time)
         cell = self.cell
-        if cell.buffer is None and self.is_whole():
+        if cell.buffer is None and self.is_whole() and not cell.remembered:
+            if self.tape.in_later_loop(cell.born):
+                raise CarriedBy(cell.number)
             cell.value = node
         else:
             self.tape.store(cell.in_memory(), self.axes, node)
@@ -227,14 +239,9 @@ class Symbolic(np.lib.mixins.NDArrayOperatorsMixin):
             raise Untraceable("reshape() of a part of an array")
         buffer = self.cell.in_memory()
         if buffer.parameter:
-            self._must_be_dense(buffer)
+            self.tape.guards.dense.add(buffer.name)
         cell = Cell(self.tape, self.dtype, new, buffer=buffer, writable=False)
         return Symbolic(cell)
-
-    def _must_be_dense(self, buffer: Buffer) -> None:
-        dense = Host(True, f"{buffer.name}.flags.c_contiguous", self.tape.guards)
-        if not dense:
-            raise Untraceable("reshape() of an array with gaps")
 
     # NumPy's protocols ------------------------------------------------------------------------------------------------
 

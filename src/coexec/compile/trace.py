@@ -13,7 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from .cells import Cell, Tape, check_dtype
+from .blocks import settle_loops
+from .cells import CarriedBy, Cell, Tape, check_dtype
+from .draws import TracedRandom
 from .graph import Buffer, Traced, nodes_of
 from .host import Host, is_number
 from .refused import Untraceable
@@ -25,6 +27,8 @@ RESERVED = frozenset({"np", "abs", "bool", "float", "int", "bytes", "same", "pac
 """Names that guards use themselves."""
 FEW = 16
 """A last axis of at most so many elements (colours, coordinates) is a constant of the compiled form, which is unrolled."""
+CARRIED = 20
+"""Arrays that loops over blocks carry from one to the next."""
 NODES = 4_000
 """Values of one body. A large stencil has a hundred."""
 
@@ -39,12 +43,12 @@ class ChunkStandIn:
         self.lo = tuple(number(value, f"chunk.lo[{axis}]") for axis, value in enumerate(chunk.lo))
         self.hi = tuple(number(value, f"chunk.hi[{axis}]") for axis, value in enumerate(chunk.hi))
         self.shape = tuple(number(value, f"chunk.shape[{axis}]") for axis, value in enumerate(chunk.shape))
-        self._chunk, self._number, self._arrays, self._guards = chunk, number, arrays, tape.guards
+        self._chunk, self._number, self._arrays, self._tape = chunk, number, arrays, tape
 
     @property
     def whole(self) -> bool:
         """Whether it is all of the index space; bodies may ask whether it `is True`."""
-        self._guards.pin("chunk.whole", bool(self._chunk.whole))
+        self._tape.guards.pin("chunk.whole", bool(self._chunk.whole))
         return bool(self._chunk.whole)
 
     def at(self, name: str) -> tuple[slice, ...]:
@@ -55,9 +59,12 @@ class ChunkStandIn:
             found.append(slice(self._number(part.start, f"{text}.start"), self._number(part.stop, f"{text}.stop")))
         return tuple(found)
 
-    def rng(self, *_: Any, **__: Any) -> Any:
-        """Raise: random numbers are NumPy's."""
-        raise Untraceable("it draws random numbers (chunk.rng)")
+    def rng(self, seed: Any, stream: Any = 0) -> TracedRandom:
+        """Return random numbers that depend on an element's place only."""
+        first, steps = self._chunk.first, self._chunk.steps
+        place = [self._number(first, "chunk.first")]
+        place += [self._number(step, f"chunk.steps[{axis}]") for axis, step in enumerate(steps[:-1])]
+        return TracedRandom(self._tape, tuple(map(normal, self.shape)), (*place, *steps[-1:]), seed, stream)
 
 
 @runtime_checkable
@@ -70,13 +77,59 @@ class Formula(Protocol):
         """Return a function of the same parameters, which makes new arrays by `xp` and uses nothing else from outside."""
 
 
-def trace(body: Any, arguments: Mapping[str, Any], writes: Collection[str], returns: Sequence[str] = ()) -> Traced:
+def trace(
+    body: Any,
+    arguments: Mapping[str, Any],
+    writes: Collection[str],
+    returns: Sequence[str] = (),
+    *,
+    free: bool = False,
+) -> Traced:
     """Return the graph of a body for arguments like these; `Untraceable` says why there is none.
 
-    What the body returns is written to the arguments that `returns` names.
+    What the body returns is written to the arguments that `returns` names. A `free` graph may add in any order.
     """
-    tape = Tape()
-    scope = Scope(tape)
+    try:
+        return _traced(body, arguments, writes, returns, free=free, vanish=True)
+    except Untraceable as reason:
+        if not reason.blocks:
+            raise
+        first = str(reason)
+    try:
+        return _traced(body, arguments, writes, returns, free=free, vanish=False)
+    except Untraceable as reason:
+        raise Untraceable(f"{reason} ({first})") from None
+
+
+def _traced(
+    body: Any,
+    arguments: Mapping[str, Any],
+    writes: Collection[str],
+    returns: Sequence[str],
+    *,
+    free: bool,
+    vanish: bool,
+) -> Traced:
+    """Return the graph of a body, whose loops over blocks become the whole (`vanish`) or are unrolled."""
+    remembered: frozenset[int] = frozenset()
+    for _ in range(CARRIED):
+        tape = Tape(free=free, remembered=remembered)
+        scope = Scope(tape, vanish=vanish)
+        try:
+            return _recorded(body, arguments, {*writes, *returns}, returns, scope)
+        except CarriedBy as found:
+            remembered |= {found.number}
+        except Untraceable as reason:
+            reason.blocks = bool(tape.loops)
+            raise
+    raise Untraceable("its loops over blocks carry too many arrays")
+
+
+def _recorded(
+    body: Any, arguments: Mapping[str, Any], writes: Collection[str], returns: Sequence[str], scope: Scope
+) -> Traced:
+    """Run a body on arrays that write down what is done to them."""
+    tape = scope.tape
     if isinstance(body, types.FunctionType):
         function = scope.translated(body)
     elif isinstance(body, Formula):
@@ -89,7 +142,7 @@ def trace(body: Any, arguments: Mapping[str, Any], writes: Collection[str], retu
     given: dict[str, Any] = {}
     parameters: dict[str, Any] = {}
     for name in (*names, *returns):
-        given[name], parameters[name] = _argument(name, arguments.get(name), tape, {*writes, *returns}, scope)
+        given[name], parameters[name] = _argument(name, arguments.get(name), tape, writes, scope)
     targets = [given.pop(name) for name in returns]
     with np.errstate(all="ignore"):  # filters of warnings belong to all threads, and are left alone
         try:
@@ -100,12 +153,21 @@ def trace(body: Any, arguments: Mapping[str, Any], writes: Collection[str], retu
         _place(result, targets)
     elif result is not None:
         raise Untraceable("it returns a value")
+    settle_loops(tape)
     if not tape.stores:
         raise Untraceable("it writes nothing")
     if sum(1 for _ in nodes_of(*(store.value for store in tape.stores))) > NODES:
         raise Untraceable(f"it computes more than {NODES} values: a Python loop over elements?")
-    changed = frozenset({*writes, *returns})
-    return Traced(body.__name__, parameters, changed, tape.stores, tape.guards, list(scope.captured), tape.indices)
+    return Traced(
+        body.__name__,
+        parameters,
+        frozenset(writes),
+        tape.stores,
+        tape.guards,
+        list(scope.captured),
+        tape.indices,
+        tape.free,
+    )
 
 
 def _place(result: Any, targets: Sequence[Symbolic]) -> None:

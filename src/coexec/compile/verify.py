@@ -1,4 +1,4 @@
-"""Compiled bodies against NumPy: by bits, on the arguments of a real call.
+"""Compiled bodies against NumPy: by bits or as close as declared, on the arguments of a real call.
 
 Before: compile/compiled.py.  After: compile/forms.py.  The only judge of whether a compiled form may be used.
 """
@@ -21,9 +21,21 @@ def differing(wanted: Array, got: Array) -> Array:
     return np.asarray((wanted.view(unsigned) != got.view(unsigned)) & ~(np.isnan(wanted) & np.isnan(got)))
 
 
-def compare(name: str, wanted: Array, got: Array) -> str:
-    """Return what differs between two arrays, or nothing."""
-    wrong = differing(wanted, got)
+def _apart(wanted: Array, got: Array, ulp: float) -> Array:
+    """Return where two arrays of floats are not close."""
+    sound = np.isfinite(wanted) & np.isfinite(got)
+    largest = float(np.abs(wanted[sound]).max(initial=0.0))
+    with np.errstate(all="ignore"):
+        far = np.abs(wanted.astype(np.float64) - got) > ulp * float(np.finfo(wanted.dtype).eps) * largest
+    return np.asarray(np.where(sound, far, (wanted != got) & ~(np.isnan(wanted) & np.isnan(got))))
+
+
+def compare(name: str, wanted: Array, got: Array, ulp: float = 0.0) -> str:
+    """Return what differs between two arrays, or nothing.
+
+    Floats may lie `ulp` units in the last place of the largest one apart, but what is not finite must be alike.
+    """
+    wrong = differing(wanted, got) if not ulp or wanted.dtype.kind != "f" else _apart(wanted, got, ulp)
     count = int(np.count_nonzero(wrong))
     if not count:
         return ""
@@ -37,6 +49,7 @@ def run_both(
     arguments: Mapping[str, Any],
     writes: Collection[str],
     targets: Mapping[str, Array],
+    ulp: float = 0.0,
 ) -> tuple[str | None, Any]:
     """Run the NumPy body and a compiled form, each on what it writes of its own; return what differs, and the body's result.
 
@@ -57,7 +70,7 @@ def run_both(
             return None, returned
         wanted |= placed
     for name, array in wanted.items():
-        if found := compare(name, array, (copies | results)[name]):
+        if found := compare(name, array, (copies | results)[name], ulp):
             return found, returned
     return "", returned
 

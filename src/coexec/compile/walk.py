@@ -14,7 +14,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .graph import Apply, Assign, Constant, Convert, Counting, Expr, Fold, Gather, Line, Read, Scalar, View, through
+from .graph import (
+    Apply,
+    Assign,
+    Constant,
+    Convert,
+    Counting,
+    Draw,
+    Expr,
+    Fold,
+    Gather,
+    Line,
+    Read,
+    Scalar,
+    View,
+    through,
+)
 from .host import Size, size_key
 from .refused import Untraceable
 
@@ -116,6 +131,10 @@ class Walk(ABC):
         """Return what lies at an index that is computed."""
 
     @abstractmethod
+    def draw(self, node: Draw, at: Index) -> Held:
+        """Return a random number at an index."""
+
+    @abstractmethod
     def fold(self, node: Fold, at: Index) -> Held:
         """Return a reduction at an index."""
 
@@ -184,6 +203,8 @@ class Walk(ABC):
                 return self.apply(node, at)
             case Gather():
                 return self.gather(node, at)
+            case Draw():
+                return self.draw(node, at)
             case Fold():
                 self._check_repeats(node, at)
                 return self.fold(node, at)

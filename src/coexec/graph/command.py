@@ -56,7 +56,7 @@ class Push(NamedTuple):
     argument: int  # the first of the task's arrays that is this array
     targets: tuple[tuple[int, Parcels], ...]  # rank, boxes in the array's coordinates
     partial: bool = False
-    step: int = 0  # of partial results, which ranks pass on in steps: what came in earlier ones goes out, too
+    step: int = 0  # of what all ranks read, which they pass on in steps: what came in earlier ones goes out, too
 
 
 class AwaitPush(NamedTuple):

@@ -294,6 +294,13 @@ class Reduce(Step):
         return Reduce(_bound(self.partials, where), _bound(self.target, where), self.operator)
 
 
+class IfComputed(list[Any]):
+    """Where a read's elements go, if anybody computes them: a simulation without values leaves it empty, and that is no failure."""
+
+    def __call__(self, elements: Any) -> None:
+        self.append(elements)
+
+
 class Fence(Step):
     """Hand a box of an array to the host program: `deliver` gets it as a read-only ndarray. Made anew for every read."""
 

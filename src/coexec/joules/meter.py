@@ -14,7 +14,7 @@ from typing import Any, Self
 from ..driver import Driver
 from ..program import session
 from ..runtime import Runtime
-from .modelled import MODELLED, NO_WATTS, BusyDevices, modelled
+from .modelled import MODELLED, NO_WATTS, BusyDevices, devices_now, modelled
 from .powercap import ROOT, STEP, UPDATED, Counters, zones
 
 NOTHING_OPEN = "unknown: no runtime was open, and nothing was measured"
@@ -67,7 +67,7 @@ class EnergyMeter(EnergyReport):
         virtual = self._driver is not None and self._driver.parts.simulation is not None
         self._begun = self._clock()
         if self._driver is not None:
-            self._busy = BusyDevices(self._begun)
+            self._busy = BusyDevices(self._begun, devices_now(self._driver))
             self._driver.pump.observe(self._busy)
         if virtual:
             self.why_not = "a simulation draws nothing"

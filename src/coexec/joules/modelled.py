@@ -5,9 +5,10 @@ Before: backend/base.py's Ran, machine/platform.py.  After: joules/meter.py, str
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ..backend.base import Ran
+from ..driver import Driver
 from ..graph.instruction import Launch
 from ..machine.platform import Device, Platform
 
@@ -15,11 +16,24 @@ MODELLED = "modelled from the platform's watts; copies are not counted"
 NO_WATTS = "unknown: the platform states no watts"
 
 
+DevicesNow = Callable[[str], Device | None]
+
+
+def devices_now(driver: Driver) -> DevicesNow:
+    """Return what says what a device is now: in a simulation, with its design."""
+    simulation = driver.parts.simulation
+    known = {device.name: device for device in driver.platform.devices}
+    return known.get if simulation is None else lambda name: simulation.device(name) if name in known else None
+
+
 class BusyDevices:
     """Seconds that devices computed since the beginning, by device and kernel."""
 
-    def __init__(self, begun: float) -> None:
+    def __init__(self, begun: float, devices: DevicesNow | None = None) -> None:
+        """Begin at `begun`. `devices` says what a device is now: with another design an operation draws other watts."""
         self.begun = begun
+        self._devices = devices
+        self.joules: dict[tuple[str, str], float] = {}  # as far as it is known what devices are
         self.seconds: dict[tuple[str, str], float] = {}
         self.ops: dict[str, str] = {}  # the operation of each kernel, as platforms call it
 
@@ -29,9 +43,14 @@ class BusyDevices:
             if isinstance(record.instruction.step, Launch) and record.stop > self.begun:
                 task = record.instruction.task
                 key = (record.device, task.name if task is not None else "")
-                self.seconds[key] = self.seconds.get(key, 0.0) + record.stop - max(record.start, self.begun)
+                seconds = record.stop - max(record.start, self.begun)
+                self.seconds[key] = self.seconds.get(key, 0.0) + seconds
                 if task is not None and task.kernel is not None:
                     self.ops[task.name] = task.kernel.op or task.name
+                device = self._devices(record.device) if self._devices is not None else None
+                if device is not None:
+                    watts = device.watts_for(self.ops.get(key[1], key[1])) or 0.0
+                    self.joules[key] = self.joules.get(key, 0.0) + seconds * watts
 
     def on(self, device: str) -> float:
         """Return the seconds that a device computed."""
@@ -39,6 +58,11 @@ class BusyDevices:
 
     def active_joules(self, device: Device, names: Collection[str] | None = None) -> float:
         """Return what a device that states watts drew while it computed, all kernels or some of them."""
+        if self._devices is not None:
+            drawn = self.joules.items()
+            return sum(
+                [joules for (where, name), joules in drawn if where == device.name and (names is None or name in names)]
+            )
         watts = device.watts or 0.0
         return sum(
             [

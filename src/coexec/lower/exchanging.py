@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from ..geometry import Box, Grid, every_point, grid_covers
 from ..graph.command import AwaitPush, Deal, Parcel, Parcels, Push
-from ..graph.instruction import Instruction, Receive, Route, Send
+from ..graph.instruction import Instruction, Join, Receive, Route, Send
 from ..graph.task import Task
 from ..graph.tracker import Tracker
 from ..machine.platform import HOST, USER
@@ -33,19 +33,22 @@ class Exchanging:
     def before(self, task: Task, deal: Deal) -> None:
         """Send what others read of this task's arrays, and receive what this rank reads and lacks."""
         states: list[ArrayState] = [array._storage.state for array in task.arrays]
-        for push in deal.pushes:
-            if not push.partial:
-                self._push(task, states[push.argument], push.argument, push.targets)
-        for awaited in deal.awaits:
-            if not awaited.partial:
-                self._await(task, states[awaited.argument], awaited.argument, awaited.sources)
+        passed_on = set()
+        for move in _in_order(deal, partial=False):
+            state = states[move.argument]
+            if isinstance(move, Push):
+                self._push(task, state, move.argument, move.targets)
+            else:
+                self._await(task, state, move.argument, move.sources)
+            if move.step:
+                passed_on.add(move.argument)
+        for argument in sorted(passed_on):
+            self._join(task, states[argument], argument, deal)
 
     def after(self, task: Task, deal: Deal, partials: Mapping[str, ArrayState]) -> None:
         """Gather the partial results of reductions, step by step: what arrives in one is passed on in the next."""
         names = [param.name for param in task.accesses]
-        both: tuple[Push | AwaitPush, ...] = (*deal.pushes, *deal.awaits)
-        moves = sorted([move for move in both if move.partial], key=lambda move: move.step)
-        for move in moves:  # of one step, pushes come first
+        for move in _in_order(deal, partial=True):
             state = partials[names[move.argument]]
             if isinstance(move, Push):
                 self._push(task, state, move.argument, move.targets, partial=True)
@@ -130,6 +133,33 @@ class Exchanging:
                     position += 1
                 self._emitter.touch(backing)
                 state.wrote(HOST, box)
+
+    def _join(self, task: Task, state: ArrayState, argument: int, deal: Deal) -> None:
+        """Let what ranks passed on be one result, on every rank: boxes of several travel as one, and fail as one.
+
+        Else a rank would know elements as failed that another one can read.
+        """
+        got = [box for awaited in deal.awaits if awaited.argument == argument for box in awaited.boxes]
+        first = next((push for push in deal.pushes if push.argument == argument and not push.step), None)
+        own = [parcel.box for parcel in first.targets[0][1]] if first is not None else []
+        needs: set[int] = set()
+        after: set[int] = set()
+        places = [(HOST, box) for box in got] + [(self._memory(state, box), box) for box in own]
+        joined = [(self._coherence.back(state, memory, box, task), box) for memory, box in places]
+        for backing, box in joined:
+            backing.tracker.before_read(box, None, needs)
+            backing.tracker.before_write(box, None, after)
+        id = self._emitter.id()
+        self._emitter.emit(Instruction(id, Join(), task, self._emitter.roots(needs), self._emitter.roots(after)))
+        for backing, box in joined:
+            backing.tracker.did_write(box, None, id)
+            self._emitter.touch(backing)
+
+
+def _in_order(deal: Deal, *, partial: bool) -> list[Push | AwaitPush]:
+    """Return what is sent and received, step by step; of one step, pushes come first."""
+    both: tuple[Push | AwaitPush, ...] = (*deal.pushes, *deal.awaits)
+    return sorted([move for move in both if move.partial == partial], key=lambda move: move.step)
 
 
 def _told(parcel: Parcel) -> tuple[tuple[Box, Grid], ...]:

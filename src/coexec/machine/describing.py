@@ -52,7 +52,11 @@ def _device(values: Mapping[str, Any]) -> Iterator[str]:
     if "achieved" in values:
         parts = [f"{op} {entry['of_peak']:.1%} of peak" for op, entry in values["achieved"].items()]
         yield ", ".join(parts)
-    if "designs" in values:
+    if "design" in values:
+        yield "as " + ", as ".join(
+            f"{name} ({' '.join(d['ops'])}; {d['load']:g} s to load)" for name, d in values["design"].items()
+        )
+    elif "designs" in values:
         yield "designs " + " ".join(values["designs"])
 
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..errors import unknown_name
-from .parts import HOST, USER, AchievedRate, Device, Link, Memory
+from .parts import HOST, USER, AchievedRate, Device, DeviceDesign, Link, Memory
 from .reading import Entry, Source, Tables
-from .schema import MOST_DEVICES
+from .schema import LEAST, MOST_DEVICES
 from .topology import Bus, Network, Parts, Switch, Topology, Wire
 
 RESERVED = ("user", "network")
@@ -155,7 +155,7 @@ def _told_apart(devices: Sequence[Device], places: Places) -> tuple[Device, ...]
         if "speed" not in places.devices[device.name][0].values:
             memory = places.memories[device.memory].bandwidth
             known = classes.setdefault(device.speed, {})
-            rates = (device.flops, device.rates, device.achieved)
+            rates = (device.flops, device.rates, device.achieved, device.configurations)
             figures = (device.kind, rates, device.bandwidth, memory, len(device.cores))
             speed = known.setdefault(figures, f"{device.speed} #{len(known) + 1}" if known else device.speed)
             found[number] = replace(device, speed=speed)
@@ -192,7 +192,9 @@ def _device(entry: Entry, name: str, memory: int, cores: tuple[int, ...], places
     if watts is not None and idle is not None and idle > watts:
         raise entry.error("idle_watts", f"{idle:g} W while it waits is more than {watts:g} W while it computes")
     rates = dict(entry.get("flops", ()))
-    achieved = tuple([_achieved(entry, known, rates.get("float32"), idle) for known in entry.get("achieved", ())])
+    peak = rates.get("float32")
+    achieved = tuple([_achieved(entry, known, peak, idle) for known in entry.get("achieved", ())])
+    designs = tuple([_design(entry, known, peak, idle) for known in entry.get("design", ())])
     readable = _readable(entry, memory, places)
     model = entry.get("model", "")
     plain: dict[str, Any] = {
@@ -203,6 +205,9 @@ def _device(entry: Entry, name: str, memory: int, cores: tuple[int, ...], places
         )
         if field in entry.values
     }  # fmt: skip
+    if designs:
+        every = [op for design in designs for op in design.ops]
+        plain["ops"] = tuple(dict.fromkeys([*plain.get("ops", ()), *every]))
     return Device(
         name,
         entry["kind"],
@@ -216,8 +221,16 @@ def _device(entry: Entry, name: str, memory: int, cores: tuple[int, ...], places
         watts=watts,
         idle_watts=idle,
         achieved=achieved,
+        configurations=designs,
         **plain,
     )
+
+
+def _design(entry: Entry, known: Mapping[str, Any], peak: float | None, idle: float | None) -> DeviceDesign:
+    """Return one design of a device."""
+    achieved = tuple([_achieved(entry, one, peak, idle) for one in known.get("achieved", ())])
+    ops = tuple(dict.fromkeys([*known.get("ops", ()), *[one.op for one in achieved]]))
+    return DeviceDesign(known["name"], ops, achieved, known.get("load", 0.0), known.get("basis", ""))
 
 
 def _achieved(entry: Entry, known: Mapping[str, Any], peak: float | None, idle: float | None) -> AchievedRate:
@@ -234,6 +247,11 @@ def _achieved(entry: Entry, known: Mapping[str, Any], peak: float | None, idle: 
     if known["flops"] > peak:
         raise entry.error(
             "achieved", f"{op} reaches {known['flops']:g} operations per second, more than the peak {peak:g}"
+        )
+    if known["flops"] < LEAST * peak:
+        raise entry.error(
+            "achieved",
+            f"{op} reaches {known['flops']:g} operations per second, less than {LEAST:g} of the peak {peak:g}",
         )
     return AchievedRate(op, known["flops"] / peak, known.get("watts"), known.get("basis", ""))
 

@@ -1,12 +1,14 @@
 """Memories, devices and links: what a platform is made of, as plain data.
 
-Before: nothing.  After: machine/topology.py, machine/platform.py.  Knows nothing of how a device is driven.
+Before: errors.py.  After: machine/topology.py, machine/platform.py.  Knows nothing of how a device is driven.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from ..errors import unknown_name
 
 USER = 0
 """Memory id of what the user owns: borrowed arrays. coexec reads it and never writes it."""
@@ -30,6 +32,16 @@ class AchievedRate(NamedTuple):
     op: str  # as kernels call it: matmul, spmm
     of_peak: float  # part of the peak operations per second of the type that is computed with
     watts: float | None = None  # while it does that; None = as whatever else it does
+    basis: str = ""  # where the figures come from
+
+
+class DeviceDesign(NamedTuple):
+    """What a device can be configured as. It has one design at a time, and does nothing but that design's operations."""
+
+    name: str
+    ops: tuple[str, ...]  # operations that it does
+    achieved: tuple[AchievedRate, ...] = ()  # what it reaches in some of them; in others what the device's peaks allow
+    load: float = 0.0  # seconds until a device that is configured so can begin
     basis: str = ""  # where the figures come from
 
 
@@ -79,6 +91,7 @@ class Device:
     ops: tuple[str, ...] = ()  # operations it can do; empty = all
     designs: tuple[str, ...] = ()  # designs that it can be configured with
     achieved: tuple[AchievedRate, ...] = ()  # operations whose speed or watts are known better than by its peaks
+    configurations: tuple[DeviceDesign, ...] = ()  # designs of which more than the name is known
 
     def reads(self, memory: int) -> bool:
         """Tell whether kernels on this device read `memory` in place."""
@@ -96,8 +109,24 @@ class Device:
         return self.flops if not stated or self.kind == "cpu" or dtype in SINGLE_WILL_DO else None
 
     def reaches(self, op: str) -> AchievedRate | None:
-        """Return what it reaches in an operation, if that is known."""
-        return next((known for known in self.achieved if known.op == op), None)
+        """Return what it reaches in an operation, if that is known: with the design that is quickest in it."""
+        stated = [known for known in self.achieved if known.op == op]
+        if not stated:
+            stated = [known for design in self.configurations for known in design.achieved if known.op == op]
+        return max(stated, key=lambda known: known.of_peak, default=None)
+
+    def design(self, name: str) -> DeviceDesign:
+        """Return one of its designs."""
+        for known in self.configurations:
+            if known.name == name:
+                return known
+        raise unknown_name(f"design of {self.name}", name, [known.name for known in self.configurations])
+
+    def under(self, name: str) -> Device:
+        """Return the device as it is with one of its designs: its operations reach what that design does."""
+        design = self.design(name)
+        others = [known for known in self.achieved if known.op not in design.ops]
+        return replace(self, achieved=(*design.achieved, *others))
 
     def watts_for(self, op: str) -> float | None:
         """Return the watts that it draws while it does an operation; None if it states none."""

@@ -174,6 +174,29 @@ def achieved(value: Any) -> tuple[dict[str, Any], ...]:
     return tuple(found)
 
 
+DESIGN: dict[str, Read] = {"ops": texts, "achieved": achieved, "load": not_negative, "basis": text}
+"""Fields of one design's table."""
+
+
+def designs(value: Any) -> tuple[dict[str, Any], ...]:
+    """Read what a device can be configured as: a table for each design, [device.design.spmm]."""
+    if not isinstance(value, dict) or not all(isinstance(entry, dict) for entry in value.values()):
+        raise Wrong("must be a table for each design, [device.design.spmm]")
+    found = []
+    for name, entry in value.items():
+        for field in entry:
+            if field not in DESIGN:
+                raise Wrong(f"{name}: {unknown_name('field', field, list(DESIGN))}")
+        try:
+            read = {field: DESIGN[field](given) for field, given in entry.items()}
+        except Wrong as error:
+            raise Wrong(f"{name}: {error}") from None
+        if not read.get("ops") and not read.get("achieved"):
+            raise Wrong(f"{name}: needs `ops`, or a table for an operation, [device.design.{name}.achieved.matmul]")
+        found.append({"name": name, **read})
+    return tuple(found)
+
+
 def cores(value: Any) -> int | tuple[int, ...]:
     """Read how many cores, or which."""
     if not isinstance(value, list):
@@ -217,6 +240,7 @@ TABLES: dict[str, dict[str, Read]] = {
         "ops": texts,
         "designs": texts,
         "achieved": achieved,
+        "design": designs,
         "cores": cores,
         "wide": flag,
         "lanes": whole,

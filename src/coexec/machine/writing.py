@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from .expanding import default_memory, default_readable, default_speed, user_links
-from .parts import DTYPES, HOST, USER, AchievedRate, Device, Memory
+from .parts import DTYPES, HOST, USER, AchievedRate, Device, DeviceDesign, Memory
 from .sizes import bytes_as_written
 from .topology import Parts, Topology, Wire, local
 
@@ -224,8 +224,16 @@ def _device(device: Device, memory: str, cores: dict[str, Any], memories: Sequen
         found["flops"] = device.flops
     if device.achieved:
         found["achieved"] = {known.op: _achieved(known) for known in device.achieved}
+    if device.configurations:
+        found["design"] = {known.name: _design(known) for known in device.configurations}
     said = {field: getattr(device, field) for field in PLAIN}
     return found | {field: given for field, given in said.items() if given != UNSAID[field]} | cores
+
+
+def _design(known: DeviceDesign) -> dict[str, Any]:
+    achieved = {one.op: _achieved(one) for one in known.achieved}
+    said = {"ops": known.ops, "load": known.load, "basis": known.basis or None, "achieved": achieved or None}
+    return {field: given for field, given in said.items() if given is not None}
 
 
 def _achieved(known: AchievedRate) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ..program import array as arrays, session
 from ..program.array import Array
 from . import catalogue
 from .extract import workload
+from .fusing import fused
 from .loops import Workload
 from .multimodal import NOT_A_MODEL
 from .onnx_reading import Shapes, Values, read_onnx
@@ -79,6 +80,11 @@ class Model:
         if self._graph is None:
             raise UnsupportedError(self._why_not)
         return self._graph
+
+    @cached_property
+    def running(self) -> LayerGraph:
+        """Its operations as they run: what follows a convolution is part of it."""
+        return fused(self.graph)
 
     @property
     def name(self) -> str:
@@ -168,7 +174,7 @@ class Model:
         def run(way: RunNode) -> Any:
             return self.run(way, **given)
 
-        return plan_for_devices(self.graph, self.layers, platform_here(), run, budget, baselines, progress)
+        return plan_for_devices(self.running, self.layers, platform_here(), run, budget, baselines, progress)
 
     # Running ----------------------------------------------------------------------------------------------------------
 
@@ -189,14 +195,14 @@ class Model:
         if runtime is not current or known is not plan or run is None:
             cuts = cuts_of(plan, self.layers)
             check_devices(cuts, [device.name for device in platform_here().devices])
-            run = planned(self.graph, cuts)
+            run = planned(self.running, cuts)
             self._deployed = (current, plan, run)
         return run
 
     def run(self, run: RunNode, *args: Any, **kwargs: Any) -> Any:
         """Do the same with another way to run an operation."""
         given = self._given(args, kwargs)
-        results = own(run_graph(self.graph, given, self._kept(), run), given)
+        results = own(run_graph(self.running, given, self._kept(), run), given)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _kept(self) -> GraphConstants:
@@ -204,7 +210,7 @@ class Model:
         current = session.current()
         runtime, kept = self._constants
         if kept is None or runtime is not current:
-            kept = GraphConstants(self.graph)
+            kept = GraphConstants(self.running)
             self._constants = (current, kept)
         return kept
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ModelError, PlanError
 from ..plan.plan import Plan
 from .extract import HEAVY
-from .onnx_files import check_onnx, load_onnx
+from .onnx_files import check_onnx, parse_onnx
 from .onnx_types import needs
 from .onnx_writing import save_onnx, to_onnx
 from .plan_tree import cuts_of
@@ -120,7 +120,7 @@ def tensor_axes(graph: LayerGraph, node: OpNode) -> list[tuple[str, list[tuple[i
 
 def read_annotations(path: str | Path, model: Model) -> Plan:
     """Return the plan that an annotated file holds; raise if it has none, or if annotations and metadata disagree."""
-    proto = load_onnx(path)
+    proto = parse_onnx(Path(path))
     given = {entry.key: entry.value for entry in proto.metadata_props}
     if METADATA not in given:
         raise ModelError(f"{path} holds no plan of coexec's; write one with coexec plan --annotate")

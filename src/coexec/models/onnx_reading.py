@@ -1,12 +1,13 @@
-"""From an ONNX model to a graph: bind sizes, infer types, work out everything that depends on no input.
+"""From an ONNX model to a graph: infer types, work out everything that depends on no input.
 
-Before: models/values.py, models/onnx_files.py.  After: models/model.py.  The `onnx` package infers types node by node and
-evaluates what is constant; what is missing is collected and told at once.
+Before: models/values.py, models/onnx_simplifying.py.  After: models/model.py.  The `onnx` package infers types node by node
+and evaluates what is still constant; what is missing is collected and told at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,60 +15,67 @@ import numpy as np
 
 from ..errors import ModelError
 from .folding import without_dead_operations, without_normalisation
-from .onnx_files import first_line, inlined, listed, load_onnx, opset_of
+from .onnx_files import first_line, listed, load_onnx, opset_of
+from .onnx_simplifying import CEILING, POOLS, SMALL, Binding, Shapes, Values, fold, inline
 from .onnx_types import attributes_of, needs, plain_dtype, static_shape
 from .operators.table import OPERATORS, STATIC
 from .values import LayerGraph, OpNode, ValueType
 
-Shapes = Mapping[str, Sequence[int] | int]
-Values = Mapping[str, Any]
-
 
 def read_onnx(source: str | Path | Any, shapes: Shapes | None = None, values: Values | None = None) -> LayerGraph:
-    """Return the graph of an ONNX file, or of a model that is in memory.
+    """Return the graph of an ONNX file, or of a model in memory: the `onnx` package's or onnx-ir's, which is changed.
 
     `shapes` gives sizes that the file leaves open, by the name of the size or of the input; `values` turns inputs into
     constants. Raises ModelError with everything that is missing at once.
     """
-    proto, name = (load_onnx(source), Path(source).stem) if isinstance(source, str | Path) else (source, "model")
-    proto = inlined(proto)
-    opset = opset_of(proto)
-    reader = _Reader(proto, opset, dict(shapes or {}), dict(values or {}))
+    ir = needs("onnx_ir")
+    name = Path(source).stem if isinstance(source, str | Path) else "model"
+    model = load_onnx(source) if isinstance(source, str | Path) else source
+    model = model if isinstance(model, ir.Model) else ir.from_proto(model)
+    opset = opset_of(model)
+    missing = Binding(model, shapes or {}, values or {}).bind()
+    inline(model)
+    reader = _Reader(model, opset, missing)
     reader.read()
-    return reader.graph(proto.graph.name or name)
+    if reader.problems and not missing and fold(model):
+        again = _Reader(model, opset, missing)
+        again.read()
+        reader = min(reader, again, key=lambda one: one.problems)
+    reader.refuse()
+    return reader.graph(model.graph.name or name)
 
 
 class _Reader:
     """Goes through a model once: constants are evaluated, types inferred, and what is missing collected."""
 
-    def __init__(self, proto: Any, opset: int, shapes: dict[str, Any], values: dict[str, Any]) -> None:
-        self.onnx = needs("onnx")
-        self.proto, self.opset, self.shapes, self.values = proto, opset, shapes, values
+    def __init__(self, model: Any, opset: int, missing: Sequence[str]) -> None:
+        self.onnx, self.ir = needs("onnx"), needs("onnx_ir")
+        self.model, self.opset, self.open = model, opset, missing
         self.types: dict[str, ValueType] = {}
         self.constants: dict[str, np.ndarray[Any, Any]] = {}
         self.inputs: list[str] = []
         self.operations: list[OpNode] = []
-        self.open: list[str] = []
         self.unsupported: dict[str, list[str]] = {}
         self.untyped: set[str] = set()
+        self.later: set[str] = set()  # values that will be constants once open sizes are given
         self.depending: list[str] = []
 
     # What is given ----------------------------------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Go through the model; raise ModelError with all that is missing."""
-        graph = self.proto.graph
-        for tensor in graph.initializer:
-            self.constant(tensor.name, self.onnx.numpy_helper.to_array(tensor))
-        given = {value.name for value in graph.input} - self.constants.keys()
-        self.refuse_unknown(given)
-        for value in graph.input:
-            if value.name in given:
-                self.input(value)
-        self.refuse_open()
-        for number, node in enumerate(graph.node):
-            self.node(node, node.name or f"{node.op_type} number {number}")
-        self.refuse_unsupported()
+        """Go through the model, and collect what is missing."""
+        graph = self.model.graph
+        for value in graph.initializers.values():
+            self.constant(value.name, value.const_value.numpy())
+        for value in graph.inputs:
+            self.input(value)
+        for number, node in enumerate(graph):
+            self.node(self.ir.to_proto(node), node.name or f"{node.op_type} number {number}")
+
+    @property
+    def problems(self) -> int:
+        """How many operators are missing or have no size."""
+        return sum(map(len, self.unsupported.values())) + len(self.depending)
 
     def constant(self, name: str, value: np.ndarray[Any, Any]) -> None:
         """Note a constant."""
@@ -78,70 +86,19 @@ class _Reader:
         self.constants[name] = value
         self.types[name] = ValueType(tuple(value.shape), value.dtype.name)
 
-    def refuse_unknown(self, given: set[str]) -> None:
-        sizes = {d.dim_param for v in self.proto.graph.input for d in v.type.tensor_type.shape.dim if d.dim_param}
-        known = sorted(given | sizes)
-        for option, names in (("shapes", self.shapes), ("values", self.values)):
-            allowed = known if option == "shapes" else sorted(given)
-            if unknown := sorted(set(names) - set(allowed)):
-                raise ModelError(
-                    f"{option}= names {unknown[0]!r}, which is no input{' or open size' * (option == 'shapes')} of the "
-                    f"model (it has {', '.join(allowed) or 'none'})"
-                )
-
     def input(self, value: Any) -> None:
-        """Note an input with its sizes, or as the constant it was given as."""
-        name, kind = value.name, value.type.tensor_type
-        if name in self.values:
-            self.constant(name, np.asarray(self.values[name], self.dtype(kind.elem_type, name)))
+        """Note an input with its sizes."""
+        self.inputs.append(value.name)
+        if not isinstance(value.type, self.ir.TensorType):
+            self.unsupported.setdefault("inputs that are no tensors", []).append(value.name)
+            self.untyped.add(value.name)
             return
-        if not value.type.HasField("tensor_type"):
-            self.unsupported.setdefault("inputs that are no tensors", []).append(name)
-            return
-        dtype = self.dtype(kind.elem_type, name)
-        self.inputs.append(name)
-        told = self.shapes.get(name)
-        if told is not None:
-            sizes = [int(n) for n in told] if not isinstance(told, int) else [told]
-            declared = list(kind.shape.dim) if kind.HasField("shape") else None
-            if declared is not None and (
-                len(declared) != len(sizes)
-                or any(d.HasField("dim_value") and d.dim_value != n for d, n in zip(declared, sizes, strict=True))
-            ):
-                text = ", ".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in declared)
-                raise ModelError(f"shapes= gives {name!r} the shape {tuple(sizes)}, and the model says ({text})")
-            self.bind(declared or [], sizes)
-        elif not kind.HasField("shape"):
-            self.open.append(f"the shape of {name!r}")
-            return
+        dtype = self.dtype(int(value.dtype), value.name)
+        sizes = list(value.shape) if value.shape is not None else [None]
+        if dtype is None or not all(isinstance(n, int) and n >= 0 for n in sizes):
+            self.untyped.add(value.name)
         else:
-            sizes = [self.size(name, axis, d) for axis, d in enumerate(kind.shape.dim)]
-        self.types[name] = ValueType(tuple(sizes), dtype.name if dtype is not None else "float32")
-
-    def bind(self, declared: list[Any], sizes: list[int]) -> None:
-        """Take sizes that were told for one input for others that have the same names."""
-        for dim, size in zip(declared, sizes, strict=False):
-            if dim.dim_param:
-                self.shapes.setdefault(dim.dim_param, size)
-
-    def size(self, name: str, axis: int, dim: Any) -> int:
-        if dim.HasField("dim_value"):
-            return int(dim.dim_value)
-        told = self.shapes.get(dim.dim_param)
-        if isinstance(told, int):
-            return told
-        self.open.append(
-            f"{dim.dim_param!r} (axis {axis} of {name!r})" if dim.dim_param else f"axis {axis} of {name!r}"
-        )
-        return 1
-
-    def refuse_open(self) -> None:
-        if self.open:
-            first = self.inputs[0] if self.inputs else "x"
-            raise ModelError(
-                f"the model leaves sizes open: {listed(self.open)}; give them as shapes={{'name': size}} or "
-                f"shapes={{{first!r}: (1, ...)}}, on the command line as --shape {first}=1,..."
-            )
+            self.types[value.name] = ValueType(tuple(sizes), dtype.name)
 
     def dtype(self, element: int, name: str) -> np.dtype[Any] | None:
         try:
@@ -160,7 +117,12 @@ class _Reader:
 
     def node(self, node: Any, name: str) -> None:
         """Take one node: as constants, or as an operation with types."""
-        if any(i in self.untyped for i in node.input):
+        if any(i in self.untyped or i in self.later for i in node.input):
+            if node.op_type in ("Shape", "Size") or all(
+                i in self.later or i in self.constants for i in node.input if i
+            ):
+                self.later.update(node.output)
+                return
             if not self.runs(node) and node.op_type != "Constant":
                 self.unsupported.setdefault(node.op_type, []).append(name)
             self.untyped.update(node.output)
@@ -249,10 +211,11 @@ class _Reader:
             for i in node.input if i in self.constants and self.constants[i].size <= SMALL
         }  # fmt: skip
         try:
-            version = onnx.defs.get_schema(node.op_type, self.opset, "")
+            ceiling = node.op_type in POOLS and attributes_of(node).get("ceil_mode")
+            version = onnx.defs.get_schema(node.op_type, max(self.opset, CEILING) if ceiling else self.opset, "")
             found = onnx.shape_inference.infer_node_outputs(
                 version, node, given, data, opset_imports=[onnx.helper.make_opsetid("", self.opset)],
-                ir_version=self.proto.ir_version,
+                ir_version=self.model.ir_version,
             )  # fmt: skip
         except Exception as error:
             raise ModelError(f"{node.op_type} {name!r}: {first_line(error)}") from error
@@ -274,23 +237,35 @@ class _Reader:
             self.depending.append(f"{node.op_type} {name!r} (result {output!r})")
             self.untyped.add(output)
             return
+        if node.op_type == "Reshape" and prod(shape) != (first := self.types[node.input[0]]).elements:
+            raise ModelError(f"Reshape {name!r}: {first.shape} has other elements than {shape}")
         dtype = self.dtype(kind.tensor_type.elem_type, output)
         if dtype is not None:
             self.types[output] = ValueType(shape, dtype.name)
 
-    def refuse_unsupported(self) -> None:
+    def refuse(self) -> None:
+        """Raise ModelError with all that is missing, if anything is."""
+        wrong = []
+        if self.open:
+            first = self.inputs[0] if self.inputs else "x"
+            wrong.append(
+                f"the model leaves sizes open: {listed(self.open)}; give them as shapes={{'name': size}} or "
+                f"shapes={{{first!r}: (1, ...)}}, on the command line as --shape {first}=1,..."
+            )
         if self.unsupported:
             found = [f"{kind} ({listed(names, 3)})" for kind, names in sorted(self.unsupported.items())]
-            raise ModelError(f"coexec does not have what the model uses: {listed(found)}")
+            wrong.append(f"coexec does not have what the model uses: {listed(found)}")
         if self.depending:
-            raise ModelError(
+            wrong.append(
                 f"sizes depend on the values of inputs: {listed(self.depending)}; if an input is meant to be fixed, give "
                 "it as values={'name': array}"
             )
+        if wrong:
+            raise ModelError(". Beside that, ".join(wrong))
 
     def graph(self, name: str) -> LayerGraph:
         """Return the graph, without operations that nobody needs, with normalisation folded into convolutions."""
-        outputs = tuple(value.name for value in self.proto.graph.output)
+        outputs = tuple(value.name for value in self.model.graph.outputs)
         if lost := [o for o in outputs if o not in self.types]:
             raise ModelError(f"nothing gives the output {lost[0]!r} of the model")
         notes: tuple[str, ...] = ()
@@ -327,5 +302,3 @@ KNOWN_SHAPES = {"GreaterOrEqual": compared, "LessOrEqual": compared, "Slice": sl
 """Operators for which type inference says nothing in some opsets, and what their result is."""
 SHAPED_LIKE_INPUT = frozenset({"Dropout", "GroupNormalization", "MeanVarianceNormalization"})
 """Operators for which type inference says nothing of some results, which have the input's shape."""
-SMALL = 4096
-"""Elements of a constant up to which type inference gets to see its values: those that shapes are made of."""

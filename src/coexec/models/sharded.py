@@ -214,7 +214,7 @@ class ConvRunner(LayerRunner):
             w = self.w[(filters, slice(*spans[CIN]), slice(*spans[KH]), slice(*spans[KW]))]
             groups = max(1, (channels.stop - channels.start) // max(1, w.shape[1]))
             shape = self.shape._replace(taps=w.shape[2:], before=tuple(before))
-            kernel, scalars = conv_kernel(x, w, shape, groups, biased=False)
+            kernel, scalars = conv_kernel(x, w, shape, groups)
             kernel.using(devices=turn.device)(x, w, target[:, out], *scalars)
 
     def seen(self, axis: int, span: Span, taps: Span) -> Span:
@@ -248,11 +248,19 @@ def run_conv(call: OpCall, cut: LayerCut) -> Array:
         x, w, target = x[..., None], w[..., None], result[..., None]
         shape = Geometry(*((*given, fill) for fill, given in zip((1, 1, 1, 0, 0), shape, strict=True)))
     ConvRunner(cut, x, w, shape, int(call.attribute("group", 1)), target).run()
+    with cut_calls(cut):
+        return finished(call, result)
+
+
+def finished(call: OpCall, result: Any) -> Array:
+    """Return sums of a convolution with its bias and with what was fused to it."""
     if call.has(2):
-        bias = call.array(2)[(slice(None), *(None,) * (len(call.shape) - 2))]
-        with cut_calls(cut):
-            result = result + bias
-    return result
+        result = result + call.array(2)[(slice(None), *(None,) * (len(call.shape) - 2))]
+    if call.has(3):
+        result = result + call.array(3)
+    low, high = call.attribute("bounds", (None, None))
+    result = result if low is None else np.maximum(result, result.dtype.type(low))
+    return result if high is None else np.minimum(result, result.dtype.type(high))  # type: ignore[no-any-return]
 
 
 # Products -------------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from .onnx_types import needs
 
 
 def exported(module: Any, example: Any) -> Any:
-    """Return a torch module as an ONNX model in memory. It is exported as it stands: call `module.eval()` first."""
+    """Return a torch module as a model of onnx-ir. It is exported as it stands: call `module.eval()` first."""
     try:
         import torch
     except ImportError as error:
@@ -31,7 +31,7 @@ def exported(module: Any, example: Any) -> Any:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             program = torch.export.export(module, arguments)
-            return torch.onnx.export(program, dynamo=True, verbose=False).model_proto
+            return torch.onnx.export(program, dynamo=True, verbose=False).model
     except Exception as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ModelError(f"torch cannot export {type(module).__name__}: {first}") from error

@@ -217,6 +217,11 @@ class Recorder:
         if self._writer is not None:
             self._writer.row({"row": "note", "t": self._since(self.clock()), "text": text})
 
+    def stream(self, figures: Mapping[str, Any]) -> None:
+        """Record what a stream of items came to, when it ends."""
+        if self._writer is not None:
+            self._writer.row({"row": "stream", "t": self._since(self.clock()), **figures})
+
     def close(self) -> None:
         """Complete the trace."""
         if self._writer is not None:

@@ -22,6 +22,10 @@ LATEST = 1e12
 """Seconds: no time is farther from the start of a run."""
 SHOWN = 60
 """Characters of a wrong value that an error shows."""
+STREAM_FIGURES = (
+    "items", "seconds", "planning_s", "items_per_s", "predicted_period", "joules_per_item", "energy_from", "stages",
+)  # fmt: skip
+"""What is told of a stream of items."""
 TIMES = ("submitted", "ready", "start", "stop", "t")
 
 
@@ -127,6 +131,32 @@ _FIELDS: dict[str, dict[str, Spec]] = {
     "small": {"name": _TEXT, "start": _TIME, "stop": _TIME, "calls": _WHOLE},
     "wait": {"start": _TIME, "stop": _TIME, "what": _or_null(_TEXT), "task": _or_null(_WHOLE)},
     "note": {"t": _TIME, "text": _TEXT},
+    "stream": {
+        "t": _TIME,
+        "name": _TEXT,
+        "items": _WHOLE,
+        "seconds": _SECONDS,
+        "planning_s": _SECONDS,
+        "items_per_s": _RATE,
+        "predicted_period": _SECONDS,
+        "joules_per_item": _or_null(_RATE),
+        "energy_from": _TEXT,
+        "stages": [
+            {
+                "stage": _TEXT,
+                "devices": _TEXTS,
+                "kernels": _TEXTS,
+                "mode": _TEXT,
+                "busy": _RATE,
+                "starved": _RATE,
+                "blocked": _RATE,
+                "seconds_per_item": _or_null(_SECONDS),
+                "predicted_compute": _SECONDS,
+                "predicted_copies": _SECONDS,
+                "joules_per_item": _or_null(_RATE),
+            }
+        ],
+    },
     "simulation": {
         "platform": _or_null(_TEXT),
         "about": _or_null(_TEXT),
@@ -148,6 +178,7 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "small": ("name", "start", "stop", "calls"),
     "wait": ("start", "stop"),
     "note": ("t", "text"),
+    "stream": ("t", "name", *STREAM_FIGURES),
 }
 
 

@@ -179,6 +179,7 @@ class Trace:
         self.links = {(row["from"], row["to"]): row for row in kinds.get("link", [])}
         self.simulation: Row = kinds.get("simulation", [{}])[-1]  # what a simulated run adds at its end
         self.notes = kinds.get("note", [])
+        self.streams = kinds.get("stream", [])  # what streams of items came to, in the order of their ends
         self._end: Row = kinds.get("end", [{}])[-1]
 
     @classmethod

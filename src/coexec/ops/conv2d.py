@@ -22,13 +22,12 @@ from ..program.kernel import Kernel, kernel
 from ..program.mapper import Mapper
 from ..program.variant import Variant
 from . import on_torch
-from .convolve import convolve, convolve_and_add
+from .convolve import NOTHING, SCALARS, After, convolution_body
 from .matmul import NUMERICS
 from .op import TILES, Op, Prepared, Tile, as_dtype, opencl_source, operand, output
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
-SCALARS = ("sh", "sw", "pad_top", "pad_left", "dh", "dw", "per_group")
 PIXELS, TOGETHER = 64, 4  # a GPU's work-group, and output channels of one work-item
 
 
@@ -86,35 +85,35 @@ def gathered(x: Any, w: Any, out: Any) -> float:
 
 
 @lru_cache(maxsize=256)
-def conv2d_kernel(dtype: str, window: Window, *, biased: bool) -> Kernel:
-    """Return the kernel for one type and window; kernels of one type share body and sources, and so predictions."""
+def conv2d_kernel(dtype: str, window: Window, after: After = NOTHING) -> Kernel:
+    """Return the kernel for one type, window and what is done to sums; those that differ by windows share body and sources."""
     accesses: dict[str, Any] = {"x": read(Seen(window)), "w": read(Channels()), "out": write}
-    if biased:
+    if after.biased:
         accesses["bias"] = read(Channels())
-    body = convolve_and_add if biased else convolve
+    if after.added:
+        accesses["other"] = read
     made = kernel(
         split=(0, 1, 2), over="out", name=f"conv2d_{dtype}", flops=flops, features={"gathered": gathered}, **accesses
-    )(body)
+    )(convolution_body(after))
     made.op = "conv2d"
     tile = TILES[dtype]
-    on_tensors = on_torch.convolve_and_add if biased else on_torch.convolve
-    made.variant(on_tensors, kind="torch", name="torch", numerics=NUMERICS)
+    made.variant(on_torch.convolution_body(after), kind="torch", name="torch", numerics=NUMERICS)
     return made.opencl(
-        source(tile, "conv2d_cpu.cl", biased=biased),
+        source(tile, "conv2d_cpu.cl", after),
         global_size=lambda n: tile.groups(n[1], n[0] * n[2] * n[3]),
         local_size=(1, 1, 1),
         numerics=NUMERICS,
         contract=True,
-        elsewhere=gpu_variant(tile, biased=biased),
+        elsewhere=gpu_variant(tile, after),
     )
 
 
-def gpu_variant(tile: Tile, *, biased: bool) -> Variant:
+def gpu_variant(tile: Tile, after: After = NOTHING) -> Variant:
     """Return the variant for an OpenCL device that is no CPU."""
     return Variant(
         "opencl",
         "opencl",
-        source=source(tile, "conv2d_gpu.cl", biased=biased),
+        source=source(tile, "conv2d_gpu.cl", after),
         global_size=lambda n: (n[2] * n[3], -(-n[1] // TOGETHER), n[0]),
         local_size=(PIXELS, 1, 1),
         numerics=NUMERICS,
@@ -122,15 +121,24 @@ def gpu_variant(tile: Tile, *, biased: bool) -> Variant:
     )
 
 
-@lru_cache(maxsize=16)
-def source(tile: Tile, name: str, *, biased: bool) -> str:
+@lru_cache(maxsize=64)
+def source(tile: Tile, name: str, after: After) -> str:
     """Return one of the sources with its parameters."""
-    arguments = [Argument(n, tile.dtype, 4) for n in ("x", "w")] + [Argument("bias", tile.dtype, 1)] * biased
+    arguments = [Argument(n, tile.dtype, 4) for n in ("x", "w")] + [Argument("bias", tile.dtype, 1)] * after.biased
+    arguments += [Argument("other", tile.dtype, 4)] * after.added
     arguments += [Argument("out", tile.dtype, 4, writes=True), *(Argument(n, "int64") for n in SCALARS)]
     extents = (("x", 2), ("x", 3), ("w", 1), ("w", 2), ("w", 3))
     parameters = f"#define PARAMETERS {', '.join(signature(arguments, 4, extents, origin=True))}"
     parts = [opencl_source("block_cpu.cl")] * (name == "conv2d_cpu.cl") + [opencl_source(name)]
-    return "\n".join([*tile.defines(), parameters, *(["#define BIAS"] * biased), *parts])
+    bounds = [f"#define {at} ((T){_literal(bound)})" for at, bound in (("LOW", after.low), ("HIGH", after.high))
+              if bound is not None]  # fmt: skip
+    finish = ["#define BIAS"] * after.biased + ["#define OTHER"] * after.added + bounds
+    return "\n".join([*tile.defines(), parameters, *finish, *parts])
+
+
+def _literal(bound: float) -> str:
+    """Return a number in C; infinities have a name there."""
+    return repr(float(bound)) if np.isfinite(bound) else "INFINITY" if bound > 0 else "(-INFINITY)"
 
 
 def _conv2d(
@@ -177,7 +185,7 @@ def _conv2d(
     window = Window(
         steps, (pads[0][0], pads[1][0]), dilations, (taps[0], taps[1]), (channels, max(1, filters // groups))
     )
-    made = conv2d_kernel(dtype.name, window, biased=len(given) > 2)
+    made = conv2d_kernel(dtype.name, window, After(biased=len(given) > 2))
     return Prepared(made, (*arrays, computed, *window.scalars), result, computed)
 
 

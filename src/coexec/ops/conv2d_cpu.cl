@@ -1,7 +1,7 @@
 /* out = conv2d(x, w) for CPUs, as a matrix product: w is (output channels) x (taps and channels), and the pixels that each
    tap meets are packed into panels on the way (block_cpu.cl multiplies). One work-item computes some output channels
    of COLUMNS pixels, which are counted through rows and images. Sums run over channels first, then over taps.
-   PARAMETERS, the sizes, and BIAS if there is one, come from conv2d.py. */
+   PARAMETERS, the sizes, and what is done to sums (BIAS, OTHER, LOW, HIGH) come from conv2d.py. */
 
 typedef struct {
     long n, s0, s1, s2, s3; /* pixels: images' strides in x */
@@ -123,6 +123,20 @@ inline void filter(const __global T *x, const __global T *w, const long s1, cons
     }
 }
 
+#if defined(OTHER) || defined(LOW) || defined(HIGH)
+#define FINISH
+#endif
+inline T finished(T v)
+{
+#ifdef LOW
+    v = v < LOW ? LOW : v; /* not a number stays so */
+#endif
+#ifdef HIGH
+    v = v > HIGH ? HIGH : v;
+#endif
+    return v;
+}
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv2d(PARAMETERS)
 {
     __local T pb[DEPTH * COLUMNS] __attribute__((aligned(128)));
@@ -134,7 +148,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv2d(PARAMETERS)
     const long share = ((n1 - 1) / (long)get_num_groups(1) / MR + 1) * MR; /* output channels of each work-item */
     const long pixel0 = (long)get_group_id(0) * COLUMNS, last = min(n1, ((long)get_group_id(1) + 1) * share);
     const int columns = min((long)COLUMNS, g.n - pixel0), dense = out_stride3 == 1 && out_stride2 == n3;
-    long o = (long)get_group_id(1) * share;
+    const long begin = (long)get_group_id(1) * share;
+    long o = begin;
     while (o < last) { /* one group of channels after the other */
         const long group = (lo1 + o) / per_group, end = min(last, (group + 1) * per_group - lo1);
         const __global T *const x = x_data + x_start + (group - lo1 / per_group) * w_n1 * x_stride1;
@@ -187,4 +202,29 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv2d(PARAMETERS)
         } while (k0 < inner);
         o = end;
     }
+#ifdef FINISH /* what this work-item wrote is still in the cache: line by line, so that lines become vectors */
+    for (o = begin; o < last; o++)
+        for (int j = 0, some; j < columns; j += some) {
+            const long line = (pixel0 + j) / n3, n = line / n2, row = line % n2, q0 = (pixel0 + j) % n3;
+            some = min((long)(columns - j), n3 - q0);
+            __global T *p = out_data + out_start + n * out_stride0 + o * out_stride1 + row * out_stride2 + q0 * out_stride3;
+#ifdef OTHER
+            const __global T *from = other_data + other_start + n * other_stride0 + o * other_stride1 +
+                                     row * other_stride2 + q0 * other_stride3;
+            if (out_stride3 == 1 && other_stride3 == 1)
+                for (int e = 0; e < some; e++)
+                    p[e] = finished(p[e] + from[e]);
+            else
+                for (int e = 0; e < some; e++)
+                    p[e * out_stride3] = finished(p[e * out_stride3] + from[e * other_stride3]);
+#else
+            if (out_stride3 == 1)
+                for (int e = 0; e < some; e++)
+                    p[e] = finished(p[e]);
+            else
+                for (int e = 0; e < some; e++)
+                    p[e * out_stride3] = finished(p[e * out_stride3]);
+#endif
+        }
+#endif
 }

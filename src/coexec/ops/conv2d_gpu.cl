@@ -1,5 +1,6 @@
 /* out = conv2d(x, w) for GPUs: a work-item computes one pixel of EACH output channels, so that neighbours read
-   neighbouring pixels and the same weights. PARAMETERS, T, and BIAS if there is one, come from conv2d.py. */
+   neighbouring pixels and the same weights. PARAMETERS, T, and what is done to
+   sums (BIAS, OTHER, LOW, HIGH) come from conv2d.py. */
 #define EACH 4
 
 __kernel void conv2d(PARAMETERS)
@@ -40,6 +41,17 @@ __kernel void conv2d(PARAMETERS)
                 }
             }
         }
-    for (int e = 0; e < EACH && first + e < n1; e++)
-        out_data[out_start + n * out_stride0 + (first + e) * out_stride1 + p * out_stride2 + q * out_stride3] = sums[e];
+    for (int e = 0; e < EACH && first + e < n1; e++) {
+        T v = sums[e];
+#ifdef OTHER
+        v += other_data[other_start + n * other_stride0 + (first + e) * other_stride1 + p * other_stride2 + q * other_stride3];
+#endif
+#ifdef LOW
+        v = v < LOW ? LOW : v; /* not a number stays so */
+#endif
+#ifdef HIGH
+        v = v > HIGH ? HIGH : v;
+#endif
+        out_data[out_start + n * out_stride0 + (first + e) * out_stride1 + p * out_stride2 + q * out_stride3] = v;
+    }
 }

@@ -5,8 +5,8 @@ Before: program/body.py.  After: ops/conv2d.py, ops/on_torch.py.  Knows NumPy ar
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from ..program.body import signature
 
 GATHERED = 1 << 19  # elements that are gathered at a time: a few rows of a layer, within the cache that cores share
+SCALARS = ("sh", "sw", "pad_top", "pad_left", "dh", "dw", "per_group")
 Image = np.ndarray[Any, Any]
 
 
@@ -23,6 +24,43 @@ class Steps(NamedTuple):
     stride: tuple[int, int]
     first: tuple[int, int]  # where the first output pixel's first tap lies; negative in the padding
     dilation: tuple[int, int]
+
+
+class After(NamedTuple):
+    """What is done to each sum before it leaves the cache, in this order."""
+
+    biased: bool = False  # its channel's bias is added
+    added: bool = False  # the element of another array of the output's shape is added
+    low: float | None = None  # what is below becomes this
+    high: float | None = None  # what is above becomes this
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The names of the arrays that this takes."""
+        return ("bias",) * self.biased + ("other",) * self.added
+
+
+NOTHING = After()
+
+
+class Finish:
+    """Does what is done to sums, for some channels and rows of one image at a time. Works in place."""
+
+    def __init__(self, after: After, operands: Sequence[Any]) -> None:
+        self._low, self._high = after.low, after.high
+        named = dict(zip(after.operands, operands, strict=True))
+        self._bias, self._other = named.get("bias"), named.get("other")
+
+    def __call__(self, part: Image, image: int, channels: slice, rows: slice) -> None:
+        """Finish sums."""
+        if self._bias is not None:
+            part += self._bias[channels, None, None]
+        if self._other is not None:
+            part += self._other[image, channels, rows]
+        if self._low is not None:
+            np.maximum(part, part.dtype.type(self._low), out=part)
+        if self._high is not None:
+            np.minimum(part, part.dtype.type(self._high), out=part)
 
 
 def convolve(
@@ -37,35 +75,57 @@ def convolve(
     dw: int,
     per_group: int,
     chunk: Any,
+    finish: Callable[[Image, int, slice, slice], None] | None = None,
 ) -> None:
     """Convolve the images of a chunk."""
     top = chunk.lo[2] * sh - pad_top  # x begins with row max(top, 0)
-    _convolve(x, w, out, Steps((sh, sw), (min(top, 0), -pad_left), (dh, dw)), per_group, chunk.lo[1])
+    steps = Steps((sh, sw), (min(top, 0), -pad_left), (dh, dw))
+    _convolve(x, w, out, steps, per_group, chunk.lo[1], finish or _leave)
 
 
-class WithBias:
-    """A body: a convolution, and each output channel's bias added to it. NumPy's and torch's alike."""
+def _leave(part: Image, image: int, channels: slice, rows: slice) -> None:
+    """Do nothing to sums."""
+
+
+class PlainConvolution:
+    """A body: a convolution whose sums are left as they are."""
 
     def __init__(self, convolution: Callable[..., None]) -> None:
-        x, w, *rest = inspect.signature(convolution).parameters
-        self.__signature__ = signature([x, w, "bias", *rest])
-        self.__name__ = f"{convolution.__name__}_and_add"
+        self.__signature__ = signature(["x", "w", "out", *SCALARS, "chunk"])
+        self.__name__ = convolution.__name__
         self._convolution = convolution
 
-    def __call__(self, x: Any, w: Any, bias: Any, out: Any, *rest: Any) -> None:
-        """Convolve the images of a chunk and add the bias."""
-        self._convolution(x, w, out, *rest)
-        out += bias[:, None, None]
+    def __call__(self, *arguments: Any) -> None:
+        """Convolve the images of a chunk."""
+        self._convolution(*arguments)
 
 
-convolve_and_add = WithBias(convolve)
+class FinishedConvolution:
+    """A body: a convolution, and what is done to its sums while they are in the cache."""
+
+    def __init__(self, after: After) -> None:
+        self.__signature__ = signature(["x", "w", *after.operands, "out", *SCALARS, "chunk"])
+        self.__name__ = "convolve_and_finish"
+        self._convolution, self._finish, self._after = convolve, Finish, after
+
+    def __call__(self, x: Any, w: Any, *rest: Any) -> None:
+        """Convolve the images of a chunk and finish the sums."""
+        count = len(self._after.operands)
+        self._convolution(x, w, *rest[count:], self._finish(self._after, rest[:count]))
 
 
-def _convolve(x: Any, w: Any, out: Any, steps: Steps, per_group: int, first: int) -> None:
+@lru_cache(maxsize=64)
+def convolution_body(after: After) -> Any:
+    """Return the body of a convolution."""
+    return PlainConvolution(convolve) if after == NOTHING else FinishedConvolution(after)
+
+
+def _convolve(x: Any, w: Any, out: Any, steps: Steps, per_group: int, first: int, finish: Any) -> None:
     """Convolve image by image and group by group; `first` is the output channel that the chunk begins with."""
     filters, channels = w.shape[:2]
     if channels == 1 and filters > 1 and per_group < 4:
-        _convolve_alone(x, w, out, steps, [(first + o) // per_group - first // per_group for o in range(filters)])
+        sources = [(first + o) // per_group - first // per_group for o in range(filters)]
+        _convolve_alone(x, w, out, steps, sources, finish)
         return
     o = 0
     while o < filters:
@@ -73,12 +133,13 @@ def _convolve(x: Any, w: Any, out: Any, steps: Steps, per_group: int, first: int
         end = min(filters, (group + 1) * per_group - first)
         at = (group - first // per_group) * channels
         for n in range(out.shape[0]):
-            _multiply(x[n, at : at + channels], w[o:end], out[n, o:end], steps)
+            _multiply(x[n, at : at + channels], w, out, steps, finish, n, slice(o, end))
         o = end
 
 
-def _multiply(x: Image, w: Image, out: Image, steps: Steps) -> None:
+def _multiply(x: Image, w: Any, out: Any, steps: Steps, finish: Any, image: int, some: slice) -> None:
     """Convolve one image with the filters of one group."""
+    w, out = w[some], out[image, some]
     (filters, *inner), (rows, columns) = w.shape, out.shape[1:]
     depth = int(np.prod(inner))
     weights = np.ascontiguousarray(w.reshape(filters, depth))
@@ -99,6 +160,7 @@ def _multiply(x: Image, w: Image, out: Image, steps: Steps) -> None:
             np.matmul(weights, pixels, out=part.reshape(filters, count))
         else:
             part[...] = np.matmul(weights, pixels).reshape(part.shape)
+        finish(part, image, some, slice(row, row + part.shape[1]))
 
 
 def _gather(x: Image, pixels: Image, steps: Steps, row: int) -> None:
@@ -123,7 +185,7 @@ def _span(offset: int, step: int, size: int, count: int) -> tuple[slice, slice]:
     return slice(lo, hi), slice(start, max(start, offset + (hi - 1) * step + 1), step) if hi > lo else slice(0, 0)
 
 
-def _convolve_alone(x: Any, w: Any, out: Any, steps: Steps, source: list[int]) -> None:
+def _convolve_alone(x: Any, w: Any, out: Any, steps: Steps, source: list[int], finish: Any) -> None:
     """Convolve where each group has one input channel: `source` names it for each output channel."""
     rows, columns = out.shape[2:]
     some = max(1, GATHERED // 8 // max(1, rows * columns))  # channels whose sums stay in a core's own cache
@@ -137,6 +199,7 @@ def _convolve_alone(x: Any, w: Any, out: Any, steps: Steps, source: list[int]) -
                 for s in range(w.shape[3]):
                     xs, from_x = _span(steps.first[1] + s * steps.dilation[1], steps.stride[1], x.shape[3], columns)
                     target[:, ys, xs] += images[:, from_y, from_x] * weights[:, r, s]
+            finish(target, n, slice(o, o + some), slice(0, rows))
 
 
-__all__ = ["convolve", "convolve_and_add"]
+__all__ = ["NOTHING", "SCALARS", "After", "convolution_body", "convolve"]

@@ -1,4 +1,4 @@
-"""Arrays in files: `.npy` files by parts, and checkpoints of a program's state. No rank gathers an array for it.
+"""Arrays in files: `.npy` files and Zarr stores by parts, and checkpoints of a program's state. No rank gathers an array for it.
 
 Before: saving/, program/host_task.py.  After: the package's own namespace.  Each rank reads and writes its part, as a host task.
 """
@@ -7,34 +7,46 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ..cluster.here import rank
+from ..cluster.here import rank, ranks
 from ..errors import ArgumentError, CheckpointError, ConfigError
 from ..geometry import Box
 from ..program import array as arrays, session
 from ..program.access import read, write
 from ..program.array import Array
-from ..program.host_task import host_task
+from ..program.host_task import HostTask, host_task
 from ..saving import checkpoint as checkpoints
 from ..saving.npy import NpyFile, NpyWriter, open_npy
+from ..saving.zarr_store import ENDING, ZarrSource, ZarrWriter, is_zarr
 
 Path = str | os.PathLike[str]
 NOTHING: Any = object()
 
 
-@host_task(order="files", split=0, x=read)
-def write_part(x: Any, writer: NpyWriter, chunk: Any) -> None:
+def write_part(x: Any, writer: NpyWriter | ZarrWriter, chunk: Any) -> None:
     """Write this rank's part of an array."""
     writer.write(Box(chunk.lo, chunk.hi), x)
 
 
-@host_task(order="files", split=0, x=write)
 def read_part(x: Any, source: Any, chunk: Any) -> None:
     """Read this rank's part of an array."""
     source.read(Box(chunk.lo, chunk.hi), x)
+
+
+@cache
+def _writing(rows: int) -> HostTask:
+    """Return the host task that writes parts of an array, cut at multiples of so many rows."""
+    return HostTask(write_part, {"x": read}, order="files", split=0, granule=rows)
+
+
+@cache
+def _reading(rows: int) -> HostTask:
+    """Return the host task that reads parts of an array, cut at multiples of so many rows."""
+    return HostTask(read_part, {"x": write}, order="files", split=0, granule=rows)
 
 
 @host_task(order="files", split=0, x=read)
@@ -55,33 +67,40 @@ class NamedArray:
 
 
 def save(path: Path, a: Any) -> None:
-    """Write an array to a `.npy` file, which `np.load` reads. Waits. Each rank writes its part, at its place in the file.
+    """Write an array to a `.npy` file, which `np.load` reads, or to a Zarr store if the name ends with `.zarr`. Waits.
 
-    The file gets its name when it is complete: what was there before stays as it was until then.
+    Each rank writes its part: at its place in the file, or in chunks of its own. Nothing is gathered.
+    What is written gets its name when it is complete: what was there before stays as it was until then.
     """
     source = arrays.asarray(a)
     runtime: Any = source.runtime
-    writer = NpyWriter(path, source.shape, source.dtype)
+    stored = str(path).endswith(ENDING)
+    writer: Any = (
+        ZarrWriter(path, source.shape, source.dtype, ranks()) if stored else NpyWriter(path, source.shape, source.dtype)
+    )
     first = rank() == 0
     runtime.agree(ConfigError, writer.create if first else None)
     if source.size:
-        write_part(_rows(source), _rowed(writer, source)).result()
+        _writing(writer.rows if stored else 1)(_rows(source), _rowed(writer, source)).result()
     runtime.agree(ConfigError, writer.finish if first else None)
 
 
 def load(path: Path) -> Array:
-    """Return the array that a `.npy` file holds. Waits for nothing: each rank reads its part when it is needed.
+    """Return the array that a `.npy` file or a Zarr store holds. Waits for nothing: each rank reads its part when needed.
 
-    Do not change the file before the array was used.
+    Do not change what is there before the array was used.
     """
+    if is_zarr(path):
+        store = ZarrSource(path)
+        return _read(store, store.shape, store.dtype, store.rows)
     source = open_npy(path)
     return _read(source, source.shape, source.dtype)
 
 
-def _read(source: Any, shape: tuple[int, ...], dtype: Any) -> Array:
+def _read(source: Any, shape: tuple[int, ...], dtype: Any, rows: int = 1) -> Array:
     found = arrays.empty(shape, dtype)
     if found.size:
-        read_part(_rows(found), source if shape else Single(source))
+        _reading(rows)(_rows(found), source if shape else Single(source))
     return found
 
 
@@ -90,7 +109,7 @@ def _rows(a: Array) -> Array:
     return a if a.ndim else a[None]
 
 
-def _rowed(writer: NpyWriter, a: Array) -> Any:
+def _rowed(writer: NpyWriter | ZarrWriter, a: Array) -> Any:
     return writer if a.ndim else Single(writer)
 
 

@@ -59,7 +59,7 @@ class DevicePeaks:
     """The peaks of a device in one operation: rates go by type. `memory` is its memory's bandwidth, if it states none of its own."""
 
     def __init__(self, device: Device, memory: float | None = None, measured: Roofline = UNKNOWN, op: str = "") -> None:
-        achieved = device.reaches(op) if device.achieved else None
+        achieved = device.reaches(op) if device.achieved or device.configurations else None
         self._part = 1.0 if achieved is None else achieved.of_peak
         self._device = device
         self._flops = measured.flops

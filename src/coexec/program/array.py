@@ -149,6 +149,8 @@ class Array(Operators, Methods):
 
     def copy(self) -> Array:
         """Return a new array with the same elements."""
+        if self._small is not None and (found := self._small.function(np.copy, (self,), {})) is not None:
+            return found  # type: ignore[no-any-return]
         new = empty(self.shape, self.dtype)
         new[...] = self
         return new

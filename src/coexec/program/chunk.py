@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..errors import ArgumentError
 from ..geometry import Box
-from .philox import ChunkRandom
+from .philox import ChunkRandom, steps_of
 
 
 class ChunkInfo:
@@ -29,6 +29,17 @@ class ChunkInfo:
         box = self._parts[name]
         n = min(len(self.lo), box.ndim)
         return tuple(slice(self.lo[a] - box.lo[a], self.hi[a] - box.lo[a]) for a in range(n))
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """How many elements of the index space lie from one point to the next, along each axis."""
+        return steps_of(self._space.shape)
+
+    @property
+    def first(self) -> int:
+        """The number of the chunk's first point among all points of the index space."""
+        places = zip(self.lo, self._space.lo, self.steps, strict=True)
+        return sum((low - start) * step for low, start, step in places)
 
     def rng(self, seed: int, stream: int = 0) -> ChunkRandom:
         """Return counter-based random numbers: element i's depend on (seed, stream, draw, i) only."""

@@ -28,14 +28,16 @@ class HostTask(Kernel):
         *,
         order: Any = "host",
         split: int | None = None,
+        granule: int = 1,
     ) -> None:
+        """`granule` is the number of rows of which ranks get multiples."""
         if any(access.mode == "reduce" for access in accesses.values()):
             raise ArgumentError("a host task cannot reduce; use cx.update")
         if split is None:
             whole = {name: Access(access.mode, map_all) for name, access in accesses.items()}
             super().__init__(function, whole, over=())
         else:
-            super().__init__(function, accesses, over=_first(function, accesses), split=split)
+            super().__init__(function, accesses, over=_first(function, accesses), split=split, granule=granule)
         self.order = order
 
     def _check_scalar(self, name: str, value: Any) -> None:

@@ -26,7 +26,7 @@ from .mapper import All, Same, all as map_all
 from .placement import Placement
 from .returns import Returns, as_returns
 from .value import Value
-from .variant import Numerics, Variant, exact
+from .variant import Numerics, Variant, check_numerics, exact
 
 SPECIAL = ("chunk", "xp")
 _serials = count(1)
@@ -63,9 +63,11 @@ class Kernel:
         name: str | None = None,
         granule: int = 1,
         cost: DeclaredCost = NOTHING_SAID,
+        numerics: Numerics = exact,
     ) -> None:
         update_wrapper(self, function)
         self.serial = next(_serials)
+        self.numerics = numerics  # how close to the body's own results what is made of it has to come
         self.cost = cost  # flops, features and weight, as declared
         self.scratches = cost.scratches  # whether temporaries were declared
         self.choices: tuple[Any, int, dict[str | None, Any]] = (None, 0, {})  # plan/candidate.py's own
@@ -111,7 +113,7 @@ class Kernel:
         if unknown:
             raise ArgumentError(
                 f"kernel {self.name!r} declares access to {', '.join(map(repr, unknown))}, but its parameters are "
-                f"({', '.join(self.passed)}); options are split, over, returns, name, granule"
+                f"({', '.join(self.passed)}); options are split, over, returns, name, granule, numerics"
             )
         params = [ArrayParam(p, i, accesses[p]) for i, p in enumerate(self.passed) if p in accesses]
         params += [ArrayParam(name, -1, write) for name in self.returns.names]
@@ -368,6 +370,7 @@ def kernel(
     features: Mapping[str, Callable[..., float]] | None = None,
     weight: Callable[..., Any] | None = None,
     scratch: Callable[..., float] | float | None = None,
+    numerics: Numerics = exact,
     **accesses: Any,
 ) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a kernel: `@cx.kernel(split=0, x=cx.read, y=cx.update)`.
@@ -382,14 +385,15 @@ def kernel(
     part that a chunk gets; a plain number for `flops` counts per point. `weight` is a function of row numbers along the
     axis that is cut, `weight(rows)`, and says how much work each row is: shares become fractions of work. `scratch` is
     the bytes of temporaries while the body runs, per point or a function like `flops`: memory is kept free for them.
+    `numerics=cx.close(ulp)` lets compiled forms of the body add in any order, within so many ulp of the largest result.
     """
     check_accesses(accesses)
     cost = declare_cost(flops, features, weight, scratch)
+    options: dict[str, Any] = {"split": split, "over": over, "returns": returns, "name": name, "granule": granule}
+    options |= {"cost": cost, "numerics": check_numerics(numerics)}
 
     def make(function: Callable[..., Any]) -> Kernel:
-        return Kernel(
-            function, accesses, split=split, over=over, returns=returns, name=name, granule=granule, cost=cost
-        )
+        return Kernel(function, accesses, **options)
 
     if bare:
         raise ArgumentError(

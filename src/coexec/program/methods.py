@@ -68,7 +68,7 @@ class Methods:
 
     def dot(self, b: Any, out: Any = None) -> Any:
         """Return np.dot of this array and `b`."""
-        return self._call(np.dot, b, out)
+        return self._call(np.dot, b) if out is None else self._call(np.dot, b, out)
 
     def clip(self, *args: Any, **kwargs: Any) -> Any:
         """Return np.clip of this array."""

@@ -51,6 +51,8 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **optio
         low = None if type(low) is int and low <= held.min else low
         high = None if type(high) is int and high >= held.max else high
     kept = tuple(sorted(options.items()))
+    if given[0] is None and mask is True and not kept and low is not None and high is not None:
+        return np.minimum(np.maximum(taken, low), high)  # type: ignore[no-any-return]  # NumPy's own for small arrays
     if low is None and high is None:
         return elementwise(np.positive, [taken], given, kept, mask=mask)[0]
     if high is None:

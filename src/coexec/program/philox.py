@@ -29,6 +29,11 @@ Data = np.ndarray[Any, Any]
 Fill = Callable[[int, Data], None]  # fill(first, out): the numbers of elements first, first + 1, ... of a draw
 
 
+def steps_of(space: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how many numbers lie from one element of an index space to the next, along each axis."""
+    return tuple(prod(space[axis + 1 :]) for axis in range(len(space)))
+
+
 class ChunkRandom:
     """Random arrays of a chunk's shape. The same elements get the same numbers however the task is divided."""
 
@@ -37,7 +42,7 @@ class ChunkRandom:
     ) -> None:
         self._lo = lo
         self._shape = tuple(high - low for low, high in zip(lo, hi, strict=True))
-        self._steps = tuple(prod(space[axis + 1 :]) for axis in range(len(space)))
+        self._steps = steps_of(space)
         self._seed = (seed ^ seed >> 64) & MASK
         self._stream = stream
         self._draw = 0
@@ -84,11 +89,8 @@ class ChunkRandom:
         source = self._source()
 
         def fill(first: int, flat: Data) -> None:
-            odd = first % 2
-            numbers = np.empty(odd + flat.size + (odd + flat.size) % 2)
-            _uniform(source, first - odd, numbers)
-            _box_muller(numbers)
-            np.multiply(numbers[odd : odd + flat.size], deviation, out=flat)
+            _normal(source, first, flat)
+            flat *= deviation
             flat += mean
 
         return self._filled(fill, float, out)
@@ -137,22 +139,38 @@ class ChunkRandom:
             raise ArgumentError(f"out has shape {out.shape}, the chunk {self._shape}")
         if out.size:
             first = sum(low * step for low, step in zip(self._lo, self._steps, strict=True))
-            self._fill(fill, first, out, self._steps)
+            _fill_box(fill, first, out, self._steps)
         return out
 
-    def _fill(self, fill: Fill, first: int, out: Data, steps: tuple[int, ...]) -> None:
-        """Fill the numbers of a box: as one run, cut out of a run that is not much longer, or part by part."""
-        last = first + sum((extent - 1) * step for extent, step in zip(out.shape, steps, strict=True))
-        length = last + 1 - first
-        if length == out.size and out.flags.c_contiguous:
-            _in_blocks(fill, first, out.reshape(-1))
-        elif length <= max(WASTE * out.size, LANES * BLOCK // 32):
-            run = np.empty(length, out.dtype)
-            _in_blocks(fill, first, run)
-            out[...] = np.lib.stride_tricks.as_strided(run, out.shape, [step * run.itemsize for step in steps])
-        else:
-            for index in range(out.shape[0]):
-                self._fill(fill, first + index * steps[0], out[index, ...], steps[1:])
+
+def _fill_box(fill: Fill, first: int, out: Data, steps: tuple[int, ...]) -> None:
+    """Fill the numbers of a box: as one run, cut out of a run that is not much longer, or part by part."""
+    last = first + sum((extent - 1) * step for extent, step in zip(out.shape, steps, strict=True))
+    length = last + 1 - first
+    if length == out.size and out.flags.c_contiguous:
+        _in_blocks(fill, first, out.reshape(-1))
+    elif length <= max(WASTE * out.size, LANES * BLOCK // 32):
+        run = np.empty(length, out.dtype)
+        _in_blocks(fill, first, run)
+        out[...] = np.lib.stride_tricks.as_strided(run, out.shape, [step * run.itemsize for step in steps])
+    else:
+        for index in range(out.shape[0]):
+            _fill_box(fill, first + index * steps[0], out[index, ...], steps[1:])
+
+
+def draw_box(kind: str, key: tuple[int, int], first: int, steps: tuple[int, ...], shape: tuple[int, ...]) -> Data:
+    """Return the numbers of a box of a draw: "uniform" from 0 to 1, or "normal"."""
+    out = np.empty(shape)
+
+    def uniform(start: int, flat: Data) -> None:
+        _uniform(key, start, flat)
+
+    def normal(start: int, flat: Data) -> None:
+        _normal(key, start, flat)
+
+    if out.size:
+        _fill_box(uniform if kind == "uniform" else normal, first, out, steps)
+    return out
 
 
 def _in_blocks(fill: Fill, first: int, flat: Data) -> None:
@@ -171,6 +189,15 @@ def _uniform(key: tuple[int, int], first: int, out: Data) -> None:
     if first % LANES:
         generator.random(first % LANES)
     generator.random(out=out)
+
+
+def _normal(key: tuple[int, int], first: int, out: Data) -> None:
+    """Fill normal doubles with mean 0 and deviation 1."""
+    odd = first % 2
+    numbers = np.empty(odd + out.size + (odd + out.size) % 2)
+    _uniform(key, first - odd, numbers)
+    _box_muller(numbers)
+    out[...] = numbers[odd : odd + out.size]
 
 
 def _box_muller(numbers: Data) -> None:

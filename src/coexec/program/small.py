@@ -16,42 +16,26 @@ call is small as long as it takes less time than a task costs. Both are measured
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import prod
-from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
 
 from . import session
 from .array import Array
-from .at_home import MOST, NUMBERS, AtHome, ComeHome, Interrupts, LastNumber
+from .at_home import NUMBERS, ComeHome, Interrupts, LastNumber
 from .call import DEFAULT, placed_now
-from .pace import EVERY, FIRST, Pace
 from .session import in_kernel
+from .small_functions import SHORT, Record, SmallFunctions, spread
 from .ufunc import elementwise
 from .value import Value, as_value, known_value
 
-TASK = 50e-6
-"""Seconds that a task costs the program, until some were measured."""
-SHARE = 0.125
-"""How much the newest task counts in the mean of what tasks cost."""
-MEASURED = 64
-"""Tasks that are measured: their cost depends on the machine, not on the program's progress."""
-REDUCED: dict[Any, np.ufunc] = {
-    np.sum: np.add, np.prod: np.multiply, np.max: np.maximum, np.min: np.minimum, np.any: np.logical_or,
-    np.all: np.logical_and,
-}  # fmt: skip
-"""NumPy's functions that are reductions."""
-REDUCE_OPTIONS = frozenset({"axis", "keepdims"})
 _blocks, _placed, _ndarray = session._blocks.get, placed_now.get, np.ndarray
-Record = Callable[[str, float, float, int], None]
 
 
-class SmallCalls(AtHome):
+class SmallCalls(SmallFunctions):
     """The small calls of one runtime."""
 
-    __slots__ = ("_measured", "_paces", "_record", "learns", "task")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -63,39 +47,8 @@ class SmallCalls(AtHome):
         record: Record | None,
     ) -> None:
         """Begin. `record` is told of the calls that are timed: name, start and stop in seconds, and how many they stand for."""
-        super().__init__(owner, lock, births, interrupts, come_home)
+        super().__init__(owner, lock, births, interrupts, come_home, record)
         self.values = ValueCalls(self)
-        self.task = TASK  # seconds that a task costs
-        self._record = record
-        self.learns = True  # what tasks cost is still being measured
-        self._measured = 0
-        self._paces: dict[Any, Pace] = {}
-
-    # What is measured ---------------------------------------------------------------------------------------------------
-
-    def learn(self, seconds: float) -> None:
-        """Note what a task cost the program. Locked."""
-        if self.learns and seconds > 0.0:
-            self._measured += 1
-            self.learns = self._measured < MEASURED
-            self.task += SHARE * (seconds - self.task)
-
-    def _pace(self, function: Any) -> Pace:
-        """Return the pace of a function that is called for the first time."""
-        ufunc = REDUCED.get(function, function)
-        fits = ufunc.nout == 1 and ufunc.signature is None and any("O" not in types for types in ufunc.types)
-        pace = self._paces[function] = Pace(FIRST if fits else -1)
-        return pace
-
-    def _timed(self, pace: Pace, function: Any, size: int, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Make a call and learn from it."""
-        calls, pace.stands, pace.left = pace.stands, EVERY, EVERY - 1
-        start, begun = perf_counter(), thread_time()
-        result = call(*args, **options)
-        pace.learn(size, thread_time() - begun, self.task)
-        if self._record is not None:
-            self._record(function.__name__, start, perf_counter(), calls)
-        return result
 
     # Elementwise calls --------------------------------------------------------------------------------------------------
 
@@ -120,7 +73,7 @@ class SmallCalls(AtHome):
                     return None
                 y = b._data
                 if y.shape != x.shape:
-                    size = _spread(x.shape, y.shape)
+                    size = spread(x.shape, y.shape)
                 dense = dense and (y is home or y.flags.c_contiguous)
             elif kind in NUMBERS:
                 y = b
@@ -183,6 +136,8 @@ class SmallCalls(AtHome):
 
     def plain(self, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
         """Return `ufunc(*inputs)` as an array at home; None if it must become a task."""
+        if ufunc is np.matmul:
+            return self._short(ufunc, SHORT[ufunc], inputs, {})
         if len(inputs) == 2:
             a, b = inputs
             return self.two(ufunc, a, b) if type(a) is Array else self.two(ufunc, b, a, True)
@@ -248,57 +203,6 @@ class SmallCalls(AtHome):
                 return None
         return taken
 
-    # Reductions -----------------------------------------------------------------------------------------------------------
-
-    def function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what one of NumPy's functions gives, if it is a reduction of a small array; else None."""
-        ufunc = REDUCED.get(function)
-        if ufunc is None or len(args) > 2 or type(args[0]) is not Array or not kwargs.keys() <= REDUCE_OPTIONS:
-            return None
-        axis = args[1] if len(args) == 2 else kwargs.get("axis")
-        keepdims = kwargs.get("keepdims", False)
-        return self._reduce(function, ufunc, args[0], axis, keepdims) if type(keepdims) is bool else None
-
-    def _reduce(self, function: Any, ufunc: np.ufunc, array: Array, axis: Any, keepdims: Any) -> Any:
-        """Return a reduction of an array that is one block; None if it must become a task, or is an error."""
-        blocks = _blocks() or session.program
-        if (
-            not blocks
-            or blocks[-1] is not self.owner
-            or not self.on
-            or in_kernel.name
-            or _placed() is not DEFAULT
-            or array._small is not self
-        ):
-            return None
-        self._acquire()
-        try:
-            home = array._storage.home
-            if (home is None or array._home is not home) and not self.enter(array):
-                return None
-            x = array._data
-            pace = self._paces.get(function) or self._pace(function)
-            size = x.size
-            if not size or not x.flags.c_contiguous or (size > pace.limit and not pace.takes(size)):
-                return None
-            pace.left -= 1
-            reduce: Any = ufunc.reduce
-            if pace.left >= 0:
-                result = reduce(x, axis, None, None, keepdims)
-            else:
-                result = self._timed(pace, function, size, reduce, x, axis, None, None, keepdims)
-            if type(result) is not _ndarray:
-                made: Any = known_value(result, self.owner, self.values)
-            else:
-                made = self.made(result if result.flags.c_contiguous else result.copy())
-        except Exception:  # noqa: BLE001 - the long way tells it; nothing was changed
-            return None
-        finally:
-            self._release()
-        if self._interrupts.pending is not None:
-            self._interrupts.check()
-        return made
-
 
 class ValueCalls:
     """The small calls on values whose numbers are known: they are NumPy's calls on those numbers."""
@@ -350,14 +254,6 @@ class ValueCalls:
 
     def function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Leave NumPy's other functions of a value to the long way."""
-
-
-def _spread(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """Return how many elements two shapes have together; too many if they do not fit."""
-    try:
-        return prod(np.broadcast_shapes(a, b))
-    except ValueError:
-        return MOST + 1
 
 
 def _in_rows(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..errors import ArgumentError
+
 
 class Numerics(NamedTuple):
     """How close a variant comes to NumPy: 0 ulp is NumPy's bits."""
@@ -25,6 +27,13 @@ exact = Numerics()
 def close(ulp: float) -> Numerics:
     """Declare a variant that may differ from NumPy by `ulp` units in the last place."""
     return Numerics(ulp)
+
+
+def check_numerics(given: Any) -> Numerics:
+    """Return what was declared, or say what may be."""
+    if not isinstance(given, Numerics) or not 0 <= given.ulp < float("inf"):
+        raise ArgumentError(f"numerics={given!r}; use cx.exact, or cx.close(ulp) with a number of units from 0")
+    return given
 
 
 COMPILED = "compiled"

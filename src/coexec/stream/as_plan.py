@@ -6,8 +6,10 @@ Before: plan/plan.py, stream/planning.py.  After: stream/pipeline.py, cli/.  Com
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from ..plan.pipeline import PipelinePoint, PipelineStage
+from ..plan.pipeline.judge import told
 from ..plan.plan import Part, Plan
 from .planning import Prepared, stage_label
 
@@ -21,7 +23,10 @@ def as_plan(name: str, shapes: str, prepared: Prepared, point: PipelinePoint, ob
     )
     used = {device for names in devices.values() for device in names}
     everyone = [device for members in prepared.members.values() for device in members]
-    singles = {prepared.members[name][0]: p.period for name, p in prepared.singles().items()}
+    singles: dict[str, float] = {}
+    for class_name, single in prepared.singles().items():
+        device = prepared.members[class_name][0]  # of its designs, the quickest
+        singles[device] = min(single.period, singles.get(device, inf))
     return Plan(
         "pipeline",
         name,
@@ -68,7 +73,7 @@ def _stage(number: int, stage: PipelineStage, devices: Sequence[str], spread: fl
         stage.seconds,
         spread=spread,
         policy=stage.mode,
-        why=f"group {stage.slot}",
+        why=f"group {stage.slot}, {told(stage.group)}",
     )
 
 
@@ -94,7 +99,8 @@ def why(prepared: Prepared, point: PipelinePoint, singles: dict[str, float]) -> 
 def one_more(prepared: Prepared, point: PipelinePoint, objective: str) -> list[str]:
     """Return what one more device of each class would bring, the best first."""
     found = []
-    for name in prepared.members:
+    for name in {members: name for name, members in prepared.members.items()}.values():
         better = prepared.with_one_more(name, objective).period
-        found.append((better, f"one more {name}: {1 / better:.4g} items/s instead of {1 / point.period:.4g}"))
+        what = name.removesuffix(f" as {prepared.designs.get(name, '')}")
+        found.append((better, f"one more {what}: {1 / better:.4g} items/s instead of {1 / point.period:.4g}"))
     return [line for _, line in sorted(found)]

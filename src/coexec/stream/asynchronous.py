@@ -221,8 +221,8 @@ async def results(stream: Stream) -> AsyncIterator[Any]:
                 break
             if pulling is None and window.has_room and not source.over:
                 pulling = _pulled(source)
-            if waiting is None and window.awaited():
-                waiting = _aside(window.wait, LOOK_AGAIN)
+            if waiting is None and window.runs:
+                waiting = _aside(window.wait, LOOK_AGAIN)  # at once over if an item has ended meanwhile
             pending = {future for future in (pulling, waiting) if future is not None}
             if pending:
                 await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)

@@ -22,10 +22,20 @@ from .statistics import StreamWatch
 from .trees import storages
 from .window import Terms
 
-BUFFERS = 2  # items for each device that takes whole items: one is computed while the next one's data comes
+BUFFERS = 2  # items for each device that takes whole items
 REVIEWED = 32  # items after which it is looked whether stages take as long as predicted, doubled each time they do
 DRIFT = 0.25  # of a stage's predicted seconds: beyond, models have learnt enough to plan anew
 KEPT = 256  # decisions that are remembered
+
+
+def under_way(route: Route) -> int:
+    """Return how many items are under way at once, unless the user says something else.
+
+    For each device that takes whole items: one is computed while the next one's data comes. What the last stage has computed is on
+    its way to the host meanwhile, one result for each of its devices.
+    """
+    groups = {place.devices: place.placement.replicas for place in route.places}
+    return BUFFERS * sum(groups.values()) + route.places[-1].placement.replicas
 
 
 class Deployment:
@@ -39,10 +49,17 @@ class Deployment:
         constants: Mapping[str, Any],
         features: Mapping[str, Callable[[Any], float]],
         note: Callable[[str], None],
+        configure: Callable[[str, str], None] | None = None,
         *,
         aside: bool,
     ) -> None:
-        """Begin. `prepare(item)` plans for an item now; `prepare_recorded` for one that has run, `aside` on a thread."""
+        """Begin. `prepare(item)` plans for an item now; `prepare_recorded` for one that has run, `aside` on a thread.
+
+        `configure(device, design)` loads a design; None: no device can be configured.
+        """
+        self._configure = configure
+        self.designs: dict[str, str] = {}  # that devices have now
+        self._designs: dict[str, str] = {}  # that they need
         self._prepare, self._prepare_recorded, self._adviser = prepare, prepare_recorded, adviser
         self._constants = frozenset([storage.id for storage in storages(list(constants.values()))])
         self._features, self._note, self._aside = features, note, aside
@@ -64,22 +81,39 @@ class Deployment:
     def adopt(self, prepared: Prepared, point: PipelinePoint | None = None) -> None:
         """Put a plan in force, for every item that begins from now on."""
         self.prepared, self.point = prepared, self._adviser.choose(prepared) if point is None else point
-        self.route = prepared.route(self.point)
+        self.route = prepared.route(self.point, self.designs)
+        self._designs = prepared.configured(self.point, self.designs)
         stateful = bool(prepared.state_line)
         self._watched = Watched(self._constants, self._constants if stateful else frozenset())
-        groups = {place.devices: place.placement.replicas for place in self.route.places}
         self._terms = Terms(
-            BUFFERS * sum(groups.values()) + 1,
+            under_way(self.route),
             threaded=bool(prepared.reads) and not stateful,  # a state is changed by one item after the other
             repeatable=not stateful,
         )
         self._next_review = self._adviser.items + self._review
         self._before = (-1, 0.0)
 
+    def load(self) -> bool:
+        """Tell whether devices need other designs than they have."""
+        return any(self.designs.get(device) != design for device, design in self._designs.items())
+
+    def loaded(self) -> None:
+        """Give devices the designs that the plan in force needs."""
+        if self.watch is not None:
+            self.watch.drain()  # what ran drew the watts of the designs before
+        for device, design in self._designs.items():
+            if self.designs.get(device) != design:
+                if self._configure is not None:
+                    self._configure(device, design)
+                self._note(f"stream item {max(0, self._adviser.items - 1)}: {device} is configured as {design}")
+        self.designs |= self._designs
+
     def terms(self, item: Any) -> Terms:
         """Return on which terms an item is computed; plan for it if it is the first one."""
         if self.prepared is None:
             self.adopt(self._prepare_soon(item))
+            if self.watch is not None:
+                self.watch.planned_now()
         return self._terms
 
     def place(self, run: ItemRun) -> tuple[Route, Watched]:
@@ -101,7 +135,7 @@ class Deployment:
                 self._looking[run] = (key, watched)
                 return self.route, watched
         else:
-            decision, plan = adviser.decide(key, self.prepared, self.point)
+            decision, plan = adviser.decide(key, self.point, self.designs)
             if adviser.is_news(decision, key):
                 self._tell(decision)
             if plan is not None:

@@ -10,7 +10,11 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from ..errors import PlanError
+from ..geometry import Box
+from ..graph.call import describe
 from ..plan.pipeline import StreamKernel, StreamWork
+from ..predict.features import flops_at, work_of_part
+from ..predict.roofline import DevicePeaks
 from ..program.array import Array
 from ..program.call import Options
 from ..runtime import Runtime
@@ -31,8 +35,11 @@ class Estimated(NamedTuple):
     sources: frozenset[str]  # where predictions come from
 
 
-def estimate(runtime: Runtime, recorded: Recorded, members: Members) -> Estimated:
-    """Return the calls of a function as work for pipelines, with what the models say of each class of devices."""
+def estimate(runtime: Runtime, recorded: Recorded, members: Members, designs: Mapping[str, str]) -> Estimated:
+    """Return the calls of a function as work for pipelines, with what the models say of each class of devices.
+
+    `designs` are those of the classes that stand for devices with a design: what these take is what their platform says.
+    """
     kernels, unknown, spread = [], [], 0.0
     sources: set[str] = set()
     for number, call in enumerate(recorded.calls):
@@ -40,6 +47,12 @@ def estimate(runtime: Runtime, recorded: Recorded, members: Members) -> Estimate
             continue
         seconds: dict[str, list[float]] = {}
         for name, devices in members.items():
+            if name in designs:
+                planned = _designed(runtime, call, devices, designs[name])
+                if planned:
+                    seconds[name] = planned
+                    sources.add("roofline")
+                continue
             asked = _alone(runtime, call, devices[0])
             if asked is None:
                 continue
@@ -56,7 +69,7 @@ def estimate(runtime: Runtime, recorded: Recorded, members: Members) -> Estimate
                 seconds,
                 replicable=not recorded.stateful[number],
                 weights=recorded.weights[number],
-                watts=_watts(runtime, call, members),
+                watts=_watts(runtime, call, members, designs),
             )
         )
     if not kernels:
@@ -66,14 +79,48 @@ def estimate(runtime: Runtime, recorded: Recorded, members: Members) -> Estimate
     return Estimated(StreamWork(tuple(kernels), tuple(values)), spread, tuple(unknown), frozenset(sources))
 
 
-def _watts(runtime: Runtime, call: CallSeen, members: Members) -> dict[str, float]:
+def _watts(runtime: Runtime, call: CallSeen, members: Members, designs: Mapping[str, str]) -> dict[str, float]:
     """Return the watts of devices that compute a call, by class, where they differ from those of other calls."""
     found = {}
     for name, devices in members.items():
         device = runtime.platform.device(devices[0])
+        if name in designs:
+            device = device.under(designs[name])
         watts = device.watts_for(call.kernel.op or call.kernel.name)
         if watts is not None and watts != device.watts:
             found[name] = watts
+    return found
+
+
+def _designed(runtime: Runtime, call: CallSeen, devices: Sequence[str], design: str) -> list[float]:
+    """Return the seconds of a call on 1, 2, ... devices with a design, as their peaks allow; none if it cannot run there."""
+    platform = runtime.platform
+    device = platform.device(devices[0])
+    op = call.kernel.op or call.kernel.name
+    if op not in device.design(design).ops:
+        return []
+    peaks = DevicePeaks(device.under(design), platform.memories[device.memory].bandwidth, op=op)
+    at, driver = flops_at(call.kernel), driver_of(runtime)
+    task = describe(call.kernel, list(call.arrays), dict(call.scalars), call.options, driver.owner)
+    found: list[float] = []
+    for count in range(1, min(len(devices), MOST_DIVIDED) + 1):
+        if count > 1 and (not call.kernel.split or call.options.devices is not None):
+            break
+        options = Options(devices[0], split=False) if count == 1 else Options(",".join(devices[:count]))
+        try:
+            plan = driver.preview(call.kernel, _inputs(call), dict(call.scalars), options)
+        except PlanError:
+            break
+        if plan is None or (count > 1 and len(plan.shares) < count):
+            break
+        took: dict[str, float] = {}
+        for part in plan.parts:
+            work = work_of_part(task, Box(part.lo, part.hi))
+            least = peaks.of(work.kind).seconds(work.features[at] if at is not None else None, work.size)
+            if least is None:
+                return found
+            took[part.device] = took.get(part.device, 0.0) + least
+        found.append(max(took.values()))
     return found
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..driver import Driver
-from ..errors import DeviceLost, NoValues, Reported
+from ..errors import DeviceLost, Reported
+from ..graph.instruction import IfComputed
 from ..graph.task import Task, mark_reported, seen
 from ..program import session
 from ..runtime import Runtime
@@ -75,7 +76,9 @@ class ItemRun:
         try:
             self._result = result()
             with session.answering(self._told):
-                self._reads = [self._driver.begin_read(array) for array in result_arrays(self._result)]
+                self._reads = [
+                    self._driver.begin_read(array, box=IfComputed()) for array in result_arrays(self._result)
+                ]
                 self._runtime.flush()
         except Exception as error:  # noqa: BLE001 - the stream's policy decides what becomes of it
             mark_reported(error)
@@ -120,13 +123,8 @@ class ItemRun:
 
     @property
     def failure(self) -> BaseException | None:
-        """What went wrong, once it is over. That a simulation computes no values is nothing wrong."""
-        failures = [task.failure for task, _ in self._reads if task.failure is not None]
-        return self.error or next((f for f in failures if not self._without_values(f)), None)
-
-    def _without_values(self, failure: BaseException) -> bool:
-        simulation = self._driver.parts.simulation
-        return simulation is not None and not simulation.executes and isinstance(failure, NoValues)
+        """What went wrong, once it is over."""
+        return self.error or next((task.failure for task, _ in self._reads if task.failure is not None), None)
 
     @property
     def can_begin_again(self) -> bool:
@@ -140,9 +138,7 @@ class ItemRun:
         A simulation that computes no values gives the arrays as they are.
         """
         self._told.held = False
-        if any(task.failure is not None for task, _ in self._reads):
-            for task, _ in self._reads:
-                mark_reported(task.failure)
+        if not all(box for _, box in self._reads):
             return self._result
         return on_host(self._result, iter([box.pop() for _, box in self._reads]))
 

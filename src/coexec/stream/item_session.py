@@ -30,6 +30,7 @@ class StagePlace(NamedTuple):
 
     label: str
     placement: Placement  # with replicas, if each device takes every n-th item; otherwise they share each item
+    fuses: bool = True  # its devices compute chains of operations as one kernel; else they do certain operations only
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -140,6 +141,9 @@ class ItemSession(InFront):
             return False
         before = self._next, self.stage
         place = self._place(operation.kernel.name)
+        if place is not None and not self._route.places[self.stage].fuses:
+            self._next, self.stage = before
+            return False
         with placed(place, item=self.index) if place is not None else nullcontext():
             held = self.runtime.fuse(operation)
         if not held:  # it comes again, as a call

@@ -6,7 +6,7 @@ Before: stream/estimates.py, plan/pipeline/.  After: stream/pipeline.py.  Runs n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import PlanError, ProgramError
@@ -21,7 +21,8 @@ from ..plan.pipeline import (
     plan_on_class,
     plan_pipeline,
 )
-from ..plan.pipeline.platforms import Classes, classes_of
+from ..plan.pipeline.judge import setup_of
+from ..plan.pipeline.platforms import Classes, classes_of, worthwhile
 from ..program.placement import Placement
 from ..runtime import Runtime
 from .estimates import Estimated, estimate
@@ -31,6 +32,11 @@ from .recording import Recorded, record
 
 MEASURED = (
     3  # times that a function runs on each class of devices of which something is unknown: the first one compiles
+)
+
+
+MOST_MORE = (
+    5  # times more, one by one: the planner of a call may be about to try what it has never seen, such as pieces
 )
 
 
@@ -50,31 +56,74 @@ class Prepared:
     spread: float
     sources: frozenset[str]
     size: float  # bytes of an item and of everything that is computed from it
+    designs: Mapping[str, str] = field(default_factory=dict)  # of the classes that stand for devices with a design
+    limited: frozenset[str] = frozenset()  # devices that do certain operations only, and so no chains of them
 
-    def route(self, point: PipelinePoint) -> Route:
-        """Return where each call goes under a pipeline."""
+    def route(self, point: PipelinePoint, loaded: Mapping[str, str] | None = None) -> Route:
+        """Return where each call goes under a pipeline, if devices have these designs now."""
         stage_of = {name: number for number, stage in enumerate(point.stages) for name in stage.kernels}
-        devices = self.devices(point)
+        devices = self.devices(point, loaded)
         places = tuple(
-            StagePlace(stage_label(number), _placement(devices[stage.slot], stage.mode))
+            StagePlace(
+                stage_label(number),
+                _placement(devices[stage.slot], stage.mode),
+                fuses=self.limited.isdisjoint(devices[stage.slot]),
+            )
             for number, stage in enumerate(point.stages)
         )
         return Route(self.kernels, tuple([stage_of[name] for name in self.names]), places)
 
-    def devices(self, point: PipelinePoint) -> dict[int, tuple[str, ...]]:
-        """Return the devices of each group of a pipeline, by slot."""
-        taken: dict[str, int] = {}
-        found: dict[int, tuple[str, ...]] = {}
-        for stage in point.stages:
-            if stage.slot in found:
-                continue
-            names: list[str] = []
-            for name, count in stage.group:
-                begin = taken.get(name, 0)
-                names += self.members[name][begin : begin + count]
-                taken[name] = begin + count
-            found[stage.slot] = tuple(names)
+    def devices(self, point: PipelinePoint, loaded: Mapping[str, str] | None = None) -> dict[int, tuple[str, ...]]:
+        """Return the devices of each group of a pipeline, by slot. Those that have the group's design already come first.
+
+        Of the others, those come first whose design no group of this pipeline needs.
+        """
+        return {
+            slot: tuple([device for part in parts.values() for device in part])
+            for slot, parts in self._parts(point, loaded or {}).items()
+        }
+
+    def _parts(self, point: PipelinePoint, loaded: Mapping[str, str]) -> dict[int, dict[str, list[str]]]:
+        """Return the devices of each group of a pipeline, by slot and class."""
+        groups = {stage.slot: stage.group for stage in point.stages}
+        wanted = {self.designs[name] for group in groups.values() for name, _ in group if name in self.designs}
+        taken: set[str] = set()
+        found: dict[int, dict[str, list[str]]] = {}
+        for slot, group in groups.items():
+            for name, count in group:
+                design = self.designs.get(name)
+                free = [d for d in self.members[name] if d not in taken and (not design or loaded.get(d) == design)]
+                found.setdefault(slot, {})[name] = free[:count]
+                taken.update(free[:count])
+        for slot, group in groups.items():
+            for name, count in group:
+                free = [d for d in self.members[name] if d not in taken]
+                free.sort(key=lambda d: loaded.get(d) in wanted)
+                more = free[: count - len(found[slot][name])]
+                found[slot][name] += more
+                taken.update(more)
         return found
+
+    def configured(self, point: PipelinePoint, loaded: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the design of each device that has one under a pipeline, if devices have these designs now."""
+        found: dict[str, str] = {}
+        for parts in self._parts(point, loaded or {}).values():
+            for name, devices in parts.items():
+                if name in self.designs:
+                    found |= dict.fromkeys(devices, self.designs[name])
+        return found
+
+    def setup(self, point: PipelinePoint, loaded: Mapping[str, str] | None = None) -> float:
+        """Return the seconds before a pipeline can begin: weights, and designs where devices have others now."""
+        parts, slowest = self._parts(point, loaded or {}), 0.0
+        for stage in point.stages:
+            there = {
+                name
+                for name, devices in parts[stage.slot].items()
+                if name in self.designs and all((loaded or {}).get(device) == self.designs[name] for device in devices)
+            }
+            slowest = max(slowest, setup_of(stage, self.work, self.system, there))
+        return slowest
 
     @property
     def host(self) -> float:
@@ -108,8 +157,9 @@ class Prepared:
         return found
 
     def with_one_more(self, name: str, objective: str) -> PipelinePoint:
-        """Return the best pipeline if there were one more device of a class."""
-        classes = tuple([replace(c, count=c.count + 1) if c.name == name else c for c in self.system.classes])
+        """Return the best pipeline if there were one more device of a class, which can have any of its designs."""
+        alike = [other for other, members in self.members.items() if members == self.members[name]]
+        classes = tuple([replace(c, count=c.count + 1) if c.name in alike else c for c in self.system.classes])
         return plan_pipeline(self.work, StreamSystem(classes, self.system.hops), error=0.01).choose(objective)
 
 
@@ -145,14 +195,18 @@ def prepare(
     driver = driver_of(runtime)
     classes = _classes(runtime.platform, devices, driver.scheduler.lost, memory)
     members = classes.members
-    found = estimate(runtime, recorded, members)
-    if found.unknown and again is not None:
+    found = estimate(runtime, recorded, members, classes.designs)
+    for times in (MEASURED, *[1] * MOST_MORE):
+        if not found.unknown or again is None:
+            break
         for name in dict.fromkeys(name for _, name in found.unknown):
-            for _ in range(MEASURED):
+            for _ in range(times):
                 again(members[name][0])
         driver.wait("measuring a stream's stages")
-        found = estimate(runtime, recorded, members)
+        found = estimate(runtime, recorded, members, classes.designs)
     work = _known(found, recorded)
+    classes = worthwhile(classes, work)
+    members = classes.members
     third: float | bool = latency if latency is not None else False
     front = plan_pipeline(work, classes.system, latency=third, mixed=mixed)
     placed = [number for number, call in enumerate(recorded.calls) if not call.kernel.host]
@@ -169,6 +223,8 @@ def prepare(
         found.spread,
         found.sources,
         sum(value.bytes for value in work.values),
+        classes.designs,
+        frozenset([device.name for device in runtime.platform.devices if device.ops]),
     )
 
 
@@ -183,7 +239,7 @@ def _classes(
     if memory is None:
         return found
     limited = tuple([replace(c, memory=min(c.memory, float(memory))) for c in found.system.classes])
-    return Classes(StreamSystem(limited, found.system.hops), found.members)
+    return found._replace(system=StreamSystem(limited, found.system.hops))
 
 
 def _known(found: Estimated, recorded: Recorded) -> StreamWork:

@@ -6,6 +6,7 @@ Before: stream/item.py.  After: stream/estimates.py.  Runs the function once; pr
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from ..program.storage import Storage
 from ..runtime import Runtime
 from .item import Function, ItemRun, driver_of
 from .item_session import CallSeen, ItemSession, Route, Watched, inside
-from .trees import copied, kept, result_arrays, storages, taken
+from .trees import copied, own, result_arrays, storages
 
 
 @dataclass
@@ -125,33 +126,56 @@ def _record(
 
 
 def rehearsed(
-    runtime: Runtime, function: Function, constants: Mapping[str, Any], sample: Any, route: Route, *, stateful: bool
+    runtime: Runtime,
+    function: Function,
+    constants: Mapping[str, Any],
+    sample: Any,
+    route: Route,
+    *,
+    stateful: bool,
+    count: int = 1,
+    ahead: int = 1,
 ) -> float:
     """Return the seconds for which one item of a stream keeps the program busy: taking it, the function, reading the result.
 
-    Recording the function takes longer, as its calls are looked at one by one, and less, as no result is brought home.
+    Recording the function takes longer, as its calls are looked at one by one, and less, as no result is brought home. Items that
+    follow each other, `ahead` of them under way, take less than one by itself: calls that repeat are known, and one wait is for several.
     """
     with session.within(runtime):
         states = {name: copied(value) for name, value in constants.items()} if stateful else dict(constants)
         outer = frozenset([storage.id for storage in storages(list(states.values()))])
-        run = ItemRun(runtime, function, states, 0, copied(sample))
         driver, reads, clock = driver_of(runtime), _Reads(runtime), _clock(runtime)
+        items = [own(sample) for _ in range(count)]
+        under_way: deque[ItemRun] = deque()
+        waited = 0.0
+
+        def finish(run: ItemRun) -> None:
+            nonlocal waited
+            while (task := run.waits_for) is not None:
+                waiting = clock()
+                driver.wait_because(task, "stream")
+                if count == 1:  # among others, what the thread does in the meantime is part of the stream
+                    waited += clock() - waiting
+            if run.failure is None:
+                run.value()
+            else:
+                run.told()
+
         begin = clock()
-        taken(kept(sample))
         before, session.giving_way.until = session.giving_way.until, reads.until
         try:
-            run.begin(route, Watched(outer, outer), threaded=False)
+            for number, item in enumerate(items):
+                if len(under_way) == ahead:
+                    finish(under_way.popleft())
+                run = ItemRun(runtime, function, states, number, item)
+                under_way.append(run)
+                if run.error is None:
+                    run.begin(route, Watched(outer, outer), threaded=False)
         finally:
             session.giving_way.until = before
-        while (task := run.waits_for) is not None:
-            waiting = clock()
-            driver.wait_because(task, "stream")
-            begin += clock() - waiting
-        if run.failure is None:
-            run.value()
-        else:
-            run.told()
-        return max(0.0, clock() - begin - reads.seconds)
+            while under_way:
+                finish(under_way.popleft())
+        return max(0.0, clock() - begin - waited - reads.seconds) / count
 
 
 def flow(

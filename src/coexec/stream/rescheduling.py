@@ -10,6 +10,7 @@ go back would lose what was gained.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
@@ -115,9 +116,12 @@ class Adviser:
         return OBJECTIVES[self._objective](point)[0]
 
     def decide(
-        self, key: Key, prepared: Prepared, point: PipelinePoint
+        self, key: Key, point: PipelinePoint, loaded: Mapping[str, str] | None = None
     ) -> tuple[StreamDecision, tuple[Prepared, PipelinePoint] | None]:
-        """Return a decision for the plan in force, and the plan that takes its place, if one does."""
+        """Return a decision for the plan in force, and the plan that takes its place, if one does.
+
+        `loaded` are the designs that devices have: the others that a plan needs must be loaded first.
+        """
         counts = Counter(key for key in self._recent if key in self._fronts)
         plans = {id(best): (front, best) for front, best in (self._fronts[key] for key in counts)}
         now = sum(n * self.cost(point, key) for key, n in counts.items())
@@ -128,7 +132,7 @@ class Adviser:
         candidate, best, stall = plans[name], totals[name], 0.0
         same = _alike(point, candidate[1])
         if not same:
-            stall = point.latency + candidate[1].setup
+            stall = point.latency + candidate[0].setup(candidate[1], loaded)
         items = sum(counts.values())
         per_second = (best / items) / max(candidate[1].period, 1e-12)  # what standing still costs
         cost = stall * per_second
@@ -137,7 +141,6 @@ class Adviser:
         if now - best > cost + LEAST_GAIN * min(now, best):
             why = f"saves {now - best:.4g} over {items} items, which is more than the change costs"
             return self._decision(CHANGE, key, now, best, stall, cost, why), candidate
-        del prepared
         why = f"a change would save {now - best:.4g} over {items} items, which is too little"
         return self._decision(KEEP, key, now, best, stall, cost, why), None
 

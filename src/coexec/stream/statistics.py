@@ -12,7 +12,7 @@ from typing import Any
 from ..backend.base import Ran
 from ..graph.instruction import Launch
 from ..joules.meter import EnergyReport
-from ..joules.modelled import MODELLED, NO_WATTS, BusyDevices
+from ..joules.modelled import MODELLED, NO_WATTS, BusyDevices, DevicesNow
 from ..machine.platform import Platform
 from ..plan.pipeline import PipelinePoint
 from .item_session import Route
@@ -100,11 +100,13 @@ class StreamWatch:
     platform: Platform
     drain: Callable[[], None]  # gives everything that ran to whoever takes it
     begun: float = 0.0
+    planned: float | None = None  # when its first plan was there
     ended: float | None = None
     items: int = 0
     again: int = 0
     dropped: int = 0
     failed: int = 0
+    devices: DevicesNow | None = None  # what devices are now
     busy: BusyDevices = field(default_factory=lambda: BusyDevices(0.0))
     queues: StageQueues = field(default_factory=StageQueues)
     pauses: ConsumerPauses = field(default_factory=ConsumerPauses)
@@ -112,7 +114,14 @@ class StreamWatch:
 
     def begin(self) -> None:
         """Begin to count."""
-        self.begun = self.busy.begun = self.clock()
+        self.begun = self.clock()
+        self.busy = BusyDevices(self.begun, self.devices)
+
+    def planned_now(self) -> None:
+        """Note that the first plan is there: what ran until now were samples, which are no part of any stage."""
+        self.drain()
+        self.planned = self.clock()
+        self.busy, self.queues, self.pauses = BusyDevices(self.planned, self.devices), StageQueues(), ConsumerPauses()
 
     def ran(self, records: Sequence[Ran]) -> None:
         """Take what ran."""
@@ -139,13 +148,15 @@ class StreamWatch:
         """Return all figures, JSON-ready. Everything that ran was given to this."""
         self.pauses.settle()
         end = self.clock() if self.ended is None else self.ended
-        wall = max(end - self.begun, 1e-12)
+        planning = 0.0 if self.planned is None else self.planned - self.begun
+        wall = max(end - self.begun - planning, 1e-12)
         return {
             "items": self.items,
             "failed": self.failed,
             "dropped": self.dropped,
             "again": self.again,
-            "seconds": wall,
+            "seconds": wall + planning,
+            "planning_s": planning,
             "items_per_s": self.items / wall,
             "in_flight": in_flight,
             "joules_per_item": drawn.joules / self.items if self.items and drawn.joules is not None else None,
@@ -174,6 +185,8 @@ class StreamWatch:
             "starved": max(0.0, 1.0 - share - blocked),
             "queue": waited / wall,
             "seconds_per_item": busy / (self.items * len(place.devices)) if self.items else None,
+            "predicted_compute": point.stages[number].compute,
+            "predicted_copies": point.stages[number].transfer,
             "predicted_seconds": point.stages[number].seconds,
             "items_per_s": self.items / wall,
             "joules_per_item": joules / self.items if joules is not None and self.items else None,

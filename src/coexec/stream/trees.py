@@ -71,6 +71,17 @@ def kept(tree: Any) -> Any:
     return mapped(tree, lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) or is_sparse(leaf) else leaf)
 
 
+def own(tree: Any) -> Any:
+    """Return a tree whose coexec arrays are copies; what a stream copies when it takes an item stays as it is."""
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, CSR):
+            return value.with_data(value.data.copy())
+        return value.copy() if isinstance(value, Array) else value
+
+    return mapped(tree, leaf)
+
+
 def copied(tree: Any) -> Any:
     """Return a tree with arrays of its own: whoever writes them changes nothing else."""
 

@@ -60,6 +60,12 @@ class Dispatcher(Protocol):
     def place(self, run: ItemRun) -> tuple[Route, Watched]:
         """Return where the calls of an item go that is about to begin, and what is looked at meanwhile."""
 
+    def load(self) -> bool:
+        """Tell whether devices need other designs, which are loaded while nothing else is under way."""
+
+    def loaded(self) -> None:
+        """Give devices their designs: nothing is under way."""
+
     def over(self, run: ItemRun) -> None:
         """Take note of an item that is over."""
 
@@ -116,7 +122,17 @@ class Window:
                 run.error = error
             else:
                 self._finish_sharing(run)
+                self._load_designs(run)
                 run.begin(*place, threaded=self._terms.threaded)
+
+    def _load_designs(self, run: ItemRun) -> None:
+        """Let everything end that is under way, if devices are to be configured anew for an item that is about to begin."""
+        if not self._dispatcher.load():
+            return
+        for other in [other for other in self.runs if other is not run]:
+            while not other.over:
+                self._go_on(other)
+        self._dispatcher.loaded()
 
     def _finish_sharing(self, run: ItemRun) -> None:
         """Let functions end that wait in the middle and have arrays in common with an item that is about to begin.
@@ -164,7 +180,9 @@ class Window:
             self._dispatcher.lost(failed[0].item)
         for run in failed:
             self.again += 1
-            run.begin(*self._dispatcher.place(run), threaded=self._terms.threaded)
+            place = self._dispatcher.place(run)
+            self._load_designs(run)
+            run.begin(*place, threaded=self._terms.threaded)
         return bool(failed)
 
     def take(self) -> ItemRun | None:
@@ -181,10 +199,11 @@ class Window:
         return self._terms.repeatable and run.can_begin_again and run.begun <= self._most_begun
 
     def awaited(self) -> list[Task]:
-        """Return tasks of which one must be over before anything here can go on."""
+        """Return tasks of which one must be over before anything here can go on; none if something can."""
         first = [self.runs[0]] if self._in_order and self.runs else list(self.runs)
         runs = [*first, *[run for run in self.runs if run.suspended and run not in first]]
-        return [task for run in runs if (task := run.waits_for) is not None]
+        tasks = [task for run in runs if (task := run.waits_for) is not None]
+        return tasks if len(tasks) == len(runs) else []
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until something can go on."""

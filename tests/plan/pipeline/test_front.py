@@ -95,3 +95,29 @@ def test_a_front_is_plain_data():
     assert told["error"] == 0.0 and told["orders"] is None
     stage = told["points"][0]["stages"][0]
     assert {"kernels", "group", "mode", "slot", "seconds", "memory"} <= stage.keys()
+
+
+def test_under_a_limit_of_watts_latency_stays_a_criterion():
+    # In energy and in the period that 60 W allow the second is worse: only its latency is a reason to keep it.
+    thrifty, prompt = point(1.0, 100.0, latency=5.0, idle=10.0), point(1.0, 150.0, latency=1.0, idle=10.0)
+    points = (thrifty, prompt)
+    by_three = PipelineFront(best(points, latency=True), best(points, latency=True, active=True), latency=True)
+    assert [p.latency for p in by_three.throttled(60.0)] == [5.0, 1.0]
+    slowed = by_three.choose("latency", power=60.0)
+    assert (slowed.latency, slowed.period) == (1.0, 3.0) and slowed.power == pytest.approx(60.0)
+    by_two = PipelineFront(best(points), best(points, active=True))
+    assert [p.latency for p in by_two.throttled(60.0)] == [5.0]
+
+
+@pytest.mark.parametrize("seed", [3, 5, 8])
+def test_a_limit_of_latency_and_one_of_watts_are_met_together_as_well_as_can_be(seed):
+    free = planned(seed, latency=True)
+    limit = (free.choose("latency").latency + max(p.latency for p in free.points)) / 2
+    idle = free.wide[0].idle_watts
+    watts = idle + max(1.0, 0.5 * (max(p.power for p in free.points) - idle))
+    found = planned(seed, latency=limit)
+    slowed = found.choose("throughput", power=watts)
+    assert slowed.latency <= limit and slowed.power <= watts * (1 + 1e-9)
+    for p in free.wide:  # no other pipeline within the limit is quicker under the watts
+        if p.latency <= limit:
+            assert slowed.period <= max(p.period, p.active / (watts - p.idle_watts)) * (1 + 1e-9)

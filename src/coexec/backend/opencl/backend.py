@@ -12,7 +12,7 @@ from ...errors import BackendError, ConfigError
 from ...graph.instruction import Alloc, Copy, Fill, Free, Launch
 from ...machine.cores import available_cores
 from ...machine.platform import HOST, Device, Memory, usable
-from ..on_lanes import OnLanes
+from ..threaded_lanes import OnLanes
 from . import driver
 from .copies import enqueue_copy, enqueue_fill
 from .lanes import Lanes

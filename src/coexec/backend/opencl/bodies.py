@@ -36,11 +36,21 @@ class Prepared(NamedTuple):
     fitted: Fitted
     params: tuple[str, ...]
     scalars: dict[str, Any]
+    allowed: Numerics  # what the kernel declares: how far results may lie from NumPy's
+
+    @property
+    def verdict(self) -> Any:
+        """What is compared with NumPy once."""
+        return self.source, self.fitted.size_class, self.allowed
 
     @property
     def source(self) -> str:
         """The statements of a point."""
         return self.fitted.text.source
+
+    def global_size(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the work-items, last axis first: one per point, or one per row."""
+        return (1 if self.fitted.text.rows else shape[-1], *shape[-2::-1])
 
 
 class OpenClBodies:
@@ -48,7 +58,7 @@ class OpenClBodies:
 
     def __init__(self) -> None:
         self._known: dict[int, Generated] = {}
-        self._compared: set[tuple[str, Any]] = set()
+        self._compared: set[Any] = set()
 
     def prepare(self, task: Task, step: Launch, shapes: Mapping[str, tuple[int, ...]]) -> Prepared:
         """Return the text of a task's body for what it sees here; raise VariantRefused if there is none."""
@@ -57,7 +67,7 @@ class OpenClBodies:
         texts = self._known.get(kernel.serial)
         if texts is None:
             writes = [p.name for p in kernel.array_params if p.access.writes and p.position >= 0]
-            texts = self._known[kernel.serial] = Generated(writes, kernel.returns.names)
+            texts = self._known[kernel.serial] = Generated(writes, kernel.returns.names, free=kernel.numerics != exact)
         arrays = {b.name: np.broadcast_to(np.empty((), dtype_of(b)), shapes[b.name]) for b in step.bindings}
         scalars = {name: value for name, value in task.scalars.items() if name not in arrays}
         chunk = chunk_info(task, step.chunk.box) if kernel.takes_chunk else None
@@ -68,11 +78,11 @@ class OpenClBodies:
         except Exception as error:  # a fault of the compiler: NumPy can do without it
             raise VariantRefused(f"its body has no OpenCL C: {describe_failure(error)}") from error
         numbers = fitted.numbers | {name: scalars[name] for name in fitted.text.named}
-        return Prepared(fitted, (*arrays, *numbers), numbers)
+        return Prepared(fitted, (*arrays, *numbers), numbers, kernel.numerics)
 
     def due(self, prepared: Prepared) -> bool:
         """Tell whether a text is to be compared with NumPy before it runs."""
-        return (prepared.source, prepared.fitted.size_class) not in self._compared
+        return prepared.verdict not in self._compared
 
     def judge(self, task: Task, step: Launch, prepared: Prepared, seen: Arrays, got: Arrays) -> None:
         """Raise VariantRefused unless `got` is what NumPy makes of `seen`, as close as the text promises."""
@@ -86,15 +96,17 @@ class OpenClBodies:
         except Exception as error:
             raise VariantRefused(f"its body raises: {describe_failure(error)}") from error
         for name, array in got.items():
-            if found := _difference(name, wanted[name], array, prepared.fitted.text.numerics):
+            if found := _difference(name, wanted[name], array, prepared.fitted.text.numerics, prepared.allowed):
                 raise VariantRefused(f"{found}, on {step.device}; it stays on NumPy")
-        self._compared.add((prepared.source, prepared.fitted.size_class))
+        self._compared.add(prepared.verdict)
 
 
-def _difference(name: str, wanted: np.ndarray[Any, Any], got: np.ndarray[Any, Any], numerics: Numerics) -> str:
+def _difference(
+    name: str, wanted: np.ndarray[Any, Any], got: np.ndarray[Any, Any], numerics: Numerics, allowed: Numerics
+) -> str:
     if numerics == exact:
         return compare(name, wanted, got)
-    gap, limit = gap_of(wanted, got, None)
+    gap, limit = gap_of(wanted, got, None if allowed == exact else allowed.ulp)
     return f"{name} is not NumPy's: max difference {gap:.3g}" if gap > limit else ""
 
 

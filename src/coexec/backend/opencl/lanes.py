@@ -1,21 +1,18 @@
-"""Lanes: in-order queues, one thread that fills them and one per lane that waits for what was filled in.
+"""Lanes of an OpenCL device: in-order command queues, events between them, and the times that events have.
 
-Before: base.py.  After: backend.py.  Knows instructions only by their ids; what to enqueue is a function it is given.
-
-`issue` only leaves a note: enqueueing may block in the driver. A lane's thread waits for the oldest instruction,
-then reports every one that is over by then, so a burst costs few wake-ups and nothing is reported late.
+Before: backend/threaded_lanes.py, whose threads these are.  After: backend.py, which says what to enqueue.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import BackendError, CoexecError, RuntimeClosed
+from ...errors import BackendError, CoexecError
 from ..base import Finished, Postponed, Ran, describe_failure
+from ..threaded_lanes import QueueLane, ThreadedLanes, excuse
 
 if TYPE_CHECKING:
     from ...graph.instruction import Instruction
@@ -63,19 +60,8 @@ class DeviceClock:
         return seconds + self._offset
 
 
-class Lane:
-    """One in-order queue with the thread that waits for it."""
-
-    def __init__(self, index: int, queue: Any) -> None:
-        self.index = index
-        self.queue = queue
-        self.inbox: SimpleQueue[Running | None] = SimpleQueue()
-        self.thread: threading.Thread | None = None
-        self.over = 0.0  # when its latest instruction was over, on the host's clock
-
-
-class Lanes:
-    """The lanes of one device."""
+class Lanes(ThreadedLanes):
+    """The lanes of one OpenCL device."""
 
     def __init__(
         self,
@@ -86,91 +72,45 @@ class Lanes:
         complete: Callable[[Instruction], None],
         finished: Finished,
     ) -> None:
-        self._device, self._limit = device, limit
-        self._open_queue, self._enqueue, self._complete, self._finished = open_queue, enqueue, complete, finished
-        self._inbox: SimpleQueue[tuple[Instruction, int, Sequence[Instruction], float] | None] = SimpleQueue()
-        self._lanes: dict[int, Lane] = {}
-        self._waiting: dict[int, Instruction] = {}  # issued and not withdrawn; whoever pops one decides its fate
+        super().__init__(device, limit, finished)
+        self._open_queue, self._enqueue, self._complete = open_queue, enqueue, complete
+        self._touched: dict[int, QueueLane] = {}  # lanes whose queues have commands that the device was not told of
         self._events: dict[int, Any] = {}  # instruction id -> its last event, until it is reported
         self._failed: dict[int, Failed] = {}  # by instruction id, until it is over; the submitting thread's own
         self._clock = DeviceClock()
-        self._stop_lock = threading.Lock()
-        self._stopped = False
-        self._submitter = self._thread(self._submit_all, "submit")
+        self._begin()
 
-    def _thread(self, target: Callable[..., None], what: str, *args: Any) -> threading.Thread:
-        thread = threading.Thread(target=target, args=args, name=f"coexec-{self._device}-{what}", daemon=True)
-        thread.start()
-        return thread
+    def _open(self) -> Any:
+        return self._open_queue()
 
-    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction]) -> None:
-        """Queue an instruction. Never blocks."""
-        if self._stopped:
-            raise RuntimeClosed(f"{self._device} was stopped; {instruction} cannot run")
-        self._waiting[instruction.id] = instruction
-        self._inbox.put((instruction, lane, waits, perf_counter()))
-
-    def withdraw(self, instruction: Instruction) -> bool:
-        """Take back an instruction that the driver does not have yet."""
-        return self._waiting.pop(instruction.id, None) is not None
-
-    def stop(self) -> None:
-        """Finish what was issued, then end the threads."""
-        with self._stop_lock:
-            if not self._stopped:
-                self._stopped = True
-                self._inbox.put(None)
-        _join(self._submitter)
-        for lane in self._lanes.values():
-            _join(lane.thread)
-
-    def _submit_all(self) -> None:
-        """Enqueue whatever is issued, in order, until told to stop."""
-        touched: dict[int, Lane] = {}
-        while (item := self._inbox.get()) is not None:
-            if self._waiting.pop(item[0].id, None) is not None:
-                self._submit(*item, touched)
-            del item
-            if self._inbox.empty():
-                self._flush(touched)
-        self._flush(touched)
-        for lane in self._lanes.values():
-            lane.inbox.put(None)
-
-    def _flush(self, touched: dict[int, Lane]) -> None:
-        for lane in touched.values():
+    def _settle(self) -> None:
+        """Tell the device of the commands that its queues have."""
+        for lane in self._touched.values():
             try:
                 lane.queue.flush()
             except Exception as error:  # noqa: BLE001  the events will tell
-                self._excuse(error)
-        touched.clear()
+                excuse(error)
+        self._touched.clear()
 
-    def _submit(
-        self,
-        instruction: Instruction,
-        index: int,
-        waits: Sequence[Instruction],
-        issued: float,
-        touched: dict[int, Lane],
-    ) -> None:
+    def _submit(self, instruction: Instruction, index: int, waits: Sequence[Instruction], issued: float) -> None:
         try:
-            lane = self._lane(index % self._limit)
+            lane = self._lane(index)
         except Exception as error:  # noqa: BLE001  no lane, no order to keep
             self._tell(Ran(instruction, self._device, index, issued, issued, error=self._failure(instruction, error)))
             return
         pending = [event for wait in waits if (event := self._events.get(wait.id)) is not None]
         if pending:  # a queue that others wait for must be on its way
-            self._flush(touched)
+            self._settle()
         behind, spoiled = self._behind(instruction) if self._failed else (None, None)
         events, keep, failure = self._try(lane, instruction, pending, skip=behind is not None)
-        touched[lane.index] = lane
+        self._touched[lane.index] = lane
         if events:
             self._events[instruction.id] = events[-1]
         failure = failure or instruction.failure or spoiled
         failed = None
         if failure is not None:
             failed = self._failed[instruction.id] = Failed(instruction, failure, threading.Event())
-        lane.inbox.put(Running(instruction, index, issued, events, keep, failed, behind))
+        self._hand_over(lane, Running(instruction, index, issued, events, keep, failed, behind))
 
     def _behind(self, instruction: Instruction) -> tuple[Failed | None, BaseException | None]:
         """Return the failure that an instruction was issued behind, and what that makes of it.
@@ -187,7 +127,7 @@ class Lanes:
         return None, None
 
     def _try(
-        self, lane: Lane, instruction: Instruction, pending: list[Any], *, skip: bool
+        self, lane: QueueLane, instruction: Instruction, pending: list[Any], *, skip: bool
     ) -> tuple[list[Any], list[Any], BaseException | None]:
         """Enqueue an instruction, and a marker for one that needs no command or failed: others may wait for its place."""
         import pyopencl as cl
@@ -207,19 +147,8 @@ class Lanes:
                 failure = failure or self._failure(instruction, error)
         return events, keep, failure
 
-    def _lane(self, index: int) -> Lane:
-        lane = self._lanes.get(index)
-        if lane is None:
-            lane = Lane(index, self._open_queue())
-            lane.thread = self._thread(self._wait_all, f"lane{index}", lane)
-            self._lanes[index] = lane
-        return lane
-
-    def _wait_all(self, lane: Lane) -> None:
-        """Report the instructions of one lane, in order, until told to stop."""
-        while (running := lane.inbox.get()) is not None:
-            self._report(lane, running, self._await(running))
-            del running  # its events hold host memory, and the next one may be long in coming
+    def _wait_for(self, lane: QueueLane, running: Running) -> None:
+        self._report(lane, running, self._await(running))
 
     def _await(self, running: Running) -> BaseException | None:
         """Wait until an instruction is over; return its failure."""
@@ -240,7 +169,7 @@ class Lanes:
                 failure.begun = True
         return failure
 
-    def _report(self, lane: Lane, running: Running, failure: BaseException | None) -> None:
+    def _report(self, lane: QueueLane, running: Running, failure: BaseException | None) -> None:
         start, stop = self._times(lane, running)
         lane.over = stop
         self._events.pop(running.instruction.id, None)
@@ -248,7 +177,7 @@ class Lanes:
         if running.failed is not None:
             running.failed.reported.set()
 
-    def _times(self, lane: Lane, running: Running) -> tuple[float, float]:
+    def _times(self, lane: QueueLane, running: Running) -> tuple[float, float]:
         """Return when an instruction ran: by the device's clock if it has one, else as the host saw it."""
         now = perf_counter()
         earliest = max(running.issued, lane.over)
@@ -267,20 +196,3 @@ class Lanes:
         failure = BackendError(f"{self._device} could not run {instruction}: {describe_failure(error)}")
         failure.__cause__ = error
         return failure
-
-    def _tell(self, ran: Ran) -> None:
-        try:
-            self._finished(ran)
-        except Exception as error:  # noqa: BLE001  the listener's fault must not end the lane
-            self._excuse(error)
-
-    def _excuse(self, error: BaseException) -> None:
-        """Show an error that nobody is there to take, as Python does for threads."""
-        kind, value, trace = type(error), error, error.__traceback__
-        threading.excepthook(threading.ExceptHookArgs((kind, value, trace, threading.current_thread())))
-
-
-def _join(thread: threading.Thread | None) -> None:
-    """Wait for a thread to end, unless it is the one that asks."""
-    if thread is not None and thread is not threading.current_thread():
-        thread.join()

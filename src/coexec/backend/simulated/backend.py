@@ -245,6 +245,22 @@ class SimulatedBackend:
 
     # What came out ----------------------------------------------------------------------------------------------------
 
+    def configure(self, device: str, design: str) -> None:
+        """Give a device a design. It begins nothing else until that is loaded."""
+        with self._lock:
+            self._account()
+            self.law.configure(self.world.configure(device, design, self.clock()))
+        self._meter.go()
+
+    def designs(self) -> dict[str, str]:
+        """Return the design of each device that was given one."""
+        with self._lock:
+            return {name: place.design for name, place in self.world.places.items() if place.design}
+
+    def device(self, name: str) -> Device:
+        """Return a device as it is now, with its design."""
+        return self.world.places[name].device
+
     def energy(self) -> Energy:
         """Return what all devices drew until now, those of other ranks included."""
         with self._lock:

@@ -47,6 +47,9 @@ class Law(Protocol):
     def timed(self, instruction: Instruction) -> Timed:
         """Return how long an instruction takes, and how that is known."""
 
+    def configure(self, device: Device) -> None:
+        """Take what a device reaches from now on, with another design."""
+
 
 class Given:
     """Whatever a function says, whatever else is going on."""
@@ -59,6 +62,9 @@ class Given:
     def timed(self, instruction: Instruction) -> Timed:
         """Return what the function says."""
         return Timed(self._seconds(instruction), "given", 0.0, 0.0)
+
+    def configure(self, device: Device) -> None:
+        """Do nothing: the function knows no device."""
 
 
 def fixed_durations(kernel: float = 1.0, copy: float = 0.5) -> Seconds:
@@ -93,6 +99,11 @@ class Durations:
         self._classes = {name: _speed_class(device, platform) for name, device in self._devices.items()}
         self._known: dict[Any, Timed] = {}
         self._bandwidths: dict[int, float] = {}
+
+    def configure(self, device: Device) -> None:
+        """Take what a device reaches from now on, with another design."""
+        self._devices[device.name] = device
+        self._classes[device.name] = _speed_class(device, self._platform)
 
     def seconds(self, instruction: Instruction) -> tuple[float, str]:
         """Return how many seconds an instruction takes when nothing else is going on, and how that is known."""
@@ -167,7 +178,16 @@ class Durations:
 def _speed_class(device: Device, platform: Platform) -> tuple[Any, ...]:
     """Return what the durations of a device depend on: devices that are alike share answers."""
     memory = platform.memories[device.memory].bandwidth
-    return (device.speed, device.software, device.flops, device.rates, device.achieved, device.bandwidth, memory)
+    return (
+        device.speed,
+        device.software,
+        device.flops,
+        device.rates,
+        device.achieved,
+        device.configurations,
+        device.bandwidth,
+        memory,
+    )
 
 
 def processor(platform: Platform) -> Device | None:

@@ -24,15 +24,15 @@ class Energy(NamedTuple):
         return sum(self.devices.values())
 
 
-def energy(active: Iterable[tuple[Device, float]], seconds: float) -> Energy:
-    """Return the energy of devices that computed for some of these seconds, and waited for the rest.
+def energy(active: Iterable[tuple[Device, float, float]], seconds: float) -> Energy:
+    """Return the energy of devices that computed for some of these seconds, drawing so many joules, and waited for the rest.
 
     A wide device is the same silicon as the narrow ones beside it, which wait when it computes and draw that already.
     """
     joules, spans = {}, {}
-    for device, busy in active:
+    for device, busy, drawn in active:
         spans[device.name] = busy
         if device.watts is not None:
             idle = 0.0 if device.wide else device.idle_watts or 0.0
-            joules[device.name] = device.watts * busy + idle * (seconds - busy)
+            joules[device.name] = drawn + idle * (seconds - busy)
     return Energy(joules, spans, seconds)

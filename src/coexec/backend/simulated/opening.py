@@ -48,6 +48,11 @@ def simulate(
     return _machine(World(platform, scenario), platform, 0, law, costs, execute=execute)
 
 
+def machine_of(platform: Platform, law: Durations, costs: Costs) -> Machine:
+    """Return a machine of a platform on which instructions take what a law says."""
+    return _machine(World(platform), platform, 0, law, costs, execute=False)
+
+
 def simulate_ranks(
     platform: Platform,
     *,

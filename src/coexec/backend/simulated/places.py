@@ -92,7 +92,11 @@ class Place:
         self.queued: tuple[deque[Entry], deque[Entry]] = (deque(), deque())  # copies that wait for an engine
         self.factor = 1.0  # of full speed
         self.lost: float | None = None  # when it was lost
+        self.design = ""  # that it is configured with; "" = whichever a call needs
+        self.ready = 0.0  # when its design is loaded
         self.active = 0.0  # seconds that it computed
+        self.joules = 0.0  # that it drew meanwhile
+        self._changed = 0.0  # when something last began or ended on it
         self.since = 0.0  # when it began to
         self._spread = spread
         self._random = Random(f"{seed} {device.name}")
@@ -122,15 +126,34 @@ class Place:
 
     def began(self, entry: Entry, now: float) -> None:
         """Note that a kernel runs."""
+        self._draw(now)
         if not self.running:
             self.since = now
         self.running[entry] = None
 
     def ended(self, entry: Entry, now: float) -> None:
         """Note that a kernel runs no more."""
+        self._draw(now)
         del self.running[entry]
         if not self.running:
             self.active += now - self.since
+
+    def _draw(self, now: float) -> None:
+        """Count the joules since something last changed; of kernels that run at once, those of the hungriest."""
+        if self.running and self.device.watts is not None:
+            self.joules += max(map(self._watts, self.running)) * (now - self._changed)
+        self._changed = now
+
+    def _watts(self, entry: Entry) -> float:
+        task = entry.instruction.task
+        kernel = None if task is None else task.kernel
+        watts = self.device.watts_for("" if kernel is None else kernel.op or kernel.name)
+        return watts or 0.0
+
+    def drew(self, now: float) -> float:
+        """Return the joules of a device that states watts, while it computed."""
+        self._draw(now)
+        return self.joules
 
     def busy(self, now: float) -> float:
         """Return the seconds that the device computed so far."""

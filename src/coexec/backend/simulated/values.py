@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import NoValues
-from ...graph.instruction import Allocation, Copy, Fence, Fill, Instruction, Launch, Receive, Reduce, Send
+from ...graph.instruction import Allocation, Copy, Fence, Fill, IfComputed, Instruction, Launch, Receive, Reduce, Send
 from ...machine.platform import USER
 from ...program.session import in_kernel
 from ...program.view import extract, view_shape
@@ -83,7 +83,7 @@ class Unknown:
         elif isinstance(step, Reduce):
             _forget(step.target.allocation)
         elif isinstance(step, Fence):
-            step.deliver(_value(step))
+            _deliver(step)
 
     def message(self, message: Any, entry: Entry) -> None:
         """Note what is known no more."""
@@ -95,6 +95,17 @@ class Unknown:
 def _forget(allocation: Allocation | None) -> None:
     if allocation is not None and allocation.memory != USER:
         allocation.data = allocation.frozen = allocation.owner = None
+
+
+def _deliver(fence: Fence) -> None:
+    """Hand out what is known; nothing to whoever takes nothing for an answer."""
+    try:
+        value = _value(fence)
+    except NoValues:
+        if isinstance(fence.deliver, IfComputed):
+            return
+        raise
+    fence.deliver(value)
 
 
 def _value(fence: Fence) -> Any:

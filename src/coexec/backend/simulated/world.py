@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError, DeviceLost
 from ...graph.instruction import Message, Route, Send
-from ...machine.platform import Platform
+from ...machine.platform import Device, Platform
 from . import turns
 from .crowds import crowds_of
 from .durations import Timed
@@ -128,8 +128,9 @@ class World:
 
     def come(self, entry: Entry) -> None:
         """Let the first of a lane begin as soon as it may."""
-        if entry.release > self.time.now:
-            self.time.at(entry.release, self._may_begin, entry)
+        release = max(entry.release, entry.place.ready) if entry.computes else entry.release
+        if release > self.time.now:
+            self.time.at(release, self._may_begin, entry)
         else:
             self._may_begin(entry)
 
@@ -239,7 +240,15 @@ class World:
     def energy(self) -> Energy:
         """Return what the devices drew until now."""
         now = self.time.now
-        return energy([(place.device, place.busy(now)) for place in self.places.values()], now)
+        return energy([(place.device, place.busy(now), place.drew(now)) for place in self.places.values()], now)
+
+    def configure(self, name: str, design: str, now: float) -> Device:
+        """Give a device a design, and return the device as it is then. It begins nothing until the design is loaded."""
+        place = self.places[name]
+        if place.design != design:
+            place.design, place.device = design, self.platform.device(name).under(design)
+            place.ready = now + place.device.design(design).load
+        return place.device
 
     # Happenings -------------------------------------------------------------------------------------------------------
 

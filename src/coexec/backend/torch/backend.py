@@ -17,7 +17,7 @@ from ...graph.instruction import Alloc, Copy, Fill, Free, Launch
 from ...machine.cores import available_cores, pin_thread, sharpen_timers
 from ...machine.platform import Device, Memory, usable
 from ...program.session import in_kernel
-from ..on_lanes import OnLanes
+from ..threaded_lanes import OnLanes
 from .body import Translator, Watched, call, parts, place, returned
 from .check import FirstUse
 from .driver import Driver

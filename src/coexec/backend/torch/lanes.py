@@ -1,20 +1,20 @@
-"""Lanes: one thread that runs every instruction of a device in order of issue, and one per stream that waits for it.
+"""Lanes of a torch device: streams, events between them, and what the host does once the device is done.
 
-Before: driver.py, base.py.  After: backend.py.  Knows instructions only by their ids; what to run is a function.
+Before: backend/threaded_lanes.py, whose threads these are; driver.py.  After: backend.py, which says what to run.
 
-Where torch calls return when their work is done (the CPU), the first thread reports at once and there is no other.
+Where torch calls return when their work is done (the CPU), the submitting thread reports at once and there is no other.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import BackendError, RuntimeClosed
+from ...errors import BackendError
 from ..base import Finished, Postponed, Ran, describe_failure
+from ..threaded_lanes import QueueLane, ThreadedLanes
 from .driver import Driver
 
 if TYPE_CHECKING:
@@ -41,18 +41,8 @@ class Running:
         self.reported = threading.Event()
 
 
-class Lane:
-    """A stream, and the thread that waits for it."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-        self.inbox: SimpleQueue[Running | None] = SimpleQueue()
-        self.thread: threading.Thread | None = None
-        self.over = 0.0  # when its last instruction ended
-
-
-class Lanes:
-    """The lanes of one device."""
+class Lanes(ThreadedLanes):
+    """The lanes of one torch device."""
 
     def __init__(
         self,
@@ -63,72 +53,40 @@ class Lanes:
         run: Callable[[Instruction], Launched],
         finished: Finished,
     ) -> None:
-        self._name, self._limit, self._driver = name, limit, driver
-        self._prepare, self._run, self._finished = prepare, run, finished
-        self._inbox: SimpleQueue[tuple[Instruction, int, Sequence[Instruction]] | None] = SimpleQueue()
-        self._waiting: dict[int, None] = {}  # issued and not begun; whoever removes an id decides
+        super().__init__(name, limit, finished)
+        self._driver, self._set_up, self._run = driver, prepare, run
         self._running: dict[int, Running] = {}
         self._lock = threading.Lock()  # of changes to `_running`
-        self._lanes: dict[int, Lane] = {}
-        self._stopped = False
-        self._thread = self._begin_thread(self._work, "")
+        self._begin()
 
-    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction]) -> None:
-        """Leave a note for the thread."""
-        if self._stopped:
-            raise RuntimeClosed(f"{self._name} was stopped")
-        self._waiting[instruction.id] = None
-        self._inbox.put((instruction, lane, waits))
+    def _prepare(self) -> None:
+        self._set_up()
 
-    def withdraw(self, instruction: Instruction) -> bool:
-        """Take back an instruction that has not begun."""
-        return self._waiting.pop(instruction.id, self) is None
+    def _open(self) -> Any:
+        return self._driver.open_stream()
 
-    def stop(self) -> None:
-        """Finish what was issued and end every thread."""
-        if not self._stopped:
-            self._stopped = True
-            self._inbox.put(None)
-        _join(self._thread)  # before it ends, it may open lanes
-        for lane in list(self._lanes.values()):
-            _join(lane.thread)
-
-    def _begin_thread(self, target: Callable[..., None], suffix: str, *args: Any) -> threading.Thread:
-        name = f"coexec-{self._name}{suffix}"
-        thread = threading.Thread(target=target, args=args, name=name, daemon=True)
-        thread.start()
-        return thread
-
-    def _work(self) -> None:
-        self._prepare()
-        while (item := self._inbox.get()) is not None:
-            if self._waiting.pop(item[0].id, self) is None:
-                self._launch(*item)
-            del item  # its arrays may be dropped while nothing else comes
-        for lane in self._lanes.values():
-            lane.inbox.put(None)
-
-    def _launch(self, instruction: Instruction, index: int, waits: Sequence[Instruction]) -> None:
+    def _submit(self, instruction: Instruction, index: int, waits: Sequence[Instruction], issued: float) -> None:
+        del issued  # the device's thread begins at once what it takes
         running = Running(instruction, index, perf_counter())
-        lane = Lane(None)
+        lane = QueueLane(-1, None)  # if none can be opened, this thread reports the failure
         try:
-            lane = self._lane(index % self._limit)
+            lane = self._lane(index)
             running.error = instruction.failure or self._failure_before(running)
             if running.error is None:
                 running.waits = [self._running[wait.id] for wait in waits if wait.id in self._running]
-                with self._driver.on(lane.stream):
+                with self._driver.on(lane.queue):
                     for wait in running.waits:
-                        self._driver.order(lane.stream, wait.event)
+                        self._driver.order(lane.queue, wait.event)
                     running.launched = self._run(instruction)
-            running.event = self._driver.record(lane.stream)
+            running.event = self._driver.record(lane.queue)
         except BaseException as error:  # noqa: BLE001 - reported, never lost
             running.error = error
-        if self._driver.asynchronous:
+        if self._driver.asynchronous and self._lanes.get(lane.index) is lane:
             with self._lock:
                 self._running[instruction.id] = running
-            self._await_in_thread(lane, index, running)
+            self._hand_over(lane, running)
         else:
-            self._complete(lane, running)
+            self._wait_for(lane, running)
 
     def _failure_before(self, running: Running) -> BaseException | None:
         """Return the failure that an instruction was issued behind; it is reported after that one.
@@ -144,23 +102,7 @@ class Lanes:
                     return before.error if spoils else Postponed()
         return None
 
-    def _lane(self, index: int) -> Lane:
-        lane = self._lanes.get(index)
-        if lane is None:
-            lane = self._lanes[index] = Lane(self._driver.open_stream())
-        return lane
-
-    def _await_in_thread(self, lane: Lane, index: int, running: Running) -> None:
-        if lane.thread is None:
-            lane.thread = self._begin_thread(self._wait_all, f"-lane{index % self._limit}", lane)
-        lane.inbox.put(running)
-
-    def _wait_all(self, lane: Lane) -> None:
-        while (running := lane.inbox.get()) is not None:
-            self._complete(lane, running)
-            del running
-
-    def _complete(self, lane: Lane, running: Running) -> None:
+    def _wait_for(self, lane: QueueLane, running: Running) -> None:
         """Wait for the device, do what remains on the host, and report."""
         instruction, launched = running.instruction, running.launched
         try:
@@ -176,7 +118,7 @@ class Lanes:
         start, stop = max(launched.start, lane.over), perf_counter()
         lane.over = stop
         try:
-            self._finished(Ran(instruction, self._name, running.lane, start, stop, launched.waited, running.error))
+            self._tell(Ran(instruction, self._device, running.lane, start, stop, launched.waited, running.error))
         finally:
             with self._lock:  # it may have been put back, and be here again
                 if self._running.get(instruction.id) is running:
@@ -188,12 +130,6 @@ class Lanes:
         try:
             self._driver.finish(running.event)
         except Exception as error:
-            failure = BackendError(f"{self._name} failed in {running.instruction}: {describe_failure(error)}")
+            failure = BackendError(f"{self._device} failed in {running.instruction}: {describe_failure(error)}")
             failure.begun = True
             raise failure from error
-
-
-def _join(thread: threading.Thread | None) -> None:
-    """Wait for a thread to end, unless it is the one that asks."""
-    if thread is not None and thread is not threading.current_thread():
-        thread.join()

@@ -15,6 +15,7 @@ import numpy as np
 
 import coexec as cx
 
+from ..apps.cg import advance_by_hand, apply_by_hand
 from ..apps.programs import load
 
 Arrays = tuple[Any, ...]
@@ -117,9 +118,9 @@ def cg(side: int, steps: int, ranks: int) -> RankApp:
             if step:
                 _halo(comm, p[mine], near[0], near[-1])
             along[...] = left[...] = 0.0
-            example.apply.function(near, q[inside, 1:-1], along)
+            apply_by_hand(near, q[inside, 1:-1], along)
             comm.Allreduce(along, total)
-            example.advance.function(p[mine], q[mine], float(total), length, x[mine], r[mine], left)
+            advance_by_hand(p[mine], q[mine], float(total), length, x[mine], r[mine], left)
             comm.Allreduce(left, total)
             example.turn.function(r[mine], p[mine], float(total), length)
             length = float(total)

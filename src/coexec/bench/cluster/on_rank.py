@@ -50,7 +50,8 @@ class Bench:
     def __init__(self, runtime: cx.Runtime, comm: Any) -> None:
         way = runtime._way
         assert isinstance(way, RankDriver)
-        self.network, self.comm, self.endpoint = way.network, comm, way.team.endpoint
+        self.network, self.comm, self.team = way.network, comm, way.team
+        self.endpoint = self.team.endpoint
 
     def seconds(self, act: Callable[[], Any]) -> tuple[float, Any]:
         """Return how long it takes until all ranks have done it, and what it returned."""
@@ -124,12 +125,13 @@ class Bench:
             if rank > 1:
                 return
             arrives = self.endpoint.receive(1 - rank, key, into)
-            if rank == 0:
-                self.endpoint.send(1, key, data).wait()
-                arrives.wait()
-            else:
-                arrives.wait()
-                self.endpoint.send(0, key, data).wait()
+            with self.team.waits("a message", "bench"):
+                if rank == 0:
+                    self.endpoint.send(1, key, data).wait()
+                    arrives.wait()
+                else:
+                    arrives.wait()
+                    self.endpoint.send(0, key, data).wait()
 
         def bare() -> None:
             if rank == 0:
@@ -152,7 +154,8 @@ class Bench:
             time.sleep(IDLE)
             self.endpoint.send(0, 1 << 41, np.zeros(8)).wait()
         elif self.comm.rank == 0:
-            self.endpoint.receive(1, 1 << 41, np.zeros(8)).wait()
+            with self.team.waits("a message", "bench"):
+                self.endpoint.receive(1, 1 << 41, np.zeros(8)).wait()
         share = (time.process_time() - used) / (time.perf_counter() - start)
         self.comm.Barrier()
         return share

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from time import process_time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,14 +29,27 @@ from ...plan.pipeline.front import OBJECTIVES
 from ...predict.model import Model
 from ...predict.work import Work
 from ..measure import Data, Progress
-from .workloads import GRAPHS, SPEEDS, WINDOWS, Call, Graph, Speed, block, gcn, gin, system_of, true_seconds, work_of
+from .workloads import (
+    GRAPHS,
+    WINDOWS,
+    Call,
+    Cards,
+    Graph,
+    Seconds,
+    Speeds,
+    block,
+    cards_of,
+    gcn,
+    gin,
+    planned_for,
+    true_seconds,
+)
 
 PRESETS = ("dype-pcie4", "dype-pcie5", "dype-cxl3")
 OPTIMAL = 0.005  # of the best: what counts as optimal
 NOISE = 0.03  # spread of measurements that estimates are fitted on
 ERROR = 0.10  # artificial error of estimates
 STATIC = {"gcn": "pubmed", "gin": "pubmed", "attention": "4096/512"}  # the input for which the one static plan is made
-Seconds = dict[tuple[str, str], float]
 
 
 class Case(NamedTuple):
@@ -48,6 +61,16 @@ class Case(NamedTuple):
     objective: str
     calls: list[Call]
     cuts: list[float]
+
+    @property
+    def work(self) -> tuple[list[Call], list[float]]:
+        """Its calls, and the bytes around them."""
+        return self.calls, self.cuts
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+        return f"{self.kind} {self.input} {self.objective}"
 
 
 def cases(quick: bool) -> Iterator[Case]:
@@ -61,38 +84,41 @@ def cases(quick: bool) -> Iterator[Case]:
             yield Case(preset, "attention", f"{length}/{window}", "throughput", *block(length, window))
 
 
-def truth(case: Case, system: StreamSystem, speeds: dict[tuple[str, str], Speed]) -> Seconds:
+def truth(case: Case, cards: Cards, speeds: Speeds | None = None) -> Seconds:
     """Return what each call really takes on each class."""
     return {
-        (call.name, c.name): true_seconds(call, c.name, speeds, c.handover)
+        (call.name, c.name): true_seconds(call, c.name, speeds or cards.speeds, c.handover)
         for call in case.calls
-        for c in system.classes
+        for c in cards.classes.system.classes
     }
 
 
 class Fitted:
     """Models of operations on classes of devices, taught with other inputs than those of the cases."""
 
-    def __init__(self, system: StreamSystem, seed: int = 0) -> None:
+    def __init__(self, cards: Cards, seed: int = 0) -> None:
         import scipy.optimize  # noqa: F401 - fits need it, and would otherwise answer roughly until it is there
 
         self._models: dict[tuple[str, str], Model] = {}
         random = np.random.default_rng(seed)
         for calls in _others(random):
             for call in calls:
-                for c in system.classes:
-                    seconds = true_seconds(call, c.name, SPEEDS, c.handover) * float(random.lognormal(0.0, NOISE))
+                for c in cards.classes.system.classes:
+                    if (call.op, c.name) not in cards.speeds:
+                        continue
+                    seconds = true_seconds(call, c.name, cards.speeds, c.handover) * float(random.lognormal(0.0, NOISE))
                     model = self._models.setdefault((call.op, c.name), Model(None, 2))
                     model.learn(Work(call.features, "<f4"), seconds)
 
-    def seconds(self, case: Case, system: StreamSystem) -> Seconds:
+    def seconds(self, case: Case) -> Seconds:
         """Return what the models predict of a case's calls."""
         found = {}
         for call in case.calls:
-            for c in system.classes:
-                answer = self._models[call.op, c.name].seconds(Work(call.features, "<f4"))
-                assert answer is not None, "every operation was taught on every class"
-                found[call.name, c.name] = answer
+            for (op, name), model in self._models.items():
+                if op == call.op:
+                    answer = model.seconds(Work(call.features, "<f4"))
+                    assert answer is not None, "every operation was taught on every class that does it"
+                    found[call.name, name] = answer
         return found
 
 
@@ -112,29 +138,29 @@ def _others(random: np.random.Generator) -> Iterator[list[Call]]:
 
 def run(quick: bool, progress: Progress) -> Data:
     """Return shares of optimal plans, gains over simpler ones, and planning times."""
-    systems = {preset: system_of(preset) for preset in PRESETS}
-    fitted = {preset: Fitted(system) for preset, system in systems.items()}
+    machines = {preset: cards_of(preset) for preset in PRESETS}
+    fitted = {preset: Fitted(cards) for preset, cards in machines.items()}
     random = np.random.default_rng(1)
     found: list[Data] = []
     static: dict[tuple[str, str, str], tuple[PipelineStage, ...]] = {}
     everything = list(cases(quick))
     for case in sorted(everything, key=lambda case: case.input != STATIC[case.kind]):  # those of static plans first
         progress(f"{case.kind} {case.input} on {case.preset} for {case.objective}")
-        system = systems[case.preset]
-        real = work_of(case.calls, case.cuts, truth(case, system, SPEEDS))
+        cards = machines[case.preset]
+        real, system = planned_for(case.work, cards, truth(case, cards))
         best = plan_pipeline(real, system, shared=True).choose(case.objective)
         key = (case.kind, case.preset, case.objective)
         static.setdefault(key, best.stages)
-        noisy = {k: t * float(random.lognormal(0.0, ERROR)) for k, t in truth(case, system, SPEEDS).items()}
+        noisy = {k: t * float(random.lognormal(0.0, ERROR)) for k, t in truth(case, cards).items()}
         only_gpus = plan_on_class(real, system, "gpu", case.objective, shared=True)
         found.append(
             {
-                "case": f"{case.kind} {case.input} {case.preset} {case.objective}",
+                "case": f"{case.name} {case.preset}",
                 "objective": case.objective,
                 "exact": exact(real, system, case.objective),
-                "loss": _loss(case, fitted[case.preset].seconds(case, system), real, system, best),
-                "loss_at_10_percent": _loss(case, noisy, real, system, best),
-                "over_static": _over(judge(real, system, static[key]), best, case.objective),
+                "loss": _loss(case, fitted[case.preset].seconds(case), real, cards, best),
+                "loss_at_10_percent": _loss(case, noisy, real, cards, best),
+                "over_static": _over(judge(real, cards.classes.system, static[key]), best, case.objective),
                 "over_gpu": _over(only_gpus, best, case.objective),
                 "classes": sorted({name for stage in best.stages for name, _ in stage.group}),
             }
@@ -178,10 +204,10 @@ def judge(work: StreamWork, system: StreamSystem, stages: tuple[PipelineStage, .
         return None
 
 
-def _loss(case: Case, estimated: Seconds, real: StreamWork, system: StreamSystem, best: PipelinePoint) -> float:
+def _loss(case: Case, estimated: Seconds, real: StreamWork, cards: Cards, best: PipelinePoint) -> float:
     """Return by how much the plan that estimates lead to misses the best, as a fraction."""
-    chosen = plan_pipeline(work_of(case.calls, case.cuts, estimated), system, shared=True).choose(case.objective)
-    came = judge(real, system, chosen.stages)
+    chosen = plan_pipeline(*planned_for(case.work, cards, estimated), shared=True).choose(case.objective)
+    came = judge(real, cards.classes.system, chosen.stages)
     key = OBJECTIVES[case.objective]
     return 1.0 if came is None else max(0.0, key(came)[0] / key(best)[0] - 1.0)
 
@@ -206,7 +232,7 @@ def exact(work: StreamWork, system: StreamSystem, objective: str) -> bool:
 def schedules(work: StreamWork, system: StreamSystem) -> Iterator[tuple[PipelineStage, ...]]:
     """Yield every partition of a chain into consecutive stages on groups of one class each."""
     names = [kernel.name for kernel in work.kernels]
-    groups = [(c.name, n) for c in system.classes for n in range(1, c.count + 1)]
+    groups = [(c.name, n) for c in system.classes for n in range(1, c.count + 1)]  # of which each takes a unit
     for cuts in product((False, True), repeat=len(names) - 1):
         parts: list[list[str]] = [[names[0]]]
         for name, cut in zip(names[1:], cuts, strict=True):
@@ -214,52 +240,100 @@ def schedules(work: StreamWork, system: StreamSystem) -> Iterator[tuple[Pipeline
                 parts.append([name])
             else:
                 parts[-1].append(name)
-        yield from _on_groups(parts, groups, {c.name: c.count for c in system.classes})
+        yield from _on_groups(work, parts, groups, {c.name: c.budget or c.name for c in system.classes}, system.budgets)
 
 
 def _on_groups(
-    parts: list[list[str]], groups: list[tuple[str, int]], left: dict[str, int], slot: int = 0
+    work: StreamWork,
+    parts: list[list[str]],
+    groups: list[tuple[str, int]],
+    budgets: dict[str, str],
+    left: dict[str, int],
+    slot: int = 0,
 ) -> Iterator[tuple[PipelineStage, ...]]:
     if not parts:
         yield ()
         return
+    able = {kernel.name: set(kernel.seconds) for kernel in work.kernels}
     for name, n in groups:
-        if n <= left[name]:
+        budget = budgets[name]
+        if n <= left[budget] and all(name in able[kernel] for kernel in parts[0]):
             stage = PipelineStage(tuple(parts[0]), ((name, n),), "alone" if n == 1 else "in turn", slot)
-            for rest in _on_groups(parts[1:], groups, {**left, name: left[name] - n}, slot + 1):
+            rests = _on_groups(work, parts[1:], groups, budgets, {**left, budget: left[budget] - n}, slot + 1)
+            for rest in rests:
                 yield (stage, *rest)
 
 
 # What else is told ----------------------------------------------------------------------------------------------------------
 
 
+LEAST_GAIN = 1.05  # on average over the cases: less is no reason to buy a card
+GAINS = {
+    "throughput": "FPGAs beside GPUs compute more items per second, by 5 % on average",
+    "energy": "FPGAs beside GPUs take fewer joules per item, by 5 % on average",
+}
+
+
+class Conclusions(NamedTuple):
+    """What the cases say, with one set of estimates."""
+
+    used: list[tuple[str, ...]]  # the classes of cards in the best plan of each case
+    general: dict[str, bool]
+
+
+def _conclusions(chosen: list[Case], cards: Cards) -> Conclusions:
+    """Return which cards the best plans use, and what that means for someone who buys cards."""
+    used, over = [], []
+    for case in chosen:
+        work, system = planned_for(case.work, cards, truth(case, cards))
+        best = plan_pipeline(work, system, shared=False).choose(case.objective)
+        only_gpus = plan_on_class(work, system, "gpu", case.objective, shared=False)
+        used.append(tuple(sorted({name for stage in best.stages for name, _ in stage.group})))
+        over.append((case.objective, _over(only_gpus, best, case.objective) or 1.0))
+    general = {text: mean_of(over, what) > LEAST_GAIN for what, text in GAINS.items()}
+    general["which cards are best depends on the data"] = len(set(used)) > 1
+    return Conclusions(used, general)
+
+
+def mean_of(over: list[tuple[str, float]], objective: str) -> float:
+    """Return the mean gain of the cases with one objective; 1 if there are none."""
+    gains = [gain for name, gain in over if name == objective]
+    return float(np.mean(gains)) if gains else 1.0
+
+
 def _flips(quick: bool, progress: Progress) -> Data:
-    """Return, for each estimate halved and doubled, in how many cases other classes are used, and how the gains move."""
-    found: dict[str, Any] = {}
-    system = system_of(PRESETS[0])
+    """Return, for each estimate halved and doubled, which conclusions flip, and in which cases other cards are used."""
+    general: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
+    cards = cards_of(PRESETS[0])
     chosen = [case for case in cases(quick=True) if case.kind != "attention" or case.input in ("1024/128", "16384/512")]
     if quick:
         chosen = chosen[:4]
-
-    def conclusions(speeds: dict[tuple[str, str], Speed]) -> list[tuple[str, ...]]:
-        used = []
-        for case in chosen:
-            work = work_of(case.calls, case.cuts, truth(case, system, speeds))
-            best = plan_pipeline(work, system, shared=False).choose(case.objective)
-            used.append(tuple(sorted({name for stage in best.stages for name, _ in stage.group})))
-        return used
-
-    usual = conclusions(SPEEDS)
-    for at, speed in SPEEDS.items():
-        for factor in (0.5, 2.0):
-            progress(f"{at[0]} on {at[1]} times {factor}")
-            now = conclusions({**SPEEDS, at: speed._replace(rate=speed.rate * factor)})
-            flipped = [
-                f"{c.kind} {c.input} {c.objective}" for c, a, b in zip(chosen, usual, now, strict=True) if a != b
-            ]
-            if flipped:
-                found[f"{at[0]} on {at[1]} x{factor:g}"] = flipped
-    return {"cases": len(chosen), "by_estimate": found}
+    usual = _conclusions(chosen, cards)
+    estimates = {at: speed for at, speed in cards.speeds.items() if speed.basis.startswith("estimate")}
+    for (at, speed), what, factor in product(estimates.items(), ("rate", "watts"), (0.5, 2.0)):
+        least = next(c.idle_watts for c in cards.classes.system.classes if c.name == at[1])
+        changed = speed._replace(**{what: max(getattr(speed, what) * factor, least if what == "watts" else 0.0)})
+        name = f"{what} of {at[0]} on {at[1]} x{factor:g}"
+        progress(name)
+        now = _conclusions(chosen, cards._replace(speeds={**cards.speeds, at: changed}))
+        for conclusion, held in usual.general.items():
+            if now.general[conclusion] != held:
+                general.setdefault(conclusion, []).append(name)
+        flipped = [
+            f"{case.name}: {' + '.join(other)} instead of {' + '.join(used)}"
+            for case, used, other in zip(chosen, usual.used, now.used, strict=True)
+            if used != other
+        ]
+        if flipped:
+            found[name] = flipped
+    return {
+        "cases": len(chosen),
+        "estimates": 2 * len(estimates),
+        "conclusions": usual.general,
+        "flipped_conclusions": general,
+        "by_estimate": found,
+    }
 
 
 def _timed(kernels: int, first: int, second: int) -> float:

@@ -2,18 +2,21 @@
 
 Before: plan/pipeline/, machine/presets.  After: bench/pipeline/planner.py.  Numbers only.
 
-Sizes are those of the public data sets and models. Speeds by operation are ESTIMATES: peaks alone would make the FPGA pointless
-in everything. Each has its basis beside it, and the benchmark halves and doubles each to say which conclusions depend on it.
+Sizes are those of the public data sets and models. Speeds by operation are those of the platforms, most of them ESTIMATES: peaks
+alone would make the FPGA pointless in everything. The benchmark halves and doubles each to say which conclusions depend on it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
-from ...machine.platform import Platform
+from ...machine.platform import Device, Platform
 from ...plan.pipeline import StreamKernel, StreamSystem, StreamValue, StreamWork
-from ...plan.pipeline.platforms import classes_of
+from ...plan.pipeline.platforms import Classes, classes_of, worthwhile
+
+Seconds = dict[tuple[str, str], float]
+"""By call and class of devices."""
 
 
 class Graph(NamedTuple):
@@ -49,23 +52,27 @@ class Speed(NamedTuple):
     rate: float  # operations per second, for large work
     half: float  # operations at which half of it is reached
     skewed: float  # by how much uneven rows slow it down: seconds times 1 + skewed * skew
+    watts: float  # while it does that
     basis: str
 
 
-SPEEDS: dict[tuple[str, str], Speed] = {
-    ("spmm", "fpga"): Speed(150e9, 2e6, 0.02, "estimate: Sextans on a U280 is reported with up to 181 Gflop/s"),
-    ("spmm", "gpu"): Speed(300e9, 6e7, 0.35, "estimate: bound by bandwidth, some 1-2 % of float32's peak"),
-    ("gemm", "fpga"): Speed(500e9, 2e7, 0.0, "estimate: half of the 1.08 Tflop/s that its DSPs allow"),
-    ("gemm", "gpu"): Speed(15e12, 6e8, 0.0, "estimate: 65 % of the data sheet's 22.6 Tflop/s"),
-    ("window", "fpga"): Speed(
-        700e9, 1e7, 0.0, "estimate: SWAT reports a fraction of a GPU's energy; no rate is public"
-    ),
-    ("window", "gpu"): Speed(1.5e12, 3e8, 0.0, "estimate: banded products reach a tenth of dense ones"),
-    ("row", "fpga"): Speed(40e9, 1e5, 0.0, "estimate: bound by bandwidth"),
-    ("row", "gpu"): Speed(130e9, 5e6, 0.0, "estimate: bound by bandwidth"),
+Speeds = dict[tuple[str, str], Speed]
+"""By operation and class of devices."""
+OPS = ("spmm", "matmul", "window_attention", "layernorm")
+SMALL: dict[tuple[str, str], tuple[float, float]] = {
+    ("spmm", "fpga"): (2e6, 0.02),
+    ("spmm", "gpu"): (6e7, 0.35),
+    ("matmul", "fpga"): (2e7, 0.0),
+    ("matmul", "gpu"): (6e8, 0.0),
+    ("window_attention", "fpga"): (1e7, 0.0),
+    ("window_attention", "gpu"): (3e8, 0.0),
+    ("layernorm", "fpga"): (1e5, 0.0),
+    ("layernorm", "gpu"): (5e6, 0.0),
 }
-WATTS = {"fpga": 60.0, "gpu": 250.0}
-"""Of a device while it computes: estimates below the cards' limits (52 W are reported for Sextans)."""
+"""Estimates by operation and kind of device, which no platform has: operations at which half of the rate is reached, since a GPU
+needs much work to fill it and an FPGA streams, and what uneven rows cost."""
+PER_BYTE = 10 / 8
+"""Operations per byte of layernorm: ten for each element that is read and written. Its memory sets the pace."""
 
 
 class Call(NamedTuple):
@@ -85,9 +92,11 @@ class Call(NamedTuple):
         return (8.0 * self.rows * self.width, self.rows, self.flops, self.flops * self.skew)
 
 
-def true_seconds(call: Call, device: str, speeds: dict[tuple[str, str], Speed], launch: float) -> float:
-    """Return what a call really takes on a class of devices: small work is slower, and so are uneven rows."""
-    speed = speeds[call.op, device]
+def true_seconds(call: Call, device: str, speeds: Speeds, launch: float) -> float:
+    """Return what a call really takes on a class of devices: small work is slower, and so are uneven rows. inf: it cannot."""
+    speed = speeds.get((call.op, device))
+    if speed is None:
+        return inf
     return launch + (call.flops + speed.half) / speed.rate * (1.0 + speed.skewed * call.skew)
 
 
@@ -96,7 +105,7 @@ def gcn(graph: Graph) -> tuple[list[Call], list[float]]:
     n, stored = float(graph.nodes), float(graph.nonzeros + graph.nodes)
     calls, cuts, width = [], [n * graph.features * 4 + stored * 8], graph.features
     for layer, out in enumerate((graph.hidden, graph.classes)):
-        calls.append(Call(f"gemm{layer}", "gemm", 2 * n * width * out, n, float(out), weights=4.0 * width * out))
+        calls.append(Call(f"gemm{layer}", "matmul", 2 * n * width * out, n, float(out), weights=4.0 * width * out))
         cuts.append(n * out * 4 + stored * 8)
         calls.append(Call(f"spmm{layer}", "spmm", 2 * stored * out, n, float(out), graph.skew))
         cuts.append(n * out * 4 + (stored * 8 if layer == 0 else 0))
@@ -114,7 +123,7 @@ def gin(graph: Graph) -> tuple[list[Call], list[float]]:
         for part in range(2):
             inner = graph.hidden if part == 0 or layer == 0 else graph.classes
             calls.append(
-                Call(f"mlp{layer}{part}", "gemm", 2 * n * width * inner, n, float(inner), weights=4.0 * width * inner)
+                Call(f"mlp{layer}{part}", "matmul", 2 * n * width * inner, n, float(inner), weights=4.0 * width * inner)
             )
             width = inner
             cuts.append(n * width * 4 + (stored * 8 if layer == 0 else 0))
@@ -125,35 +134,67 @@ def block(length: int, window: int) -> tuple[list[Call], list[float]]:
     """Return the calls of a transformer block with attention within a window; its two residuals travel along."""
     n, h = float(length), float(HIDDEN)
     calls = [
-        Call("qkv", "gemm", 6 * n * h * h, n, 3 * h, weights=12 * h * h),
-        Call("attention", "window", 4 * n * window * HEAD * HEADS, n, h),
-        Call("out", "gemm", 2 * n * h * h, n, h, weights=4 * h * h),
-        Call("norm", "row", 10 * n * h, n, h),
-        Call("up", "gemm", 2 * n * h * FFN, n, float(FFN), weights=4 * h * FFN),
-        Call("down", "gemm", 2 * n * h * FFN, n, h, weights=4 * h * FFN),
-        Call("norm2", "row", 10 * n * h, n, h),
+        Call("qkv", "matmul", 6 * n * h * h, n, 3 * h, weights=12 * h * h),
+        Call("attention", "window_attention", 4 * n * window * HEAD * HEADS, n, h),
+        Call("out", "matmul", 2 * n * h * h, n, h, weights=4 * h * h),
+        Call("norm", "layernorm", 10 * n * h, n, h),
+        Call("up", "matmul", 2 * n * h * FFN, n, float(FFN), weights=4 * h * FFN),
+        Call("down", "matmul", 2 * n * h * FFN, n, h, weights=4 * h * FFN),
+        Call("norm2", "layernorm", 10 * n * h, n, h),
     ]
     one = 4 * n * h
     return calls, [one, 4 * one, 2 * one, 2 * one, one, one + 4 * n * FFN, 2 * one, one]
 
 
-def system_of(preset: str) -> StreamSystem:
-    """Return the cards of a preset with the watts from above; its processor is the host, which computes nothing."""
+class Cards(NamedTuple):
+    """The cards of a preset as classes, and how fast they are. Its processor is the host, which computes nothing."""
+
+    classes: Classes
+    speeds: Speeds
+
+
+def cards_of(preset: str) -> Cards:
+    """Return the cards of a preset, with what it says of each operation: the same figures that simulations use."""
     platform = Platform.load(preset)
-    cards = [device.name for device in platform.devices if device.kind in WATTS]
-    found = classes_of(platform, cards).system
-    classes = tuple([replace(c, watts=max(WATTS[c.name], c.idle_watts)) for c in found.classes])
-    return StreamSystem(classes, found.hops)
+    cards = [device.name for device in platform.devices if device.kind in ("fpga", "gpu")]
+    found = classes_of(platform, cards)
+    speeds = {}
+    for name, members in found.members.items():
+        device = platform.device(members[0])
+        if name in found.designs:
+            ops: tuple[str, ...] = device.design(found.designs[name]).ops
+            device = device.under(found.designs[name])
+        else:
+            ops = OPS
+        for op in OPS:
+            if op in ops:
+                speeds[op, name] = _speed(device, op)
+    return Cards(found, speeds)
 
 
-def work_of(calls: list[Call], cuts: list[float], seconds: dict[tuple[str, str], float]) -> StreamWork:
+def _speed(device: Device, op: str) -> Speed:
+    known, watts = device.reaches(op), device.watts_for(op) or 0.0
+    half, skewed = SMALL[op, device.kind]
+    if known is None:
+        return Speed(PER_BYTE * (device.bandwidth or 0.0), half, skewed, watts, "data sheet: its memory's bandwidth")
+    return Speed(known.of_peak * (device.flops or 0.0), half, skewed, known.watts or watts, known.basis)
+
+
+def planned_for(
+    case: tuple[list[Call], list[float]], cards: Cards, seconds: Seconds
+) -> tuple[StreamWork, StreamSystem]:
+    """Return calls as a workload, and the classes that are worth looking at; `seconds` by call and class."""
+    work = work_of(*case, seconds, cards.speeds)
+    return work, worthwhile(cards.classes, work).system
+
+
+def work_of(calls: list[Call], cuts: list[float], seconds: Seconds, speeds: Speeds) -> StreamWork:
     """Return calls as a workload; `seconds` by call and class."""
-    kernels = [
-        StreamKernel(
-            call.name, {name: t for (which, name), t in seconds.items() if which == call.name}, weights=call.weights
-        )
-        for call in calls
-    ]
+    kernels = []
+    for call in calls:
+        able = {name: t for (which, name), t in seconds.items() if which == call.name and t < inf}
+        watts = {name: speeds[call.op, name].watts for name in able}
+        kernels.append(StreamKernel(call.name, able, weights=call.weights, watts=watts))
     names: list[str | None] = [None, *[call.name for call in calls]]
     values = [
         StreamValue(cut, names[at], () if at == len(calls) else (calls[at].name,), result=at == len(calls))

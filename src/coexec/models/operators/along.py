@@ -91,14 +91,11 @@ def reduced(call: OpCall) -> list[Array]:
     """Run the reductions."""
     x = call.array(0)
     given = call.numbers(1, "axes")
-    if not given and call.flag("noop_with_empty_axes"):
-        return [x]
-    axes = positive(given or range(x.ndim), x.ndim)
-    if not x.ndim:
-        axes = ()
+    alone = not given and call.flag("noop_with_empty_axes")  # each element by itself: still squared, or its logarithm
+    axes = positive(given or range(x.ndim), x.ndim) if x.ndim and not alone else ()
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
     split = tuple(a for a in range(x.ndim) if a not in axes and shape[a] > 1)
-    on_torch = reduce_torch if call.node.kind in ON_TORCH else None
+    on_torch = reduce_torch if call.node.kind in ON_TORCH and axes else None  # torch takes no axes for all
     form = KernelForm(
         reduce_body,
         (Whole(axes),),

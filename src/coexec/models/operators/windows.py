@@ -15,6 +15,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...geometry import Box
 from ...ops.conv2d import Window, conv2d_kernel
+from ...ops.convolve import NOTHING, After
 from ...program import array as arrays
 from ...program.array import Array
 from ...program.mapper import Mapper, all as map_all
@@ -64,24 +65,26 @@ def geometry(call: OpCall, taps: Sizes, image: Shape) -> Geometry:
 def conv(call: OpCall) -> list[Array]:
     """Run Conv."""
     x, w = call.array(0), call.array(1)
-    bias = call.array(2) if call.has(2) else None
     shape = geometry(call, w.shape[2:], x.shape[2:])
     groups = int(call.attribute("group", 1))
     if len(shape.taps) <= 2 and x.dtype.name in ("float32", "float64"):
-        return [convolution(x, w, bias, shape, groups, call.shape)]
-    return [_any_convolution(x, w, bias, shape, groups, call.shape)]
+        return [convolution(call, x, w, shape, groups)]
+    return [_any_convolution(x, w, call.array(2) if call.has(2) else None, shape, groups, call.shape)]
 
 
-def convolution(x: Array, w: Array, bias: Array | None, shape: Geometry, groups: int, out: Shape) -> Array:
-    """Return a convolution along one or two axes, by coexec's own kernel."""
-    flat = len(shape.taps) == 1
-    if flat:
-        x, w = x[:, :, None, :], w[:, :, None, :]
+def convolution(call: OpCall, x: Array, w: Array, shape: Geometry, groups: int) -> Array:
+    """Return a convolution along one or two axes by coexec's own kernel, with what was fused to it."""
+    low, high = call.attribute("bounds", (None, None))
+    after = After(call.has(2), call.has(3), low, high)
+    other = [call.array(3)] if after.added else []
+    result = arrays.empty(call.shape, x.dtype)
+    target = result
+    if len(shape.taps) == 1:
+        x, w, target, *other = (images[:, :, None, :] for images in (x, w, result, *other))
         shape = Geometry(*((fill, *given) for fill, given in zip((1, 1, 1, 0, 0), shape, strict=True)))
-    result = arrays.empty(out, x.dtype)
-    target = result[:, :, None, :] if flat else result
     if result.size:
-        call_convolution(conv_kernel(x, w, shape, groups, biased=bias is not None), x, w, bias, target)
+        kernel, scalars = conv_kernel(x, w, shape, groups, after)
+        kernel(x, w, *([call.array(2)] if after.biased else []), *other, target, *scalars)
     return result
 
 
@@ -91,16 +94,10 @@ def conv_window(w: Shape, shape: Geometry, groups: int) -> Window:
     return Window((a, b), (c, d), (e, f), (g, h), (w[1], max(1, w[0] // groups)))
 
 
-def conv_kernel(x: Array, w: Array, shape: Geometry, groups: int, *, biased: bool) -> tuple[Any, Sizes]:
+def conv_kernel(x: Array, w: Array, shape: Geometry, groups: int, after: After = NOTHING) -> tuple[Any, Sizes]:
     """Return the kernel of a convolution and its scalars."""
     window = conv_window(w.shape, shape, groups)
-    return conv2d_kernel(x.dtype.name, window, biased=biased), window.scalars
-
-
-def call_convolution(made: tuple[Any, Sizes], x: Array, w: Array, bias: Array | None, out: Array) -> None:
-    """Call the kernel of a convolution."""
-    function, scalars = made
-    function(x, w, *([] if bias is None else [bias]), out, *scalars)
+    return conv2d_kernel(x.dtype.name, window, after), window.scalars
 
 
 def any_conv_body(x: Any, w: Any, out: Any, shape: Geometry, groups: int) -> None:

@@ -9,7 +9,7 @@ the item. No pipeline is quicker than its items come. Into a mixed group each cl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -122,7 +122,7 @@ def judged(workload: StreamWork, system: StreamSystem, stages: Sequence[Pipeline
     result = moving(previous, None, size, system)
     latency += moving(previous, None, size, system, one=True)
     used = _used_watts(found, system)
-    setup = max(_setup(stage, workload, position, system) for stage in found)
+    setup = max(setup_of(stage, workload, system) for stage in found)
     point = PipelinePoint(tuple(found), 0.0, active, latency, system.idle_watts, used, result, setup)
     return replace(point, period=max(point.quickest, workload.pace))
 
@@ -170,11 +170,16 @@ def _used_watts(stages: Sequence[PipelineStage], system: StreamSystem) -> float:
     return sum(n * system.named(name).idle_watts for name, n in devices)
 
 
-def _setup(stage: PipelineStage, workload: StreamWork, position: dict[str, int], system: StreamSystem) -> float:
-    """Return the seconds before a stage can begin: its design, and its weights from the host to each device."""
-    weights = sum(workload.kernels[position[name]].weights for name in stage.kernels)
+def setup_of(stage: PipelineStage, workload: StreamWork, system: StreamSystem, loaded: Collection[str] = ()) -> float:
+    """Return the seconds before a stage can begin: its design, and its weights from the host to each device.
+
+    Classes in `loaded` have their designs already.
+    """
+    names = set(stage.kernels)
+    weights = sum(kernel.weights for kernel in workload.kernels if kernel.name in names)
     slowest = 0.0
     for name, n in stage.group:
         latency, per_byte = system.moved((HOST, 1), (name, n))
-        slowest = max(slowest, system.named(name).load + (latency + n * weights * per_byte if weights else 0.0))
+        load = 0.0 if name in loaded else system.named(name).load
+        slowest = max(slowest, load + (latency + n * weights * per_byte if weights else 0.0))
     return slowest

@@ -1,11 +1,12 @@
 """A platform as a pipeline sees it: devices that are alike form a class, with the ways between classes.
 
-Before: machine/platform.py, plan/pipeline/system.py.  After: what plans streams.  Asks the platform, measures nothing.
+Before: machine/platform.py, plan/pipeline/workload.py.  After: what plans streams.  Asks the platform, measures nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -13,16 +14,21 @@ from ...errors import ConfigError
 from ...machine.parts import HOST as HOST_MEMORY, Device, usable
 from ...machine.platform import Platform
 from .system import HOST, DeviceClass, Hop, StreamSystem
+from .workload import StreamWork
 
 CORES = "cores"
 """The budget of a processor's cores, each by itself or all at once."""
 
 
 class Classes(NamedTuple):
-    """A system, and the devices of each of its classes by name."""
+    """A system, and the devices of each of its classes by name.
+
+    Devices that can be configured are a class for each design, all of one budget: they have one design at a time.
+    """
 
     system: StreamSystem
     members: dict[str, tuple[str, ...]]
+    designs: dict[str, str]  # of the classes that stand for devices with a design
 
 
 def classes_of(platform: Platform, devices: Sequence[str] | None = None) -> Classes:
@@ -33,9 +39,20 @@ def classes_of(platform: Platform, devices: Sequence[str] | None = None) -> Clas
     alike: dict[Any, list[Device]] = {}
     for device in chosen:
         alike.setdefault(_key(platform, device), []).append(device)
-    named = {_name(chosen, members): members for members in alike.values()}
+    named: dict[str, list[Device]] = {}
+    classes: list[DeviceClass] = []
+    designs: dict[str, str] = {}
     cores = [device for device in chosen if _is_core(device)]
-    classes = tuple(_class(platform, name, members, cores) for name, members in named.items())
+    for members in alike.values():
+        name = _name(chosen, members)
+        plain = _class(platform, name, members, cores)
+        for design in members[0].configurations:
+            as_such = f"{name} as {design.name}"
+            named[as_such], designs[as_such] = members, design.name
+            classes.append(replace(plain, name=as_such, budget=name, load=design.load))
+        if not members[0].configurations:
+            named[name] = members
+            classes.append(plain)
     hops = {}
     for name, members in named.items():
         for other, targets in named.items():
@@ -47,7 +64,8 @@ def classes_of(platform: Platform, devices: Sequence[str] | None = None) -> Clas
             if way is None:
                 raise ConfigError(f"there is no way between the host and {members[0].name!r}, so no items can go there")
             hops[pair] = way
-    return Classes(StreamSystem(classes, hops), {name: tuple(d.name for d in found) for name, found in named.items()})
+    members_of = {name: tuple([device.name for device in found]) for name, found in named.items()}
+    return Classes(StreamSystem(tuple(classes), hops), members_of, designs)
 
 
 def _key(platform: Platform, device: Device) -> tuple[Any, ...]:
@@ -56,8 +74,8 @@ def _key(platform: Platform, device: Device) -> tuple[Any, ...]:
     figures = (device.flops, device.rates, device.bandwidth, device.launch, device.watts, device.idle_watts)
     ways = tuple(None if hop is None else (hop.latency, hop.bandwidth) for hop in (into, out))
     alike = device.speed or device.description  # where measurements are shared, no name of a core matters
-    what = (device.kind, alike, device.wide, len(device.cores), device.ops, device.designs, device.achieved)
-    return (*what, *figures, platform.memories[device.memory].capacity, ways)
+    what = (device.kind, alike, device.wide, len(device.cores), device.ops, device.designs)
+    return (*what, device.achieved, device.configurations, *figures, platform.memories[device.memory].capacity, ways)
 
 
 def _name(chosen: Sequence[Device], members: Sequence[Device]) -> str:
@@ -111,3 +129,32 @@ def _link(platform: Platform, source: Device | None, target: Device | None) -> _
         return _Hop(0.0, inf, ())
     link = platform.link(out, into)
     return None if link is None else _Hop(link.latency, link.bandwidth, link.shared)
+
+
+def worthwhile(classes: Classes, work: StreamWork) -> Classes:
+    """Return classes without the designs that another one does as well: each would make the search longer.
+
+    One of each device's designs is left, as devices draw idle power whether they are used or not.
+    """
+    kept: list[str] = []
+    for c in classes.system.classes:
+        rivals = [name for name in kept if name in classes.designs and classes.members[name] == classes.members[c.name]]
+        if c.name not in classes.designs or not any(_as_good(work, name, c, classes) for name in rivals):
+            worse = [name for name in rivals if _as_good(work, c.name, classes.system.named(name), classes)]
+            kept = [name for name in kept if name not in worse] + [c.name]
+    hops = {pair: hop for pair, hop in classes.system.hops.items() if all(end in (*kept, HOST) for end in pair)}
+    return Classes(
+        StreamSystem(tuple([c for c in classes.system.classes if c.name in kept]), hops),
+        {name: classes.members[name] for name in classes.members if name in kept},
+        {name: design for name, design in classes.designs.items() if name in kept},
+    )
+
+
+def _as_good(work: StreamWork, name: str, other: DeviceClass, classes: Classes) -> bool:
+    """Tell whether a class does all that another one does, as quickly, with as few watts, and is loaded as soon."""
+    one = classes.system.named(name)
+    return one.load <= other.load and all(
+        all(kernel.on(name, n) <= kernel.on(other.name, n) for n in range(1, other.count + 1))
+        and (kernel.on(other.name) == inf or kernel.active_watts(one) <= kernel.active_watts(other))
+        for kernel in work.kernels
+    )
