@@ -182,10 +182,9 @@ class Planner:
             shares = [HOST._replace(work=work_of_part(task, chunk.box)) for chunk in chunks]
             return self._command(task, chunks, tuple(shares), nobody_else)
         work = work_of(task)
-        if self._followed_plans.plans or self._step_plan.plans:
-            followed = self._as_planned(task, candidates, work)
-            if followed is not None:
-                return followed
+        told = self._followed_plans.plans or self._step_plan.plans
+        if told and (followed := self._as_planned(task, candidates, work)) is not None:
+            return followed
         only = ONLY if options.devices is None else NAMED
         near = near_ones(task, candidates, self._residency) if kernel.internal and not only_cpu else candidates
         if len(near) < len(candidates):
