@@ -132,7 +132,7 @@ def instruction(ran: Ran) -> tuple[Any, ...]:
     return node.id, step.kind, ran.device, whose, node.needs, node.after, what, error
 
 
-def one_of(draw: random.Random, arrays: list[cx.Array], extra: list[cx.Array]) -> Callable[[], Any]:
+def one_of(draw: random.Random, arrays: list[Any], extra: list[Any]) -> Callable[[], Any]:
     """Return something that a program may do next: mostly calls on whole arrays."""
     x, y, z = draw.sample(arrays, 3)
     number = draw.randrange(100)
@@ -168,7 +168,7 @@ def became(seed: int, *, straight: bool) -> tuple[list[Any], list[str]]:
         names = counted(driver)
         if not straight:
             driver._straight = None
-        arrays = [cx.array(np.arange(8.0) + n) for n in range(4)]
+        arrays: list[Any] = [cx.array(np.arange(8.0) + n) for n in range(4)]
         extra = [cx.array(np.array(1.5))]
         for _ in range(CALLS):
             try:

@@ -119,9 +119,9 @@ class StraightCalls:
             or self._executor.broken is not None
             or self._lending.lent
             or scheduler.fuse.held is not None
-            or plan.opened is not None
-            or plan.queue
-            or plan.times
+            or plan._open is not None
+            or plan._queue
+            or plan._times
             or plan.loads.ends
             or scheduler.hold.held
             or self._lowering.emitter.out
@@ -178,7 +178,7 @@ class StraightCalls:
         scheduler = self._scheduler
         scheduler.link.graph.add(task)
         task.births = scheduler.arrays.last
-        task.starved = scheduler.plan.sure = True
+        task.starved = scheduler.plan._sure = True
         task.why = WHY
         scheduler.lower.analysed(task)
         return task

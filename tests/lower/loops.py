@@ -74,8 +74,10 @@ def steps() -> st.SearchStrategy[Step]:
 class Loop:
     """Four arrays, some of which may be new ones in each turn, and a scalar."""
 
-    def __init__(self, devices: int, *, peers: bool, replay: bool, lookahead: str = "none") -> None:
-        self.g = GraphBuilder(devices, peers=peers, replay=replay, lookahead=lookahead)
+    def __init__(
+        self, devices: int, *, peers: bool, replay: bool, lookahead: str = "none", capacity: int | None = None
+    ) -> None:
+        self.g = GraphBuilder(devices, peers=peers, replay=replay, lookahead=lookahead, capacity=capacity)
         values = np.arange(SIZE, dtype=float)
         self.arrays: list[Any] = [self.g.array(SIZE, data=values + i) for i in range(4)]
         self.scalar = self.g.array((), 0.0)
@@ -158,9 +160,18 @@ def normalised(emitted: list[Instruction]) -> list[tuple[Any, ...]]:
     return found
 
 
-def both(devices: int, *, peers: bool, program: Callable[[Loop], None], lookahead: str = "none") -> tuple[Loop, Loop]:
-    """Run a program without replay and with it."""
-    plain, replayed = [Loop(devices, peers=peers, replay=replay, lookahead=lookahead) for replay in (False, True)]
+def both(
+    devices: int,
+    *,
+    peers: bool,
+    program: Callable[[Loop], None],
+    lookahead: str = "none",
+    capacity: int | None = None,
+) -> tuple[Loop, Loop]:
+    """Run a program without replay and with it, on devices whose memories have so many bytes."""
+    plain, replayed = [
+        Loop(devices, peers=peers, replay=replay, lookahead=lookahead, capacity=capacity) for replay in (False, True)
+    ]
     loops = plain, replayed
     for loop in loops:
         program(loop)

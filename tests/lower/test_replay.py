@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from coexec.errors import DoesNotFit
 from coexec.testing import GraphBuilder
 from coexec.testing.model_memory import at_random, run_all
 from tests.lower.loops import SIZE, Loop, Reach, Step, both, normalised, steps
@@ -120,6 +122,38 @@ def test_any_loop_gives_the_same_instructions_whatever_interrupts_it(data: st.Da
     replayed.g.verify()
     if lookahead == "none":  # else a recipe does not wait to see how large an allocation becomes
         alike(plain, replayed)
+
+
+@pytest.mark.parametrize("peers", [True, False])
+def test_a_loop_whose_arrays_are_larger_than_a_memory_is_replayed_once_it_allocates_nothing(peers: bool) -> None:
+    whole = 8 * SIZE
+    plain, replayed = both(4, peers=peers, program=turns(STENCIL, 30), capacity=whole)  # of both arrays half fits
+    alike(plain, replayed)
+    assert replayed.g.recipes.recalled >= 20
+    replayed.g.verify()
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_any_loop_in_limited_memories_gives_the_same_instructions(data: st.DataObject) -> None:
+    devices, peers = data.draw(st.integers(1, 3)), data.draw(st.booleans())
+    body, turns = data.draw(BODIES), data.draw(st.integers(4, 12))
+    others = data.draw(st.dictionaries(st.integers(3, turns), st.lists(steps(), max_size=3), max_size=2))
+    horizons = data.draw(st.sets(st.integers(1, turns), max_size=4))
+    capacity = 8 * data.draw(st.integers(SIZE, 8 * SIZE))
+
+    def program(loop: Loop) -> None:
+        with suppress(DoesNotFit):
+            for number in range(turns):
+                loop.turn(body)
+                if number in others:
+                    loop.turn(others[number])
+                if number in horizons:
+                    loop.g.horizon()
+
+    plain, replayed = both(devices, peers=peers, program=program, capacity=capacity)
+    replayed.g.verify()
+    alike(plain, replayed)
 
 
 @settings(max_examples=60)

@@ -293,7 +293,8 @@ class CpuBackend:
         stop = time.perf_counter()
         if exclusive:
             self._leave(worker, long=long)
-        return Ran(instruction, worker.device.name, lane, start, stop, waited, error)
+        ran: Ran = _new(Ran, (instruction, worker.device.name, lane, start, stop, waited, error))
+        return ran
 
     def _run_kernel(self, instruction: Instruction, step: Launch, *, timed: bool) -> float:
         """Run a body in the caller's context; return the seconds it waited for the interpreter lock, if `timed`."""

@@ -5,14 +5,15 @@ Before: lower/.  After: execute/executor.py.  Knows no clock, thread or device; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..backend.base import Postponed
 from ..graph.instruction import Instruction
 from .lanes import DeviceLanes, Lane
 
+_new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
 IMMEDIATE = Lane("", -1)
 """Where allocations, horizons and epochs go: the executor does them itself, nothing is queued behind them."""
 
@@ -143,7 +144,8 @@ class Engine:
                     for child in children:  # on another device it must wait for this one to be over
                         if not child.issued and device(child.step.device) is lanes and self._may_be_eager(child):
                             self._is_ready(child)
-        return Issue(node, lane, waits)
+        issue: Issue = _new(Issue, (node, lane, waits))
+        return issue
 
     def _is_ready(self, node: Instruction) -> None:
         heappush(self.ready, (-node.step.priority, node.id, node))

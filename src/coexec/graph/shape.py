@@ -76,7 +76,7 @@ class SameCall:
     runtime have in common.
     """
 
-    __slots__ = ("domain", "extents", "ids", "key", "once", "options", "shape", "shapes", "straight", "views")
+    __slots__ = ("domain", "extents", "ids", "key", "launch", "once", "options", "shape", "shapes", "straight", "views")
 
     def __init__(self, task: Task) -> None:
         self.views = [(array._storage.id, array._box, array._cut) for array in task.arrays]
@@ -85,6 +85,7 @@ class SameCall:
         self.once, self.shapes = task.once, task.shapes
         self.options = task.options  # of the last call
         self.shape: CallShape | None = None  # of the last call, if it had one and everything was this rank's
+        self.launch: Any = None  # lower/lowering.py's: the step of the last call, and what it was made of
         self.straight: Any = None  # straight.py's: how it ran in the caller
 
 

@@ -146,7 +146,12 @@ class Capacity:
         )
 
     def roomy_for(self, draft: Draft) -> bool:
-        """Tell whether a command surely fits, with all its arrays whole and as many again while they grow."""
+        """Tell whether a command surely fits: it allocates nothing where room is limited, or all its arrays fit whole and as often again.
+
+        What is copied through the host may be allocated there.
+        """
+        if self._budget.accounts[HOST] is None and not draft.partials and draft.is_backed():
+            return True
         states = dict.fromkeys([touch.state for touches in draft.chunks for touch in touches])
         need = 2 * sum([state.nbytes for state in states])
         return all(need <= account.largest and not account.crowded(need) for account in self._budget.open)

@@ -227,7 +227,13 @@ class Lowering:
             known = backing.bindings.get((name, access.writes)) if whole else None
             bindings.append(known or whole_binding(backing, name, array, access.writes))
         priority = 4 + task.options.priority if task.options is not None else 4
-        step = Launch(chunk.device, chunk, share, tuple(bindings), priority)
+        same, found = task.same, tuple(bindings)
+        made = None if same is None else same.launch
+        if made is None or made[0] is not share or made[1] is not chunk or made[2] != found or made[3] != priority:
+            made = (share, chunk, found, priority, Launch(chunk.device, chunk, share, found, priority))
+            if same is not None:
+                same.launch = made
+        step: Launch = made[4]
         instruction = self.launching.one(task, step, backings)
         return [*self.emitter.take(), instruction] if self.emitter.out else [instruction]
 

@@ -56,26 +56,23 @@ class Followed:
     """Plans to be followed, by call. Of several for one call, as a step may have them, each is followed in its turn."""
 
     def __init__(self, plans: Iterable[Plan] = ()) -> None:
-        self._plans: dict[Call, list[Plan]] = {}
+        self.plans: dict[Call, list[Plan]] = {}  # each call has at least one
         self._next: dict[Call, int] = {}
         for plan in plans:
             self.add(plan)
-
-    def __len__(self) -> int:
-        return len(self._plans)
 
     def add(self, plan: Plan) -> None:
         """Follow a plan, of a call or of all calls of a step, in place of those for the same calls."""
         calls = [call for call in plan.children if call.parts] if plan.kind == "step" else [plan]
         for call in calls:
-            self._plans.pop((call.name, call.shapes), None)
+            self.plans.pop((call.name, call.shapes), None)
         for call in calls:
-            self._plans.setdefault((call.name, call.shapes), []).append(call)
+            self.plans.setdefault((call.name, call.shapes), []).append(call)
 
     def of(self, task: Task) -> Plan | None:
         """Return the plan for a call, or None."""
         call = (task.name, repr(task.key))
-        found = self._plans.get(call)
+        found = self.plans.get(call)
         if found is None:
             return None
         number = self._next.get(call, 0)

@@ -119,10 +119,6 @@ class Loads:
         first = min(begins)
         return [begin - first for begin in begins]
 
-    def over(self, task: int) -> None:
-        """Note that a task is over."""
-        self.ends.pop(task, None)
-
     def add(self, device: str, seconds: float | None, ready: float = 0.0, task: int = 0) -> None:
         """Note work given to a device, and to those whose cores it occupies. It cannot begin before `ready`."""
         if device not in self.tasks:
@@ -185,7 +181,7 @@ class Loads:
             self.tasks[device] += 1  # the last part of its chunk counts
         self.remove(device, step.predicted)
         if task.finished:
-            self.over(task.id)
+            self.ends.pop(task.id, None)
             if task.outcome is not None and task.failure is None and not odd:
                 key, divided, after = task.outcome
                 self.outcomes.learn(key, seconds=stop - task.submitted + after, divided=divided)

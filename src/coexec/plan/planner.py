@@ -18,6 +18,7 @@ from ..graph.task import Task
 from ..predict.features import work_of, work_of_part
 from ..predict.work import Work
 from ..program.array import Array
+from ..program.call import DEFAULT
 from ..program.kernel import Kernel
 from ..program.variant import Variant
 from .blocking import Blocking, in_pieces
@@ -47,6 +48,7 @@ LAUNCHES = 20  # the same bar for devices that say how long a launch takes
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
 UNKNOWN_FLOPS = 1e7  # and for one that says how many operations it needs
 ONLY = "the only device that can run it"
+IN_FORCE = "of the devices of the plan in force, the only one that can run it"
 NAMED = "of the devices that the call names, the only one that can run it"
 _new: Callable[..., Any] = tuple.__new__
 
@@ -149,7 +151,7 @@ class Planner:
 
         `idle` tells that nothing is pending, and that the caller is ready to run a short kernel itself.
         """
-        kernel, box = task.kernel, task.mine
+        kernel, box = task.kernel, task.domain if task.deal is None else task.mine
         assert kernel is not None
         if task.deal is not None and box != task.domain:  # from here on it is mapped part by part
             task.map_parts()
@@ -158,7 +160,7 @@ class Planner:
         found = who(self._candidates, task)
         if found.kept_out and self._remark is not None:
             self._remark(task, found.kept_out)
-        said = self._members.said(task, box, found) if is_cut(task.options) else None
+        said = self._members.said(task, box, found) if task.options is not DEFAULT and is_cut(task.options) else None
         if isinstance(said, Said):
             planned = self._shared(task, *said)
             again = task.options is not None and task.options.oversubscribe > 1
@@ -180,18 +182,15 @@ class Planner:
             shares = [HOST._replace(work=work_of_part(task, chunk.box)) for chunk in chunks]
             return self._command(task, chunks, tuple(shares), nobody_else)
         work = work_of(task)
-        followed = self._as_planned(task, candidates, work) if self._followed_plans or self._step_plan else None
-        if followed is not None:
+        told = self._followed_plans.plans or self._step_plan.plans
+        if told and (followed := self._as_planned(task, candidates, work)) is not None:
             return followed
         only = ONLY if options.devices is None else NAMED
         near = near_ones(task, candidates, self._residency) if kernel.internal and not only_cpu else candidates
         if len(near) < len(candidates):
             candidates, only = near, "it holds the array already"
         elif self._guide is not None and (guided := self._guide(task)) is not None and task.deal is None:
-            candidates, only = (
-                guided.left(candidates),
-                "of the devices of the plan in force, the only one that can run it",
-            )
+            candidates, only = guided.left(candidates), IN_FORCE
             blocked = [c for c in blocked if c.name in guided.devices]
         again = options.oversubscribe > 1
         if idle and candidates[0].runs_here and not again and not (kernel.reduces and box.volume >= SEVERAL_BLOCKS):
@@ -226,17 +225,18 @@ class Planner:
 
     def _placed(self, task: Task, box: Box, candidates: Sequence[Candidate], work: Work, only: str = ONLY) -> Planned:
         """Return the task as one chunk, on the device that the placement chooses; `only` is why there is but one."""
+        ready = self.loads.ready(task.after)
         if len(candidates) == 1:
             chosen, why = candidates[0], only
         else:
             if not self._placement.pairs:
                 candidates = one_per_device(candidates, work)
-            asked = _new(Asked, (work, self.loads.ready(task.after)))
+            asked = _new(Asked, (work, ready))
             chosen, why = self._placement.choose(candidates, asked, lambda: inputs_of(task, self._residency))
             if self._note is not None and not why:
                 why = who_is_first(candidates, work, self.loads)
         seconds = chosen.model.seconds(work)
-        self.loads.add(chosen.name, seconds, self.loads.ready(task.after), task.id)
+        self.loads.add(chosen.name, seconds, ready, task.id)
         if chosen.blocked:
             shares = chosen.shares(work, seconds)
             if (chunk := in_pieces(task, box, chosen, shares[0], self._blocking.cache)) is not None:

@@ -124,34 +124,34 @@ class PlanLayer:
         self._inline = inline  # callers may run short kernels themselves
         self._handout = handout
         self._ahead = ahead  # seconds of work that devices have before calls wait
-        self.sure = False  # how long the last call takes is known
-        self.opened: OpenTask | None = None  # being handed out
-        self.queue: deque[Item | Settle] = deque()  # what came since
+        self._sure = False  # how long the last call takes is known
+        self._open: OpenTask | None = None  # being handed out
+        self._queue: deque[Item | Settle] = deque()  # what came since
         self._busy = False  # going on with it
-        self.times = 0  # that a step will come whose calls wait to be planned together; 0: none does
+        self._times = 0  # that a step will come whose calls wait to be planned together; 0: none does
 
     @property
     def open(self) -> bool:
         """Whether a task is being handed out."""
-        return self.opened is not None
+        return self._open is not None
 
     @property
     def holding(self) -> bool:
         """Whether something is held back, here or behind."""
-        return self.opened is not None or bool(self.queue) or self._successor.holding
+        return self._open is not None or bool(self._queue) or self._successor.holding
 
     @property
     def waiting(self) -> int:
         """How many items wait here: for a task that is handed out, or for devices that have enough to do."""
-        return len(self.queue)
+        return len(self._queue)
 
     def call(self, task: Task) -> None:
         """Plan a call."""
         task.births = self._births.last  # it may be planned later, when there are more arrays
-        if self.opened is not None or self.queue or self.times or (self.sure and self.loads.ends and self._far(task)):
+        if self._open is not None or self._queue or self._times or (self._sure and self.loads.ends and self._far(task)):
             self.planner.check(task)  # later there is nobody to tell
-            self.queue.append(Called(task))
-            if self.times and len(self.queue) >= LONGEST:
+            self._queue.append(Called(task))
+            if self._times and len(self._queue) >= LONGEST:
                 self._go_on(1)
         elif task.deal is not None:
             self._decide_late(task)
@@ -168,38 +168,38 @@ class PlanLayer:
             self.call(item.task)
             return
         if self.steps is not None and isinstance(item, Read):
-            if self.times:  # the calls before it are planned first
-                self.queue.append(item)
-                self._go_on(len(self.queue))
+            if self._times:  # the calls before it are planned first
+                self._queue.append(item)
+                self._go_on(len(self._queue))
                 self.steps.read(item.array._storage.id, item.array.nbytes)
                 return
             self.steps.read(item.array._storage.id, item.array.nbytes)
-        if self.opened is None and not self.queue:
+        if self._open is None and not self._queue:
             self._successor.on(item)
             return
-        self.queue.append(item)
+        self._queue.append(item)
         if isinstance(item, Read):  # for what it reads alone, whatever comes before it
-            self._go_on(len(self.queue))
+            self._go_on(len(self._queue))
 
     def told(self, times: int) -> None:
         """Let what follows wait, which will come so often, until somebody wants to see it or the step is over: then it is planned."""
         if self.steps is None:
             return
-        if times > 1 and self.opened is None and not self.queue:
-            self.times = times
+        if times > 1 and self._open is None and not self._queue:
+            self._times = times
             self.steps.told()
-        elif self.times:
-            self._go_on(max(1, len(self.queue)))
+        elif self._times:
+            self._go_on(max(1, len(self._queue)))
             self.steps.passed(whole=True)
         elif not times:
             self.steps.passed(whole=False)
 
     def _plan_step(self) -> None:
         """Plan the calls that wait as a step, before any of them runs."""
-        times, self.times = self.times, 0
+        times, self._times = self._times, 0
         tasks: list[Task] = []
         reads: list[tuple[int, int, int]] = []
-        for item in self.queue:
+        for item in self._queue:
             if isinstance(item, Called):
                 tasks.append(item.task)
             elif isinstance(item, Read):
@@ -247,7 +247,7 @@ class PlanLayer:
         task.why = planned.command.why
         if self.steps is not None and deal is None:
             self.steps.called(task, planned.command.chunks, self._repeats, here=planned.here)
-        self.sure = bool(planned.shares) and planned.shares[0].seconds is not None
+        self._sure = bool(planned.shares) and planned.shares[0].seconds is not None
         if planned.handout and planned.site is not None and self._handout.allowed and deal is None:
             self._begin(planned)
         else:
@@ -258,7 +258,7 @@ class PlanLayer:
     def _begin(self, planned: Planned) -> None:
         """Open a task and give each device its first parts, when everything before it is lowered."""
         self._successor.settle(Settle())
-        opened = self.opened = OpenTask(planned, self._handout.cache, self.loads.platform)
+        opened = self._open = OpenTask(planned, self._handout.cache, self.loads.platform)
         self._give(opened, opened.first())
 
     def _give(self, opened: OpenTask, given: Iterator[Given]) -> None:
@@ -270,7 +270,7 @@ class PlanLayer:
             self.loads.add(device, part.shares[0].seconds, 0.0, opened.task.id)
             self._successor.part(part, more=following is not None or bool(opened.left))
         if not opened.left:
-            self.opened = None
+            self._open = None
             opened.task.let_go()
             self._go_on()
 
@@ -279,20 +279,20 @@ class PlanLayer:
 
         Not within itself, however many tasks are handed out meanwhile.
         """
-        if self._busy or (self.times and not due):
+        if self._busy or (self._times and not due):
             return
-        if self.times:
+        if self._times:
             self._plan_step()
         self._busy = True
         moment = self._moment
         try:
-            while self.queue and self.opened is None:
-                item = self.queue[0]
+            while self._queue and self._open is None:
+                item = self._queue[0]
                 stands_still = moment.idle and not moment.out
                 if due <= 0 and not stands_still and isinstance(item, Called) and self._far(item.task):
                     return
                 due -= 1
-                self.queue.popleft()
+                self._queue.popleft()
                 if isinstance(item, Settle):
                     if item.depth > PLANNED:
                         self._successor.settle(item)
@@ -311,27 +311,27 @@ class PlanLayer:
             self.loads.finished(instruction.task, step, ran.start, ran.stop, odd=instruction.odd)
             if self.steps is not None and not step.more:
                 self.steps.finished(instruction.task, ran.start, ran.stop)
-            opened = self.opened
+            opened = self._open
             if opened is not None and instruction.task is opened.task:
                 self._give(opened, opened.finished(instruction, step, ran.stop - ran.start))
-        if self.queue:
+        if self._queue:
             self._go_on()
 
     def settle(self, event: Settle) -> None:
         """Hand out what is left, if everything is to be let go, and let the successor let go."""
-        while self.opened is not None and event.depth == ALL and event.task is None:
-            self._give(self.opened, self.opened.rest())
-        if event.depth != GROWING and self.queue:
+        while self._open is not None and event.depth == ALL and event.task is None:
+            self._give(self._open, self._open.rest())
+        if event.depth != GROWING and self._queue:
             self._go_on(self._due(event))
-        if self.opened is not None and self.queue:
-            self.queue.append(event)
+        if self._open is not None and self._queue:
+            self._queue.append(event)
         elif event.depth > PLANNED:
             self._successor.settle(event)
 
     def _due(self, event: Settle) -> int:
         """Return how many of those that wait somebody wants to see."""
         if event.task is None and not event.round:
-            return len(self.queue)
-        tasks = [item.task if isinstance(item, Called | Read | Mark) else None for item in self.queue]
+            return len(self._queue)
+        tasks = [item.task if isinstance(item, Called | Read | Mark) else None for item in self._queue]
         wanted = [t is not None and (t is event.task or 0 < t.round <= event.round) for t in tasks]
         return len(wanted) - wanted[::-1].index(True) if True in wanted else 0
