@@ -17,11 +17,12 @@ PROCESSES = 4
 HEAD = """
 import os, signal, sys, warnings
 from pathlib import Path
-from coexec.predict import store_file, store_tables
+from coexec.predict import store as store_module, store_file, store_tables
 from coexec.predict.sample import Sample
 from coexec.predict.store import Store
 
 warnings.simplefilter("error")
+store_module.WAIT = 60.0  # nobody may give up because the machine is busy
 path = Path(sys.argv[1])
 store = Store(path)
 
