@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import coexec as cx
 from coexec.errors import ArgumentError, ProgramError, UnknownName
+from coexec.program import session
 from tests.stream.functions import (
     items,
     reads_inside,
@@ -197,3 +198,19 @@ def test_wrong_arguments_are_refused_with_their_names() -> None:
             pipe.plan(items(1)[0], power=-1.0)
         with pytest.raises(ProgramError, match="no stream"):
             pipe.stats()
+
+
+def test_planning_for_another_machine_computes_values_only_for_functions_that_look_at_them() -> None:
+    computed: list[bool] = []
+
+    def looks(x: Any, look: bool) -> Any:
+        here: Any = session.current()
+        computed.append(here.runtime.config.execute)
+        y = x * 2.0
+        return y + float(y[0]) if look else y + 1.0
+
+    with opened(devices="cpu:0"):
+        for look in (False, True):
+            assert cx.Pipeline(looks, look=look).plan(np.ones(64, np.float32), platform="workstation")
+            assert computed[-1] is look
+            assert computed[0] is False, "values are computed only if they are looked at"

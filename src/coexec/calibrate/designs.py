@@ -17,7 +17,11 @@ import numpy as np
 
 from ..errors import unknown_name
 from ..ops import conv2d as convolution, matmul as product
+from ..ops.attention import window_attention
+from ..ops.csr import csr
 from ..ops.reductions import max as maximum, sum as total
+from ..ops.rowwise import gelu, layernorm, softmax
+from ..ops.sparse import sddmm, spmm, spmv
 from ..program import array as arrays
 from ..program.array import Array
 
@@ -37,6 +41,7 @@ class Case(NamedTuple):
     together_only: bool = False  # too large to be worth running on each device by itself
     own: bool = False  # the user's: may write its arrays, so they are copied; its failures are the user's too
     chain: bool = False  # its operations are one kernel
+    plain: int = 0  # so many of the first inputs stay NumPy arrays: the parts of a sparse matrix
 
 
 class Design(NamedTuple):
@@ -187,6 +192,83 @@ def chains(sizes: Sequence[int] = CHAINED) -> list[Case]:
     return sorted(found, key=_cost)
 
 
+# Sparse products, attention within a window, rows ---------------------------------------------------------------------------
+
+GRAPHS = ((500, 4), (2_000, 16), (2_000, 128), (8_000, 6), (20_000, 30), (60_000, 4), (60_000, 16))
+"""Rows and stored elements in each: citation networks have few, social ones many."""
+SPARSE_WIDTHS = (1, 16, 64)  # columns of the other factor; 1 is a product with a vector
+
+
+def sparse_products() -> list[Case]:
+    """Return sparse matrices times dense ones and vectors, and sampled products."""
+    found = []
+    for rows, degree in GRAPHS:
+        parts = _pattern(rows, degree)
+        stored = len(parts[0])
+        for width in SPARSE_WIDTHS:
+            vector = width == 1
+            inputs = (*parts, operand((rows,) if vector else (rows, width)))
+            name = "spmv float32" if vector else "spmm float32"
+            label, call = f"{rows} rows of {degree} x {width}", partial(_sparse, spmv if vector else spmm)
+            found.append(Case(name, label, 2.0 * stored * width, inputs, call, plain=3))
+        inputs = (*parts, operand((rows, 16)), operand((16, rows)))
+        call = partial(_sparse, sddmm)
+        found.append(Case("sddmm float32", f"{rows} rows of {degree} x 16", 32.0 * stored, inputs, call, plain=3))
+    return sorted(found, key=_cost)
+
+
+@cache
+def _pattern(rows: int, degree: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return a sparse matrix taken apart: rows are unlike, as in most graphs, and have `degree` elements on average."""
+    random = np.random.default_rng(rows)
+    lengths = np.minimum(rows, np.maximum(1, random.pareto(1.5, rows) * degree / 2).astype(np.int64))
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    indices = random.integers(0, rows, int(ends[-1])).astype(np.int32)
+    return operand((int(ends[-1]),)), indices, ends
+
+
+def _sparse(op: Callable[..., Any], data: Any, indices: Any, ends: Any, *others: Any) -> Any:
+    rows = len(ends) - 1
+    return op(csr((data, indices, ends), shape=(rows, rows)), *others)
+
+
+WINDOWS = ((128, 16), (512, 64), (1024, 128), (2048, 64), (2048, 256), (4096, 128), (8192, 256))
+"""Tokens, and how many of them each one sees."""
+
+
+def attention() -> list[Case]:
+    """Return attention within a window: heads of 64 elements."""
+    found = [
+        Case(
+            "window_attention float32",
+            f"{rows} tokens, window {window}",
+            4.0 * rows * window * 64,
+            (operand((rows, 64)),) * 3,
+            partial(_attended, window),
+        )
+        for rows, window in WINDOWS
+    ]
+    return sorted(found, key=_cost)
+
+
+def _attended(window: int, q: Any, k: Any, v: Any) -> Any:
+    return window_attention(q, k, v, window)
+
+
+ROWS = ((64, 64), (512, 256), (256, 2048), (4096, 512), (2048, 3072), (16_384, 256))
+
+
+def rowwise() -> list[Case]:
+    """Return softmax, layernorm and gelu of matrices."""
+    functions = {"softmax": softmax, "layernorm": layernorm, "gelu": gelu}
+    found = [
+        Case(f"{name} float32", "x".join(map(str, shape)), 4.0 * prod(shape), (operand(shape),), function)
+        for name, function in functions.items()
+        for shape in ROWS
+    ]
+    return sorted(found, key=_cost)
+
+
 def _cost(case: Case) -> float:
     return case.cost
 
@@ -199,6 +281,9 @@ DESIGNS = {
         Design("elementwise", 0.12, elementwise, "add, multiply, exp and sqrt of both float types"),
         Design("chains", 0.05, chains, "chains of operators and functions of both float types"),
         Design("reduce", 0.08, reductions, "sum and max of both float types"),
+        Design("sparse", 0.1, sparse_products, "cx.spmm, cx.spmv and cx.sddmm of float32"),
+        Design("attention", 0.07, attention, "cx.window_attention of float32"),
+        Design("rowwise", 0.05, rowwise, "cx.softmax, cx.layernorm and cx.gelu of float32"),
         Design("matmul64", 0.15, lambda: products("float64", SQUARES[:-1], FAR[:2]), "cx.matmul of float64"),
     )
 }
@@ -236,7 +321,8 @@ def _own(name: str, kernel: Callable[..., Any], call: tuple[Any, ...]) -> Case:
 def begin(case: Case) -> tuple[Any, ...]:
     """Return a case's arguments as arrays of the current runtime, all on the host."""
     make = arrays.array if case.own else arrays.asarray
-    return tuple(make(value) if isinstance(value, np.ndarray) else value for value in case.inputs)
+    made = [make(value) if isinstance(value, np.ndarray) else value for value in case.inputs[case.plain :]]
+    return (*case.inputs[: case.plain], *made)
 
 
 __all__ = ["DESIGNS", "Case", "Design", "begin", "designs", "numbers", "operand", "own"]

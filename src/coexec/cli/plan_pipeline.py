@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CoexecError, ConfigError
+from ..errors import CoexecError, ConfigError, NoValues
 from ..files import write_text
 from .output import check_files, console, emit, say, spoken_warnings, table
 
@@ -44,10 +44,18 @@ def show(op: str, sizes: Sizes, request: Request) -> None:
     wanted = request if request.objective != "time" else request._replace(objective="throughput")
     check_files(("--plot", wanted.plot, (".svg",)))
     make, name = find(target)
+    try:
+        _show(wanted, make, target, name, execute=False)
+    except NoValues:  # the function looks at what it has computed, so that it must be
+        _show(wanted, make, target, name, execute=True)
+
+
+def _show(wanted: Request, make: Any, target: str, name: str, *, execute: bool) -> None:
+    """Plan in simulation, if a platform is named: with values or without."""
     from ..runtime import Runtime
 
     elsewhere: dict[str, Any] = (
-        {"platform": wanted.platform, "execute": True, "store": "off"} if wanted.platform else {}
+        {"platform": wanted.platform, "execute": execute, "store": "off"} if wanted.platform else {}
     )
     with spoken_warnings(), Runtime(None if wanted.platform else wanted.devices, diagnostics="off", **elsewhere):
         pipeline, sample = made(make, target)

@@ -23,22 +23,29 @@ def kind_of(name: str) -> str:
     return name.partition(".")[2] or name
 
 
-def tied(work: StreamWork, classes: Mapping[str, str]) -> StreamWork:
-    """Return a workload in which each kind of kernel runs on one class of devices only."""
+Alike = Mapping[str, tuple[str, ...]]
+"""The devices of each class: classes with the same devices are their designs."""
+
+
+def tied(work: StreamWork, members: Alike, chosen: Mapping[str, tuple[str, ...]]) -> StreamWork:
+    """Return a workload in which each kind of kernel runs on some devices that are alike only, whatever their design."""
     kernels = [
         replace(
-            kernel, seconds={name: t for name, t in kernel.seconds.items() if name == classes[kind_of(kernel.name)]}
+            kernel,
+            seconds={
+                name: t for name, t in kernel.seconds.items() if members.get(name) == chosen[kind_of(kernel.name)]
+            },
         )
         for kernel in work.kernels
     ]
     return replace(work, kernels=tuple(kernels))
 
 
-def ways_to_tie(work: StreamWork) -> Iterator[dict[str, str]]:
-    """Yield assignments of kinds of kernels to classes, at most MOST_TIES of them."""
-    able: dict[str, list[str]] = {}
+def ways_to_tie(work: StreamWork, members: Alike) -> Iterator[dict[str, tuple[str, ...]]]:
+    """Yield assignments of kinds of kernels to devices that are alike, at most MOST_TIES of them."""
+    able: dict[str, list[tuple[str, ...]]] = {}
     for kernel in work.kernels:
-        names = list(kernel.seconds)
+        names = list(dict.fromkeys(members[name] for name in kernel.seconds if name in members))
         kind = kind_of(kernel.name)
         able[kind] = [name for name in able.get(kind, names) if name in names]
     if not all(able.values()) or prod(len(names) for names in able.values()) > MOST_TIES:
@@ -50,9 +57,13 @@ def ways_to_tie(work: StreamWork) -> Iterator[dict[str, str]]:
 def best_tied(prepared: Prepared, objective: str) -> PipelinePoint | None:
     """Return the best pipeline in which each kind of kernel is tied to one class; None if there are too many ways."""
     found = []
-    for classes in ways_to_tie(prepared.work):
+    for chosen in ways_to_tie(prepared.work, prepared.members):
         try:
-            found.append(plan_pipeline(tied(prepared.work, classes), prepared.system, shared=True).choose(objective))
+            found.append(
+                plan_pipeline(tied(prepared.work, prepared.members, chosen), prepared.system, shared=True).choose(
+                    objective
+                )
+            )
         except PlanError:
             continue
     return min(found, key=OBJECTIVES[objective], default=None)

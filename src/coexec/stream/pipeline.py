@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..errors import ArgumentError, CoexecError, ProgramError, unknown_name
+from ..errors import ArgumentError, CoexecError, NoValues, ProgramError, unknown_name
 from ..joules.meter import EnergyMeter
 from ..joules.modelled import devices_now
 from ..machine.platform import Platform
@@ -127,10 +127,17 @@ class Pipeline:
         mixed: bool,
     ) -> list[Plan]:
         other = Pipeline(self.fn, **{name: mapped(value, _plain) for name, value in self._given.items()})
-        with Runtime(platform=platform, store="off", execute=True):
-            return other.plan(
-                sample, None, objective, latency=latency, power=power, devices=names, memory=memory, mixed=mixed
-            )
+
+        def planned(*, execute: bool) -> list[Plan]:
+            with Runtime(platform=platform, store="off", execute=execute):
+                return other.plan(
+                    sample, None, objective, latency=latency, power=power, devices=names, memory=memory, mixed=mixed
+                )
+
+        try:
+            return planned(execute=False)
+        except NoValues:  # the function looks at what it has computed
+            return planned(execute=True)
 
     def _prepare(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> Prepared:
         recorded = record(runtime, self.fn, constants, sample)
