@@ -366,11 +366,33 @@ class _Points(Walk):
             raise WantsMemory(node)
         if last and floats and node.kind == "prod":
             raise Untraceable("a row of floats is multiplied in an order of NumPy's own")
+        if floats and node.kind == "sum" and short:
+            return self._few(node, at, in_pairs=last and not node.free)
         if last and floats and node.kind == "sum" and not node.free:
             found: Held = self.within(home, lambda: self._in_pairs(node, at, home))
         else:
             found = self.within(home, lambda: self._looped(node, at, home))
         return found
+
+    def _few(self, node: Fold, at: Index, *, in_pairs: bool) -> Held:
+        """Return a sum of a few floats, written out in NumPy's order."""
+        places = [Line(number, 1, None) for number in range(int(node.extent))]
+        values = [self.emit(node.arg, (*at[: node.axis], line, *at[node.axis :])) for line in places]
+        if in_pairs and len(values) >= 8:
+            whole = len(values) - len(values) % 8
+            lanes = values[:8]
+            if whole > 8:
+                lanes = [self._sum(a, b) for a, b in zip(lanes, values[8:16], strict=True)]
+            while len(lanes) > 1:
+                lanes = [self._sum(*lanes[i : i + 2]) for i in range(0, len(lanes), 2)]
+            values = [lanes[0], *values[whole:]]
+        total = values[0]
+        for value in values[1:]:
+            total = self._sum(total, value)
+        return self._sum(self._number(0, node.dtype), total)
+
+    def _sum(self, a: Held, b: Held) -> Held:
+        return self.computed("add", [a, b], a.dtype)
 
     def _in_pairs(self, node: Fold, at: Index, home: Nest) -> Held:
         """Return a sum of floats in NumPy's order: halves of halves, and at most 128 elements in eight sums."""
