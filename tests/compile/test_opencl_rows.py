@@ -10,7 +10,7 @@ import pytest
 import coexec as cx
 
 pytest.importorskip("pyopencl")
-LENGTHS = (2, 7, 8, 9, 16, 100, 127, 128, 129, 136, 200, 257, 1000, 4099)
+LENGTHS = (2, 3, 7, 8, 9, 15, 16, 17, 100, 127, 128, 129, 136, 200, 257, 1000, 4099)
 
 
 @pytest.fixture(scope="module")

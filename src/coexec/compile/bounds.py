@@ -56,8 +56,20 @@ def _bounds(size: Any, *, guess: bool) -> tuple[int | None, int | None]:
             return None, None
         low, high = rest + least, None if most is None else rest + most
         known = most is not None and (isinstance(high, int) or (guess and _constant(high)))
-        return low if isinstance(low, int) else None, plain(high) if known else None
+        return _at_least(low), plain(high) if known else None
     return None, None
+
+
+def _at_least(size: Any) -> int | None:
+    """Return what a size is at least at every call that fits, as far as that was decided before."""
+    if isinstance(size, int):
+        return size
+    terms, found = size.guards.reduced(size.linear) if size.linear is not None else ((("", -1),), 0)
+    for text, factor in terms:
+        if factor < 0 or text not in size.guards.least:
+            return None
+        found += factor * size.guards.least[text]
+    return int(found)
 
 
 def _constant(size: Any) -> bool:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from ..program.variant import Numerics
 from .graph import Buffer, Traced
-from .opencl import C_TYPES, Statements, statements
+from .opencl import Statements, statements
+from .opencl_text import C_TYPES
 from .refused import Declined, Untraceable
 from .trace import trace
 

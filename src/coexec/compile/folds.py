@@ -120,7 +120,7 @@ def fold(array: Symbolic, node: Expr, kind: str, axis: int, dtype: np.dtype[Any]
     later: Size
     free = array.tape.free and kind == "sum" and dtype.kind == "f"
     for later in node.shape[axis + 1 :]:
-        if isinstance(later, int) or free:
+        if isinstance(later, int) or array.tape.free or dtype.kind != "f":
             continue
         if later == 1:
             raise Untraceable("a reduction beside an axis of one element")

@@ -1,6 +1,6 @@
 """The same graph as OpenCL C: the statements for one point of the chunk, as `kernel.opencl` takes them.
 
-Before: compile/walk.py, program/ufunc_source.py.  After: whoever adds the variant.  Pure text: knows no device.
+Before: compile/walk.py, compile/opencl_text.py.  After: whoever adds the variant.  Pure text: knows no device.
 
 Additions are in NumPy's order or refused; divisions and functions are as exact as OpenCL asks for, which `numerics`
 says. What the text takes for granted beside the declared shapes is in `guards`: a caller must check them.
@@ -8,14 +8,13 @@ says. What the text takes for granted beside the declared shapes is in `guards`:
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..program.ufunc_source import TEXTS, Text
+from ..program.ufunc_source import TEXTS
 from ..program.variant import Numerics, close, exact
 from .graph import (
     Apply,
@@ -34,48 +33,17 @@ from .graph import (
     whole_axes,
 )
 from .host import Host, Size, equal_sizes
+from .opencl_text import C_TYPES, EIGHT, HALVES, JOINED, MORE, PHILOX, arithmetic_text, extent_text
 from .refused import DEEP, Declined, Untraceable
 from .schedule import scheduled
 from .sizes import same_shape
 from .trace import FEW, trace
 from .walk import Held, Index, Nest, Walk, WantsMemory
 
-C_TYPES = {"f8": "double", "f4": "float", "b1": "uchar"}
-C_TYPES |= {
-    f"{kind}{size}": name
-    for size, word in ((1, "char"), (2, "short"), (4, "int"), (8, "long"))
-    for kind, name in (("i", word), ("u", f"u{word}"))
-}
 BOOL, INTEGER, WORD, DOUBLE = np.dtype(bool), np.dtype(np.int64), np.dtype(np.uint64), np.dtype(float)
-MORE: dict[str, Text] = {
-    "floor": Text("floor({0})"),
-    "ceil": Text("ceil({0})"),
-    "trunc": Text("trunc({0})"),
-    "rint": Text("rint({0})"),
-    "fabs": Text("fabs({0})"),
-    "copysign": Text("copysign({0}, {1})"),
-    "reciprocal": Text("1 / {0}", ulp=3),
-    "bitwise_and": Text("", "{0} & {1}"),
-    "bitwise_or": Text("", "{0} | {1}"),
-    "bitwise_xor": Text("", "{0} ^ {1}"),
-}
-"""Functions beside those of chains. The ulp are OpenCL's and NumPy's bounds together."""
 FREE = 64.0  # ulp of the largest result that sums in any order are apart; the kernel says how many it allows
 LEFT_OUT = frozenset({"sin", "cos"})
 """PoCL 3.0 gets them wrong for small numbers beside large ones."""
-PHILOX = (
-    "double {name}; {{",
-    "  ulong a = ({number} >> 2) + 1, b = 0, c = 0, d = 0, k = {low}, l = {high};",
-    "  for (int r = 0; r < 10; r++) {{",
-    "    const ulong p = 0xD2E7470EE14C6C93UL * a, q = 0xCA5A826395121157UL * c;",
-    "    const ulong e = mul_hi(0xCA5A826395121157UL, c) ^ b ^ k, f = mul_hi(0xD2E7470EE14C6C93UL, a) ^ d ^ l;",
-    "    a = e; b = q; c = f; d = p; k += 0x9E3779B97F4A7C15UL; l += 0xBB67AE8584CAA73BUL;",
-    "  }}",
-    "  const ulong w = ({number} & 2) ? (({number} & 1) ? d : c) : (({number} & 1) ? b : a);",
-    "  {name} = (double)(w >> 11) * 0x1p-53;",
-    "}}",
-)
-"""NumPy's Philox4x64-10: number i is the word i % 4 of count i / 4 + 1, of which 53 bits make a double."""
 STEPS = {
     "sum": "add",
     "prod": "multiply",
@@ -85,31 +53,6 @@ STEPS = {
     "all": "logical_and",
 }
 FIRST = {"sum": 0, "prod": 1, "any": 0, "all": 1}
-JOINED = (
-    "(({own}_r[0] + {own}_r[1]) + ({own}_r[2] + {own}_r[3])) + (({own}_r[4] + {own}_r[5]) + ({own}_r[6] + {own}_r[7]))"
-)
-HALVES = (
-    "const long {own}_at = {own}_low[{own}_top], {own}_n = {own}_count[{own}_top];",
-    "if ({own}_n > 128) {{",
-    "  const long cut = {own}_n / 2 - {own}_n / 2 % 8;",
-    "  const int state = {own}_state[{own}_top]++;",
-    "  if (state == 2) {{ {own} = {own}_left[{own}_top--] + {own}; continue; }}",
-    "  if (state == 1) {own}_left[{own}_top] = {own};",
-    "  {own}_low[{own}_top + 1] = {own}_at + (state ? cut : 0);",
-    "  {own}_count[{own}_top + 1] = state ? {own}_n - cut : cut;",
-    "  {own}_state[++{own}_top] = 0; continue;",
-    "}}",
-    "{kind} {own}_r[8]; {own} = 0;",
-)
-"""A stack of halves: each is cut further, then its first half is added up, then its second, then both are added."""
-EIGHT = (
-    "const long {own}_i = {var} - {own}_at, {own}_whole = {own}_n - {own}_n % 8;",
-    "if ({own}_whole == 0) {own} += {value};",
-    "else if ({own}_i < 8) {own}_r[{own}_i] = {value};",
-    "else if ({own}_i < {own}_whole) {own}_r[{own}_i % 8] += {value};",
-    "else {{ if ({own}_i == {own}_whole) {own} = " + JOINED + "; {own} += {value}; }}",
-)
-"""What becomes of an element of at most 128: one of eight sums, which are added up before the last few."""
 EXTENT = re.compile(r"__\d+$")  # how expressions name an array's extent
 
 
@@ -241,7 +184,7 @@ class _Points(Walk):
         if size.linear is None:
             raise Untraceable(f"the size {size.text} is not a sum of extents")
         terms, constant = size.guards.reduced(size.linear)
-        parts = [f"{factor}L * {_extent(text)}" for text, factor in terms]
+        parts = [f"{factor}L * {extent_text(text)}" for text, factor in terms]
         return f"({' + '.join([*parts, f'{constant}L'])})"
 
     def _position(self, line: Line) -> str:
@@ -274,7 +217,7 @@ class _Points(Walk):
         plain = host.text.isidentifier()
         if not plain and not (node.dtype == np.float64 and isinstance(host.value, float)):
             raise Untraceable(f"the number {host.text} is computed on the host")
-        text = host.text if plain else _arithmetic(host.text)
+        text = host.text if plain else arithmetic_text(host.text)
         return self._let(f"({self._c_type(node.dtype)})({text})", node.dtype, self.root)
 
     def counting(self, at: Line) -> Held:
@@ -366,11 +309,33 @@ class _Points(Walk):
             raise WantsMemory(node)
         if last and floats and node.kind == "prod":
             raise Untraceable("a row of floats is multiplied in an order of NumPy's own")
+        if floats and node.kind == "sum" and short:
+            return self._few(node, at, in_pairs=last and not node.free)
         if last and floats and node.kind == "sum" and not node.free:
             found: Held = self.within(home, lambda: self._in_pairs(node, at, home))
         else:
             found = self.within(home, lambda: self._looped(node, at, home))
         return found
+
+    def _few(self, node: Fold, at: Index, *, in_pairs: bool) -> Held:
+        """Return a sum of a few floats, written out in NumPy's order."""
+        places = [Line(number, 1, None) for number in range(int(node.extent))]
+        values = [self.emit(node.arg, (*at[: node.axis], line, *at[node.axis :])) for line in places]
+        if in_pairs and len(values) >= 8:
+            whole = len(values) - len(values) % 8
+            lanes = values[:8]
+            if whole > 8:
+                lanes = [self._sum(a, b) for a, b in zip(lanes, values[8:16], strict=True)]
+            while len(lanes) > 1:
+                lanes = [self._sum(*lanes[i : i + 2]) for i in range(0, len(lanes), 2)]
+            values = [lanes[0], *values[whole:]]
+        total = values[0]
+        for value in values[1:]:
+            total = self._sum(total, value)
+        return self._sum(self._number(0, node.dtype), total)
+
+    def _sum(self, a: Held, b: Held) -> Held:
+        return self.computed("add", [a, b], a.dtype)
 
     def _in_pairs(self, node: Fold, at: Index, home: Nest) -> Held:
         """Return a sum of floats in NumPy's order: halves of halves, and at most 128 elements in eight sums."""
@@ -436,58 +401,3 @@ def _flat(lines: Sequence[Any], depth: int) -> Iterator[str]:
             yield f"{'  ' * depth}}}"
         else:
             yield f"{'  ' * depth}{line}"
-
-
-def _extent(text: str) -> str:
-    """Return a number of the host that is an extent or a place, as OpenCL's short form names it."""
-    name, _, axis = text.rpartition("__")
-    if axis.isdecimal():
-        return f"{name}_n{axis}"
-    tree = ast.parse(text, mode="eval").body
-    match tree:
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return f"({_extent(ast.unparse(left))} * {_extent(ast.unparse(right))})"
-        case ast.Subscript(
-            value=ast.Attribute(value=ast.Name(id="chunk"), attr=attr), slice=ast.Constant(value=int(k))
-        ):
-            known = {"lo": f"lo{k}", "hi": f"(lo{k} + n{k})", "shape": f"n{k}"}.get(attr)
-            if known is not None:
-                return known
-        case ast.Attribute(
-            value=ast.Subscript(
-                value=ast.Call(
-                    func=ast.Attribute(value=ast.Name(id="chunk"), attr="at"), args=[ast.Constant(value=str(of))]
-                ),
-                slice=ast.Constant(value=int(k)),
-            ),
-            attr="start" | "stop" as end,
-        ):
-            return f"{of}_at{k}" if end == "start" else f"({of}_at{k} + n{k})"
-        case ast.Name(id=name):
-            return name
-        case _:
-            pass
-    raise Untraceable(f"the size {text} has no name in OpenCL C")
-
-
-_SIGNS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-
-
-def _arithmetic(text: str) -> str:
-    """Return arithmetic of Python's floats as C's, which is the same in double precision."""
-
-    def written(node: ast.expr) -> str:
-        match node:
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _SIGNS:
-                return f"({written(left)} {_SIGNS[type(op)]} {written(right)})"
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return f"(-{written(operand)})"
-            case ast.Name(id=name):
-                return f"(double){name}"
-            case ast.Constant(value=int() | float() as value):
-                return f"{float(value).hex()}"
-            case ast.Call(func=ast.Attribute(attr="fromhex"), args=[ast.Constant(value=str(value))]):
-                return value
-        raise Untraceable(f"the number {text} is computed on the host")
-
-    return written(ast.parse(text, mode="eval").body)

@@ -24,7 +24,7 @@ class Operations:
 
     __slots__ = ("_found", "_part")
 
-    def __init__(self, part: Asked | None = None) -> None:
+    def __init__(self, part: Untold | None = None) -> None:
         self._part = part
         self._found: float | None = None
 
@@ -45,7 +45,7 @@ class Operations:
         return Operations, ()
 
 
-class Asked:
+class Untold:
     """A part of a task whose operations somebody may ask for, without its arrays."""
 
     __slots__ = ("_arrays", "_box", "_extents", "_kernel", "_scalars", "_space")
@@ -91,7 +91,7 @@ def operations_of(task: Task, kernel: Kernel, box: Box) -> Operations | None:
     """Return the operations of a part of a task whose kernel declares none; None if its body is none to read."""
     if kernel.host or kernel.internal or type(kernel.function) is not FunctionType:
         return None
-    return Operations(Asked(task, kernel, box))
+    return Operations(Untold(task, kernel, box))
 
 
 __all__ = ["Operations", "operations_of"]

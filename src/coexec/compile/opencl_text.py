@@ -1,0 +1,124 @@
+"""What OpenCL C calls things: types, functions beside those of chains, numbers of the host, and texts of several lines.
+
+Before: program/ufunc_source.py.  After: compile/opencl.py, compile/cuda.py.  Pure text.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ..program.ufunc_source import Text
+from .refused import Untraceable
+
+C_TYPES = {"f8": "double", "f4": "float", "b1": "uchar"}
+C_TYPES |= {
+    f"{kind}{size}": name
+    for size, word in ((1, "char"), (2, "short"), (4, "int"), (8, "long"))
+    for kind, name in (("i", word), ("u", f"u{word}"))
+}
+MORE: dict[str, Text] = {
+    "floor": Text("floor({0})"),
+    "ceil": Text("ceil({0})"),
+    "trunc": Text("trunc({0})"),
+    "rint": Text("rint({0})"),
+    "fabs": Text("fabs({0})"),
+    "copysign": Text("copysign({0}, {1})"),
+    "reciprocal": Text("1 / {0}", ulp=3),
+    "bitwise_and": Text("", "{0} & {1}"),
+    "bitwise_or": Text("", "{0} | {1}"),
+    "bitwise_xor": Text("", "{0} ^ {1}"),
+}
+"""Functions beside those of chains. The ulp are OpenCL's and NumPy's bounds together."""
+PHILOX = (
+    "double {name}; {{",
+    "  ulong a = ({number} >> 2) + 1, b = 0, c = 0, d = 0, k = {low}, l = {high};",
+    "  for (int r = 0; r < 10; r++) {{",
+    "    const ulong p = 0xD2E7470EE14C6C93UL * a, q = 0xCA5A826395121157UL * c;",
+    "    const ulong e = mul_hi(0xCA5A826395121157UL, c) ^ b ^ k, f = mul_hi(0xD2E7470EE14C6C93UL, a) ^ d ^ l;",
+    "    a = e; b = q; c = f; d = p; k += 0x9E3779B97F4A7C15UL; l += 0xBB67AE8584CAA73BUL;",
+    "  }}",
+    "  const ulong w = ({number} & 2) ? (({number} & 1) ? d : c) : (({number} & 1) ? b : a);",
+    "  {name} = (double)(w >> 11) * 0x1p-53;",
+    "}}",
+)
+"""NumPy's Philox4x64-10: number i is the word i % 4 of count i / 4 + 1, of which 53 bits make a double."""
+JOINED = (
+    "(({own}_r[0] + {own}_r[1]) + ({own}_r[2] + {own}_r[3])) + (({own}_r[4] + {own}_r[5]) + ({own}_r[6] + {own}_r[7]))"
+)
+HALVES = (
+    "const long {own}_at = {own}_low[{own}_top], {own}_n = {own}_count[{own}_top];",
+    "if ({own}_n > 128) {{",
+    "  const long cut = {own}_n / 2 - {own}_n / 2 % 8;",
+    "  const int state = {own}_state[{own}_top]++;",
+    "  if (state == 2) {{ {own} = {own}_left[{own}_top--] + {own}; continue; }}",
+    "  if (state == 1) {own}_left[{own}_top] = {own};",
+    "  {own}_low[{own}_top + 1] = {own}_at + (state ? cut : 0);",
+    "  {own}_count[{own}_top + 1] = state ? {own}_n - cut : cut;",
+    "  {own}_state[++{own}_top] = 0; continue;",
+    "}}",
+    "{kind} {own}_r[8]; {own} = 0;",
+)
+"""A stack of halves: each is cut further, then its first half is added up, then its second, then both are added."""
+EIGHT = (
+    "const long {own}_i = {var} - {own}_at, {own}_whole = {own}_n - {own}_n % 8;",
+    "if ({own}_whole == 0) {own} += {value};",
+    "else if ({own}_i < 8) {own}_r[{own}_i] = {value};",
+    "else if ({own}_i < {own}_whole) {own}_r[{own}_i % 8] += {value};",
+    "else {{ if ({own}_i == {own}_whole) {own} = " + JOINED + "; {own} += {value}; }}",
+)
+"""What becomes of an element of at most 128: one of eight sums, which are added up before the last few."""
+
+
+def extent_text(text: str) -> str:
+    """Return a number of the host that is an extent or a place, as OpenCL's short form names it."""
+    name, _, axis = text.rpartition("__")
+    if axis.isdecimal():
+        return f"{name}_n{axis}"
+    tree = ast.parse(text, mode="eval").body
+    match tree:
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return f"({extent_text(ast.unparse(left))} * {extent_text(ast.unparse(right))})"
+        case ast.Subscript(
+            value=ast.Attribute(value=ast.Name(id="chunk"), attr=attr), slice=ast.Constant(value=int(k))
+        ):
+            known = {"lo": f"lo{k}", "hi": f"(lo{k} + n{k})", "shape": f"n{k}"}.get(attr)
+            if known is not None:
+                return known
+        case ast.Attribute(
+            value=ast.Subscript(
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="chunk"), attr="at"), args=[ast.Constant(value=str(of))]
+                ),
+                slice=ast.Constant(value=int(k)),
+            ),
+            attr="start" | "stop" as end,
+        ):
+            return f"{of}_at{k}" if end == "start" else f"({of}_at{k} + n{k})"
+        case ast.Name(id=name):
+            return name
+        case _:
+            pass
+    raise Untraceable(f"the size {text} has no name in OpenCL C")
+
+
+_SIGNS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+
+
+def arithmetic_text(text: str) -> str:
+    """Return arithmetic of Python's floats as C's, which is the same in double precision."""
+
+    def written(node: ast.expr) -> str:
+        match node:
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _SIGNS:
+                return f"({written(left)} {_SIGNS[type(op)]} {written(right)})"
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return f"(-{written(operand)})"
+            case ast.Name(id=name):
+                return f"(double){name}"
+            case ast.Constant(value=int() | float() as value):
+                return f"{float(value).hex()}"
+            case ast.Call(func=ast.Attribute(attr="fromhex"), args=[ast.Constant(value=str(value))]):
+                return value
+        raise Untraceable(f"the number {text} is computed on the host")
+
+    return written(ast.parse(text, mode="eval").body)
