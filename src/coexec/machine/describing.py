@@ -53,7 +53,11 @@ def _device(values: Mapping[str, Any]) -> Iterator[str]:
         parts = [f"{op} {entry['of_peak']:.1%} of peak" for op, entry in values["achieved"].items()]
         yield ", ".join(parts)
     if "designs" in values:
-        yield "designs " + " ".join(values["designs"])
+        yield (
+            "designs "
+            + " ".join(values["designs"])
+            + (f" (loaded in {values['load']:g} s)" if "load" in values else "")
+        )
 
 
 def _memory(values: Mapping[str, Any]) -> Iterator[str]:

@@ -78,6 +78,7 @@ class Device:
     clock: float | None = None  # hertz; designs count cycles
     ops: tuple[str, ...] = ()  # operations it can do; empty = all
     designs: tuple[str, ...] = ()  # designs that it can be configured with
+    load: float | None = None  # seconds in which it takes another design
     achieved: tuple[AchievedRate, ...] = ()  # operations whose speed or watts are known better than by its peaks
 
     def reads(self, memory: int) -> bool:

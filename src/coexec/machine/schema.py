@@ -216,6 +216,7 @@ TABLES: dict[str, dict[str, Read]] = {
         "clock": positive,
         "ops": texts,
         "designs": texts,
+        "load": not_negative,
         "achieved": achieved,
         "cores": cores,
         "wide": flag,
