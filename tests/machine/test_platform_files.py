@@ -102,6 +102,7 @@ def test_fpgas_of_one_group_reach_each_other_and_others_through_the_host() -> No
     out = machine.link(fpga[0], HOST)
     assert out is not None and out.bandwidth == 0.25e9
     assert machine.device("fpga:7").designs == ("superlip", "systolic", "winograd")
+    assert machine.device("fpga:7").load == 2.0
 
 
 # Loading and saving -------------------------------------------------------------------------------------------------------

@@ -107,6 +107,11 @@ def test_what_cannot_be_planned_is_said() -> None:
         vast.plan("f1.16xlarge", budget="20min")
 
 
+def test_a_plan_says_how_long_designs_are_loaded_and_its_latency_is_without_that(f1_plan: Plan) -> None:
+    assert f1_plan.why.endswith("; designs are loaded once before, in 2 s")
+    assert f1_plan.latency is not None and f1_plan.latency < 2.0
+
+
 def test_a_model_of_nothing_is_not_planned() -> None:
     net = NetBuilder("nothing")
     empty = cx.Model(net.done(net.conv(net.input("x", (0, 3, 8, 8)), 4, 3)))

@@ -57,7 +57,8 @@ def _device(values: Mapping[str, Any]) -> Iterator[str]:
             f"{name} ({' '.join(d['ops'])}; {d['load']:g} s to load)" for name, d in values["design"].items()
         )
     elif "designs" in values:
-        yield "designs " + " ".join(values["designs"])
+        loaded = f" (loaded in {values['load']:g} s)" if "load" in values else ""
+        yield "designs " + " ".join(values["designs"]) + loaded
 
 
 def _memory(values: Mapping[str, Any]) -> Iterator[str]:

@@ -201,7 +201,7 @@ def _device(entry: Entry, name: str, memory: int, cores: tuple[int, ...], places
         field: entry[field]
         for field in (
             "wide", "lanes", "waits_across_lanes", "eager", "software", "bandwidth", "granule", "launch", "concurrent",
-            "copies", "clock", "ops", "designs",
+            "copies", "clock", "ops", "designs", "load",
         )
         if field in entry.values
     }  # fmt: skip

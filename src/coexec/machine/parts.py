@@ -90,6 +90,7 @@ class Device:
     clock: float | None = None  # hertz; designs count cycles
     ops: tuple[str, ...] = ()  # operations it can do; empty = all
     designs: tuple[str, ...] = ()  # designs that it can be configured with
+    load: float | None = None  # seconds in which it takes another design
     achieved: tuple[AchievedRate, ...] = ()  # operations whose speed or watts are known better than by its peaks
     configurations: tuple[DeviceDesign, ...] = ()  # designs of which more than the name is known
 

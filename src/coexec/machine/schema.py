@@ -239,6 +239,7 @@ TABLES: dict[str, dict[str, Read]] = {
         "clock": positive,
         "ops": texts,
         "designs": texts,
+        "load": not_negative,
         "achieved": achieved,
         "design": designs,
         "cores": cores,

@@ -23,8 +23,8 @@ Entry = tuple[str, dict[str, Any]]
 UNSAID = {field.name: field.default for field in fields(Device)}
 """What a device is taken to be where nothing is said."""
 PLAIN = (
-    "bandwidth", "launch", "granule", "concurrent", "copies", "watts", "idle_watts", "clock", "ops", "designs", "wide",
-    "lanes", "waits_across_lanes", "eager",
+    "bandwidth", "launch", "granule", "concurrent", "copies", "watts", "idle_watts", "clock", "ops", "designs", "load",
+    "wide", "lanes", "waits_across_lanes", "eager",
 )  # fmt: skip
 """Fields of a device that the file has under the same name."""
 

@@ -45,7 +45,10 @@ HERE = LinkWay(0.0)
 
 
 class Accelerator(NamedTuple):
-    """One accelerator: the designs it can be given, its clock in hertz, its memory in bytes, its power in watts."""
+    """One accelerator: the designs it can be given, its clock in hertz, its memory in bytes, its power in watts.
+
+    `load` are the seconds in which it takes another design; nobody changes designs while a model runs.
+    """
 
     name: str
     designs: tuple[EngineDesign, ...]
@@ -53,6 +56,7 @@ class Accelerator(NamedTuple):
     memory: int | None
     watts: float = 0.0
     idle_watts: float = 0.0
+    load: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -222,7 +226,9 @@ def _accelerator(platform: Platform, device: Device) -> Accelerator:
     if device.designs:
         if device.clock is None:
             raise PlanError(f"{device.name} has designs, which count cycles, and no clock; give it `clock` in hertz")
-        return Accelerator(device.name, tuple(map(design_of, device.designs)), device.clock, memory, *power)
+        return Accelerator(
+            device.name, tuple(map(design_of, device.designs)), device.clock, memory, *power, device.load or 0.0
+        )
     rate = device.rate("float32")
     assert rate is not None, "only devices with a rate are chosen"
     made = roofline_design(MEASURED, rate, device.bandwidth, device.launch or 0.0)

@@ -70,6 +70,8 @@ def _why(found: ModelPlan) -> str:
     unit = "J" if found.objective == "energy" else "ms"
     scale = 1.0 if found.objective == "energy" else 1e3
     notes = "".join(f"; {note}" for note in found.notes)
+    if load := max((a.load for a in found.fabric.accelerators), default=0.0):
+        notes += f"; designs are loaded once before, in {load:g} s"
     return (
         f"{len(found.mapping)} set{'s' * (len(found.mapping) != 1)} on {found.fabric.name}, {found.objective} "
         f"{found.value * scale:.4g} {unit}, no mapping of this class below {found.bound * scale:.4g} {unit} "
