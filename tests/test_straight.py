@@ -134,7 +134,8 @@ def instruction(ran: Ran) -> tuple[Any, ...]:
 
 def one_of(draw: random.Random, arrays: list[Any], extra: list[Any]) -> Callable[[], Any]:
     """Return something that a program may do next: mostly calls on whole arrays."""
-    x, y, z = draw.sample(arrays, 3)
+    x, y, z = draw.sample(arrays[1:], 3)
+    borrowed = arrays[0]
     number = draw.randrange(100)
     ways: list[tuple[int, Callable[[], Any]]] = [
         (30, lambda: add(x, y)),
@@ -150,8 +151,10 @@ def one_of(draw: random.Random, arrays: list[Any], extra: list[Any]) -> Callable
         (88, lambda: scale(y, extra[0])),
         (90, lambda: extra.append(cx.array(np.ones(6)))),
         (92, lambda: extra.pop() if len(extra) > 1 else None),
-        (95, lambda: add(extra[-1], y[:6]) if extra[-1].shape else None),
-        (97, lambda: scale.using(priority=1)(y, 2)),
+        (94, lambda: add(extra[-1], y[:6]) if extra[-1].shape else None),
+        (96, lambda: add(borrowed, y)),
+        (97, lambda: add(y, borrowed)),
+        (98, lambda: scale.using(priority=1)(y, 2)),
     ]
     return next((act for limit, act in ways if number < limit), cx.wait)
 
@@ -168,7 +171,7 @@ def became(seed: int, *, straight: bool) -> tuple[list[Any], list[str]]:
         names = counted(driver)
         if not straight:
             driver._straight = None
-        arrays: list[Any] = [cx.array(np.arange(8.0) + n) for n in range(4)]
+        arrays: list[Any] = [cx.asarray(np.arange(8.0)), *[cx.array(np.arange(8.0) + n) for n in range(4)]]
         extra = [cx.array(np.array(1.5))]
         for _ in range(CALLS):
             try:

@@ -25,6 +25,7 @@ from .graph.instruction import Instruction, Launch
 from .graph.shape import SameCall
 from .graph.task import Task
 from .lower.state import Backing
+from .machine.platform import HOST
 from .origin import EXAMPLES, PASSED
 from .plan import planner
 from .program.array import Array
@@ -37,21 +38,21 @@ from .program.value import Lending
 from .pump import EventPump
 
 WHY = "runs in the caller"
+HOSTS = 1 << HOST
+"""What is valid on the host, and nowhere else."""
 _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
 
 
 class StraightCall:
     """How a call on certain views ran in the caller, and what that depends on."""
 
-    __slots__ = ("arrays", "backings", "bit", "choices", "memory", "model", "step", "work")
+    __slots__ = ("arrays", "backings", "choices", "model", "step", "work")
 
     def __init__(self, step: Launch, choices: Any, arrays: tuple[Any, ...], backings: tuple[Backing, ...]) -> None:
         self.step = step
         self.choices = choices  # who could run it, as the kernel kept it then
         self.arrays = arrays  # per array: its position among the arguments, its number, box and cut, whether it is written, its backing
         self.backings = backings  # of each of them
-        self.memory = backings[0].allocation.memory
-        self.bit = 1 << self.memory
         self.model: Any = step.model
         self.work = step.work
 
@@ -129,7 +130,7 @@ class StraightCalls:
 
     def _values(self, known: StraightCall, args: tuple[Any, ...], arrays: list[Array]) -> list[Any] | None:
         """Return the arguments of the body, with holes for scalars, and put the arrays into a list; None if one is not as it was."""
-        owner, memory, bit = self._owner, known.memory, known.bit
+        owner = self._owner
         values: list[Any] = [None] * len(args)
         for position, id, box, cut, writes, backing in known.arrays:
             array = args[position]
@@ -145,10 +146,10 @@ class StraightCalls:
             ):
                 return None
             state = storage.state
-            if state is None or state.complete.get(memory) is not backing:
+            if state is None or state.complete.get(HOST) is not backing:
                 return None
             valid = state.valid.uniform
-            if valid != bit and (writes or valid is None or not valid & bit):
+            if valid != HOSTS and (writes or valid is None or not valid & HOSTS):
                 return None
             allocation = backing.allocation
             value = allocation.data if writes else allocation.frozen
@@ -239,7 +240,7 @@ class StraightCalls:
         views, backings = [], []
         for param, array, binding in zip(kernel.array_params, arrays, step.bindings, strict=True):
             allocation, state = binding.allocation, array._storage.state
-            backing = None if allocation is None or state is None else state.complete.get(allocation.memory)
+            backing = None if allocation is None or state is None else state.complete.get(HOST)
             if backing is None or backing.allocation is not allocation:
                 return
             if binding.box is not allocation.box or binding.cut is not None or binding.pad is not None:

@@ -55,7 +55,9 @@ class Repeats:
             self.run += 1
         else:
             self._look(event, number)
-        earlier = self._seen.setdefault(event.what, [])
+        earlier = self._seen.get(event.what)
+        if earlier is None:
+            earlier = self._seen[event.what] = []
         earlier.append(number)
         if len(earlier) > LOOKS:
             del earlier[0]
