@@ -18,6 +18,7 @@ from ...graph.command import Chunk
 from ...graph.task import Task
 from ...machine.platform import Device
 from ..candidate import Candidates
+from ..decisions import LOOK_AGAIN
 from ..plan import Plan
 from ..repeats import LONGEST, Repeats
 from .account import WORTH, PlanAccount, TurnClock
@@ -351,6 +352,9 @@ class StepPlanner:
         self._measured(present, step)
         self._choose()
         if step.exact and self._looking is None:
+            free = not self.adopted and not self._guide.devices and not self._broken
+            if free and self._exact and len(present.devices) > 1 and self._repetitions >= LOOK_AGAIN[0]:
+                self._adopt(present, step)  # else each call is planned anew now and then, by itself, and otherwise
             self._watch.settle(len(step.calls), self._guide.devices)
 
     def _begin_search(self, step: StepProfile) -> Search:
@@ -474,7 +478,7 @@ class StepPlanner:
 
     def _adopt(self, account: PlanAccount, step: StepProfile) -> None:
         before = self.present
-        if before is not None:
+        if before is not None and before is not account:
             before.left = (
                 f"another plan promised {account.period * 1e3:.3g} ms, and it took {before.period * 1e3:.3g} ms"
             )
