@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from ..cluster.table import Seat
     from ..graph.instruction import Instruction
     from ..graph.task import Task
-    from ..plan.steps.planner import StepPlanner
+    from ..plan.steps.telling import ToldPlanner
     from ..program.fuse import Operation
     from ..program.storage import Storage
 
@@ -95,7 +95,7 @@ class Scheduler:
         version: Version,
         seat: Seat | None = None,
         retry: HostRetry | None = None,
-        steps: StepPlanner | None = None,
+        steps: ToldPlanner | None = None,
     ) -> None:
         """Put the layers together. `version` tells when plans that were made do not hold any more."""
         self._moment = moment = Moment()

@@ -1,6 +1,6 @@
 """Plan steps: watch what a program does again and again, choose a plan for all of it, and keep what was measured to be best.
 
-Before: watch.py, choose.py, account.py, guide.py.  After: schedule/plan.py.  Pure: times come with what has finished.
+Before: watch.py, choose.py, account.py, guide.py.  After: telling.py.  Pure: times come with what has finished.
 
 1. A step is recognised: the program has done the same twice, or has said so, or it is a window of its last calls.
 2. Sets of devices are looked at, each with one plan, from numbers alone, as long as what they may save is worth the look.
@@ -108,9 +108,6 @@ class StepPlanner:
         self._later = 0.0  # of these, beyond first looks
         self._unpaid = 0.0  # seconds that nobody was charged for yet
         self._until = 0  # calls, up to which the program said that it does the same
-        self._told_at = -1  # calls, after which a step begins that the program tells of; -1: it is over
-        self._times = 0  # that it comes
-        self.first = False  # a step was planned before any of it runs: that is paid for first
         self._failed = False  # to plan the step that the program repeats: it is not tried again
         self.unplanned = ""  # why what the program repeats is not planned as a step
 
@@ -134,10 +131,9 @@ class StepPlanner:
         try:
             self._went_on(task, len(chunks), repeats)
         except Exception as error:  # noqa: BLE001 - features and mappers of the user's are asked about parts that may never run
-            self._forget()
+            self._give_up(error)
             self._period, self._failed = repeats.period, True
             self._due = self._watch.calls + LONGEST
-            self.unplanned = f"{type(error).__name__}: {error}"
 
     def _went_on(self, task: Task, parts: int, repeats: Repeats) -> None:
         """Look whether a call of so many parts ends a turn of what the program repeats, or a window of what it does."""
@@ -202,60 +198,6 @@ class StepPlanner:
         looked_at = sum(entry.account is not None for entry in self.considered)
         return PlanningSpent(self.planning, looked_at, limit, self._watch.calls)
 
-    # Steps of which the program says how often they come ----------------------------------------------------------------
-
-    def told(self) -> None:
-        """Note that a step begins of which the program says how often it comes."""
-        self._told_at, self._times = self._watch.calls, 0
-
-    def passed(self, *, whole: bool) -> None:
-        """Take the end of such a step. Unless the `whole` of it waited, because a value was wanted, it is planned once more."""
-        begun, self._told_at = self._told_at, -1
-        planned = self._step
-        if whole or begun < 0 or self._times < 2 or planned is None:
-            return
-        step = self._watch.passed(self._watch.calls - begun)
-        if step is None or (len(step.calls), len(step.reads)) == (len(planned.calls), len(planned.reads)):
-            return
-        self._until = self._watch.calls + (self._times - 1) * len(step.calls)
-        try:
-            if self._begin(step):
-                self._repetitions = float(self._times - 1)
-                self._go_on()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._forget()
-            self.unplanned = f"{type(error).__name__}: {error}"
-
-    def ahead(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]], times: int) -> None:
-        """Plan calls that wait, with reads after so many of them, which will come so many times. Fails none of them."""
-        self._until, self._times = self._watch.calls + times * len(tasks), times
-        try:
-            self._plan_ahead(tasks, reads, times)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._forget()
-            self.unplanned = f"{type(error).__name__}: {error}"
-
-    def _plan_ahead(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]], times: int) -> None:
-        step = self._watch.told(tasks, reads)
-        self._forget()
-        if step is None:
-            self.unplanned = self._watch.why
-            return
-        self._step, self._repetitions = step, float(times)
-        search = self._search = self._begin_search(step)
-        while search.looks < FIRST and (devices := search.due(None, float(times), EARLY_SHARE)) is not None:
-            for _ in search.look(devices, None):
-                pass
-        self.first = True
-        self._spend(search.visits() * VISIT + search.looks, later=False)
-        best = min(search.others(None), key=lambda account: account.costs(float(times), present=False), default=None)
-        if best is None:
-            self._forget()
-            self.unplanned = "nothing is known of the speed of a device that could run it"
-        else:
-            self._adopt(best, step)
-            search.since = best
-
     # Turns ------------------------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
@@ -270,6 +212,11 @@ class StepPlanner:
         self._ends.clear()
         self._measuring.begin()
         self.adopted = False
+
+    def _give_up(self, error: Exception) -> None:
+        """Leave a step as it is, because features or mappers of the user's failed for parts that may never run."""
+        self._forget()
+        self.unplanned = f"{type(error).__name__}: {error}"
 
     def _turn(self, repeats: Repeats, turns: int) -> None:
         """A turn is over: look at plans, and change if that is worth it."""
