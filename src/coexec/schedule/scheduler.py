@@ -46,7 +46,7 @@ from .events import (
     Queued,
     Read,
     Settle,
-    Told,
+    StepTold,
 )
 from .fuse import Describe, FuseLayer
 from .hold import HoldLayer
@@ -137,7 +137,7 @@ class Scheduler:
             Crowded: self._crowded,
             Over: self.lower.over,
             Adopted: self._adopted,
-            Told: self._told,
+            StepTold: self._told,
         }
 
     def handle(self, event: Event, now: float = 0.0, *, idle: bool = False) -> list[Batch]:
@@ -176,7 +176,7 @@ class Scheduler:
     def _adopted(self, event: Adopted) -> None:
         self.plan.planner.follow(event.plans)
 
-    def _told(self, event: Told) -> None:
+    def _told(self, event: StepTold) -> None:
         self.plan.told(event.times)
 
     def _made(self, event: Made) -> None:

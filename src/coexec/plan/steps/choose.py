@@ -15,7 +15,8 @@ from ...machine.platform import HOST, Device, Platform
 from .account import WORTH, PlanAccount
 from .bounds import Bounds, DeviceSet, Figure, Target
 from .cuts import StepParts, divided, shares, whole
-from .estimate import TURNS, PeriodEstimate, estimate, placed
+from .estimate import TURNS, PeriodEstimate, estimate
+from .placed import placed
 from .profile import StepProfile
 
 VISIT = 20e-6  # seconds that going through what devices of one memory do of one call takes, of a server's core

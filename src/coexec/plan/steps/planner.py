@@ -12,7 +12,6 @@ Before: watch.py, choose.py, account.py, guide.py.  After: telling.py.  Pure: ti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
 
 from ...graph.command import Chunk
 from ...graph.task import Task
@@ -25,17 +24,17 @@ from .account import WORTH, PlanAccount, TurnClock
 from .bounds import DeviceSet, Target, as_sets, lower_limit
 from .choose import DEAR, VISIT, Considered, Search, is_known
 from .estimate import TURNS, estimate
-from .guide import Guide, Guided
-from .profile import CallProfile, StepProfile
+from .given import PlanningSpent, Profiles
+from .guide import Guide
+from .profile import StepProfile
 from .sets import classes, device_sets
+from .spending import MOST_FIRST, SHARE, Spending
 from .tree import step_plan
 from .watch import ProgramWatch, by_device
 
 FIRST = 4e-3  # seconds of the first look at a step
 EARLY_SHARE = 0.02  # of the time that a step is expected to take, which looks at plans of it may take
-MOST_FIRST = 20e-3  # seconds of first looks at steps, before they count as later ones do
 SLICE = 1e-3  # and of later ones
-SHARE = 0.01  # of the program's time that later looks may take
 SURE = 0.9  # of what the present plan takes: where models are not exact, or calls only stand for others, less must be promised
 WIDE = 2e-3  # seconds that a look at them as they are planned may take
 WINDOW = 6  # calls of a program that does not repeat itself, which stand for what it will do
@@ -43,26 +42,7 @@ LASTING = 32  # calls after which a repetition counts, however often one was bro
 EARLY = 16  # calls of a phase of the program during which they are looked at
 
 
-class Profiles(Protocol):
-    """Makes profiles of calls, and follows plans."""
-
-    def profile(self, task: Task) -> CallProfile | None:
-        """Return what plans of steps need to know of a call; None if such a call is planned by itself alone."""
-
-    def adopt(self, plan: Plan | None, guide: Callable[[Task], Guided | None]) -> None:
-        """Follow a plan of a step from now on, and a guide where it says nothing, in place of those before."""
-
-
-class PlanningSpent(NamedTuple):
-    """What planning steps has taken, and come to."""
-
-    seconds: float
-    candidates: int
-    limit: float | None  # seconds per call of the step that is planned: no plan takes less
-    calls: int  # that were seen
-
-
-class StepPlanner:
+class StepPlanner(Spending):
     """Plans the steps of one program."""
 
     def __init__(
@@ -75,6 +55,7 @@ class StepPlanner:
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Plan for a machine; `exact` tells that models are: the machine is simulated. Without a `clock` looks are counted."""
+        super().__init__()
         self._machine = machine
         self._candidates = candidates
         self._planner = planner
@@ -102,11 +83,6 @@ class StepPlanner:
         self._ends: dict[int, list[float]] = {}  # tasks that end a turn: parts that run, and when the last was over
         self._off: dict[tuple[str, ...], float] = {}  # times as long as estimated that plans took, by devices
         self._mark: object = candidates.mark
-        self._began: float | None = None
-        self._now = 0.0
-        self.planning = 0.0  # seconds, all together
-        self._later = 0.0  # of these, beyond first looks
-        self._unpaid = 0.0  # seconds that nobody was charged for yet
         self._until = 0  # calls, up to which the program said that it does the same
         self._failed = False  # to plan the step that the program repeats: it is not tried again
         self.unplanned = ""  # why what the program repeats is not planned as a step
@@ -176,20 +152,13 @@ class StepPlanner:
 
     def finished(self, task: Task, start: float, stop: float) -> None:
         """Take the end of a part of a task, none of which follows in its place."""
-        if self._began is None:
-            self._began = start
-        self._now = max(self._now, stop)
+        self._computed(start, stop)
         end = self._ends.get(task.id)
         if end is not None:
             end[0], end[1] = end[0] - 1.0, max(end[1], stop)
             if end[0] <= 0.0:
                 del self._ends[task.id]
                 self._measuring.ended(end[1])
-
-    def unpaid(self) -> float:
-        """Return the seconds of planning that nobody was charged for yet."""
-        seconds, self._unpaid = self._unpaid, 0.0
-        return seconds
 
     def spent(self) -> PlanningSpent:
         """Return what planning has taken, and how many plans it looked at."""
@@ -206,8 +175,7 @@ class StepPlanner:
             self._last = self.plan()
         self._period = 0
         self._step = self._search = self._looking = None
-        self._failed, self.unplanned = False, ""
-        self._left = []
+        self._failed, self.unplanned, self._left = False, "", []
         self.present = None
         self._ends.clear()
         self._measuring.begin()
@@ -266,9 +234,6 @@ class StepPlanner:
         """Tell whether a later look at so many calls fits into the time that such looks may take."""
         crews = self._watch.crews(calls, self._machine.memories)
         return self._later + calls * crews * TURNS * VISIT <= SHARE * self._elapsed()
-
-    def _may_begin(self) -> bool:
-        return self.planning <= MOST_FIRST or self.planning <= SHARE * self._elapsed()
 
     def _begin(self, step: StepProfile) -> bool:
         """Begin to plan a step; not if nothing is known of those who run it now."""
@@ -343,16 +308,6 @@ class StepPlanner:
                 continue
             took = took + visits * VISIT if self._clock is None else self._clock() - begin
         self._spend(took, later=not first)
-
-    def _elapsed(self) -> float:
-        """Return for how many seconds the program has computed."""
-        return 0.0 if self._began is None else self._now - self._began
-
-    def _spend(self, seconds: float, *, later: bool) -> None:
-        self.planning += seconds
-        self._unpaid += seconds
-        if later:
-            self._later += seconds
 
     def _as_it_is(self, step: StepProfile) -> PlanAccount:
         """Return the account of how the last turn was planned, call by call."""
