@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .backend.simulated import SimulatedBackend
     from .plan.candidate import Candidates
     from .plan.planner import Planner
-    from .plan.steps.planner import StepPlanner
+    from .plan.steps.telling import ToldPlanner
 
 
 AHEAD = 20e-3  # seconds: long enough that no device runs dry while the next calls are planned
@@ -148,19 +148,19 @@ def _scheduler(
 
 def _steps(
     config: Config, platform: Platform, candidates: Candidates, planner: Planner, where: Whereabouts, machine: Machine
-) -> StepPlanner | None:
+) -> ToldPlanner | None:
     """Return what plans steps; None where there is nothing to choose."""
     if len(platform.devices) < 2 or machine.seat is not None or config.objective != "time" or config.energy_cap:
         return None
     from .plan.steps.bounds import Target
     from .plan.steps.estimate import Overheads
-    from .plan.steps.planner import StepPlanner
+    from .plan.steps.telling import ToldPlanner
 
     host = machine.lanes["host"]
     simulated = host.kind == "simulated"
     overheads = Overheads(*host.costs[:5]) if simulated else Overheads()
     clock = None if simulated else perf_counter
-    return StepPlanner(Target(platform, overheads, where.where), candidates, planner, exact=simulated, clock=clock)
+    return ToldPlanner(Target(platform, overheads, where.where), candidates, planner, exact=simulated, clock=clock)
 
 
 def _executor(engine: Engine, machine: Machine, lock: Any, simulation: SimulatedBackend | None) -> Executor:

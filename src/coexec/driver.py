@@ -35,7 +35,7 @@ from .program.kernel import Kernel
 from .program.storage import Storage
 from .program.value import Lending, Value
 from .pump import EventPump
-from .schedule.events import CHAIN, HELD, PLANNED, Adopted, Operated, Over, Read, Settle, Told
+from .schedule.events import CHAIN, HELD, PLANNED, Adopted, Operated, Over, Read, Settle, StepTold
 from .schedule.lower import Counts
 from .straight import StraightCalls
 
@@ -158,7 +158,7 @@ class Driver:
             self.pump.catch_up()
             self._send(Settle(PLANNED))  # what came before is not part of it
             if times:
-                self._send(Told(times))
+                self._send(StepTold(times))
             return self.scheduler.counts
 
     def end_step(self, begun: Counts, *, left: bool) -> tuple[bool, str]:
@@ -167,7 +167,7 @@ class Driver:
             if not left:
                 self.pump.catch_up()
                 self._send(Settle(CHAIN))
-            self._send(Told(0))
+            self._send(StepTold(0))
             if not left:
                 self._send(Settle(PLANNED))
             return self.scheduler.lower.since(begun, left=left)

@@ -28,7 +28,7 @@ from .graph.call import describe
 from .graph.instruction import Instruction, Launch
 from .graph.task import Task
 from .observe.learning import Learning
-from .plan.steps.planner import StepPlanner
+from .plan.steps.telling import ToldPlanner
 from .program.array import Array
 from .program.call import DEFAULT, placed_in
 from .program.fuse import Line
@@ -125,7 +125,7 @@ class EventPump:
         if self._steps is not None and self._simulation is not None:
             self._charge(self._steps, self._simulation)
 
-    def _charge(self, steps: StepPlanner, simulation: Any) -> None:
+    def _charge(self, steps: ToldPlanner, simulation: Any) -> None:
         """Let planning take time in a simulation."""
         seconds = steps.unpaid()
         if seconds:

@@ -102,7 +102,7 @@ class Adopted(NamedTuple):
     plans: Sequence[Plan]
 
 
-class Told(NamedTuple):
+class StepTold(NamedTuple):
     """The program says how often what it does next will come: it waits, to be planned as a whole before any of it runs."""
 
     times: int  # 0: the step is over
@@ -123,7 +123,7 @@ class Settle(NamedTuple):
 
 Event = (
     Adopted
-    | Told
+    | StepTold
     | Made
     | Crowded
     | Operated

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..backend.base import Ran
-    from ..plan.steps.planner import StepPlanner
+    from ..plan.steps.telling import ToldPlanner
     from ..program.array import Array
     from ..program.kernel import Kernel
 
@@ -111,7 +111,7 @@ class PlanLayer:
         inline: bool,
         handout: HandOut,
         ahead: float,
-        steps: StepPlanner | None = None,
+        steps: ToldPlanner | None = None,
     ) -> None:
         self._successor = successor
         self.steps = steps  # plans what repeats itself; None: every call is planned by itself

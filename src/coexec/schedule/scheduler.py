@@ -46,7 +46,7 @@ from .events import (
     Queued,
     Read,
     Settle,
-    Told,
+    StepTold,
 )
 from .fuse import Describe, FuseLayer
 from .hold import HoldLayer
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from ..cluster.table import Seat
     from ..graph.instruction import Instruction
     from ..graph.task import Task
-    from ..plan.steps.planner import StepPlanner
+    from ..plan.steps.telling import ToldPlanner
     from ..program.fuse import Operation
     from ..program.storage import Storage
 
@@ -95,7 +95,7 @@ class Scheduler:
         version: Version,
         seat: Seat | None = None,
         retry: HostRetry | None = None,
-        steps: StepPlanner | None = None,
+        steps: ToldPlanner | None = None,
     ) -> None:
         """Put the layers together. `version` tells when plans that were made do not hold any more."""
         self._moment = moment = Moment()
@@ -139,7 +139,7 @@ class Scheduler:
             Crowded: self._crowded,
             Over: self.lower.over,
             Adopted: self._adopted,
-            Told: self._told,
+            StepTold: self._told,
         }
 
     def handle(self, event: Event, now: float = 0.0, *, idle: bool = False) -> list[Batch]:
@@ -178,7 +178,7 @@ class Scheduler:
     def _adopted(self, event: Adopted) -> None:
         self.plan.planner.follow(event.plans)
 
-    def _told(self, event: Told) -> None:
+    def _told(self, event: StepTold) -> None:
         self.plan.told(event.times)
 
     def _made(self, event: Made) -> None:

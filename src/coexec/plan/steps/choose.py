@@ -15,7 +15,8 @@ from ...machine.platform import HOST, Device, Platform
 from .account import WORTH, PlanAccount
 from .bounds import Bounds, DeviceSet, Figure, Target
 from .cuts import StepParts, divided, shares, whole
-from .estimate import TURNS, PeriodEstimate, estimate, placed
+from .estimate import TURNS, PeriodEstimate, estimate
+from .placed import placed
 from .profile import StepProfile
 
 VISIT = 20e-6  # seconds that going through what devices of one memory do of one call takes, of a server's core
@@ -118,6 +119,7 @@ class Search:
         Of few memories, bounds promise least too much. What it may save in so many repetitions, against the best known, is many times what all looks take, for most find nothing;
         or looks take no more than a share of what these repetitions do.
         """
+        spent = self.looks if present is None else 0.0  # before anything runs, all of them are waited for
         best = min([account.costs(repetitions, present=False) for account in self.others(present)], default=inf)
         if present is not None:
             best = min(best, present.costs(repetitions, present=True))
@@ -135,7 +137,9 @@ class Search:
             least = figure.costs(repetitions)
             if repetitions * figure.period > best:
                 self.found[devices] = entry._replace(why=CANNOT)
-            elif least + look > WORTH * best or self.looks + look > max((best - least) / DEAR, share * best):
+            elif least + look > WORTH * best or (
+                self.looks + look > share * best and spent + look > (best - least) / DEAR
+            ):
                 self.found[devices] = entry._replace(why=NOT_YET)
             elif likely is None or (len(crowds), figure.period) < likely[:2]:
                 likely = len(crowds), figure.period, devices

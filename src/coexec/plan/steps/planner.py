@@ -1,6 +1,6 @@
 """Plan steps: watch what a program does again and again, choose a plan for all of it, and keep what was measured to be best.
 
-Before: watch.py, choose.py, account.py, guide.py.  After: schedule/plan.py.  Pure: times come with what has finished.
+Before: watch.py, choose.py, account.py, guide.py.  After: telling.py.  Pure: times come with what has finished.
 
 1. A step is recognised: the program has done the same twice, or has said so, or it is a window of its last calls.
 2. Sets of devices are looked at, each with one plan, from numbers alone, as long as what they may save is worth the look.
@@ -12,29 +12,29 @@ Before: watch.py, choose.py, account.py, guide.py.  After: schedule/plan.py.  Pu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
 
 from ...graph.command import Chunk
 from ...graph.task import Task
 from ...machine.platform import Device
 from ..candidate import Candidates
+from ..decisions import LOOK_AGAIN
 from ..plan import Plan
 from ..repeats import LONGEST, Repeats
 from .account import WORTH, PlanAccount, TurnClock
 from .bounds import DeviceSet, Target, as_sets, lower_limit
 from .choose import DEAR, VISIT, Considered, Search, is_known
 from .estimate import TURNS, estimate
-from .guide import Guide, Guided
-from .profile import CallProfile, StepProfile
+from .given import PlanningSpent, Profiles
+from .guide import Guide
+from .profile import StepProfile
 from .sets import classes, device_sets
+from .spending import MOST_FIRST, SHARE, Spending
 from .tree import step_plan
 from .watch import ProgramWatch, by_device
 
 FIRST = 4e-3  # seconds of the first look at a step
 EARLY_SHARE = 0.02  # of the time that a step is expected to take, which looks at plans of it may take
-MOST_FIRST = 20e-3  # seconds of first looks at steps, before they count as later ones do
 SLICE = 1e-3  # and of later ones
-SHARE = 0.01  # of the program's time that later looks may take
 SURE = 0.9  # of what the present plan takes: where models are not exact, or calls only stand for others, less must be promised
 WIDE = 2e-3  # seconds that a look at them as they are planned may take
 WINDOW = 6  # calls of a program that does not repeat itself, which stand for what it will do
@@ -42,26 +42,7 @@ LASTING = 32  # calls after which a repetition counts, however often one was bro
 EARLY = 16  # calls of a phase of the program during which they are looked at
 
 
-class Profiles(Protocol):
-    """Makes profiles of calls, and follows plans."""
-
-    def profile(self, task: Task) -> CallProfile | None:
-        """Return what plans of steps need to know of a call; None if such a call is planned by itself alone."""
-
-    def adopt(self, plan: Plan | None, guide: Callable[[Task], Guided | None]) -> None:
-        """Follow a plan of a step from now on, and a guide where it says nothing, in place of those before."""
-
-
-class PlanningSpent(NamedTuple):
-    """What planning steps has taken, and come to."""
-
-    seconds: float
-    candidates: int
-    limit: float | None  # seconds per call of the step that is planned: no plan takes less
-    calls: int  # that were seen
-
-
-class StepPlanner:
+class StepPlanner(Spending):
     """Plans the steps of one program."""
 
     def __init__(
@@ -74,6 +55,7 @@ class StepPlanner:
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Plan for a machine; `exact` tells that models are: the machine is simulated. Without a `clock` looks are counted."""
+        super().__init__()
         self._machine = machine
         self._candidates = candidates
         self._planner = planner
@@ -101,15 +83,7 @@ class StepPlanner:
         self._ends: dict[int, list[float]] = {}  # tasks that end a turn: parts that run, and when the last was over
         self._off: dict[tuple[str, ...], float] = {}  # times as long as estimated that plans took, by devices
         self._mark: object = candidates.mark
-        self._began: float | None = None
-        self._now = 0.0
-        self.planning = 0.0  # seconds, all together
-        self._later = 0.0  # of these, beyond first looks
-        self._unpaid = 0.0  # seconds that nobody was charged for yet
         self._until = 0  # calls, up to which the program said that it does the same
-        self._told_at = -1  # calls, after which a step begins that the program tells of; -1: it is over
-        self._times = 0  # that it comes
-        self.first = False  # a step was planned before any of it runs: that is paid for first
         self._failed = False  # to plan the step that the program repeats: it is not tried again
         self.unplanned = ""  # why what the program repeats is not planned as a step
 
@@ -133,10 +107,9 @@ class StepPlanner:
         try:
             self._went_on(task, len(chunks), repeats)
         except Exception as error:  # noqa: BLE001 - features and mappers of the user's are asked about parts that may never run
-            self._forget()
+            self._give_up(error)
             self._period, self._failed = repeats.period, True
             self._due = self._watch.calls + LONGEST
-            self.unplanned = f"{type(error).__name__}: {error}"
 
     def _went_on(self, task: Task, parts: int, repeats: Repeats) -> None:
         """Look whether a call of so many parts ends a turn of what the program repeats, or a window of what it does."""
@@ -179,9 +152,7 @@ class StepPlanner:
 
     def finished(self, task: Task, start: float, stop: float) -> None:
         """Take the end of a part of a task, none of which follows in its place."""
-        if self._began is None:
-            self._began = start
-        self._now = max(self._now, stop)
+        self._computed(start, stop)
         end = self._ends.get(task.id)
         if end is not None:
             end[0], end[1] = end[0] - 1.0, max(end[1], stop)
@@ -189,71 +160,12 @@ class StepPlanner:
                 del self._ends[task.id]
                 self._measuring.ended(end[1])
 
-    def unpaid(self) -> float:
-        """Return the seconds of planning that nobody was charged for yet."""
-        seconds, self._unpaid = self._unpaid, 0.0
-        return seconds
-
     def spent(self) -> PlanningSpent:
         """Return what planning has taken, and how many plans it looked at."""
         step = self._step
         limit = lower_limit(step, self._machine) / len(step.calls) if step is not None else None
         looked_at = sum(entry.account is not None for entry in self.considered)
         return PlanningSpent(self.planning, looked_at, limit, self._watch.calls)
-
-    # Steps of which the program says how often they come ----------------------------------------------------------------
-
-    def told(self) -> None:
-        """Note that a step begins of which the program says how often it comes."""
-        self._told_at, self._times = self._watch.calls, 0
-
-    def passed(self, *, whole: bool) -> None:
-        """Take the end of such a step. Unless the `whole` of it waited, because a value was wanted, it is planned once more."""
-        begun, self._told_at = self._told_at, -1
-        planned = self._step
-        if whole or begun < 0 or self._times < 2 or planned is None:
-            return
-        step = self._watch.passed(self._watch.calls - begun)
-        if step is None or (len(step.calls), len(step.reads)) == (len(planned.calls), len(planned.reads)):
-            return
-        self._until = self._watch.calls + (self._times - 1) * len(step.calls)
-        try:
-            if self._begin(step):
-                self._repetitions = float(self._times - 1)
-                self._go_on()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._forget()
-            self.unplanned = f"{type(error).__name__}: {error}"
-
-    def ahead(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]], times: int) -> None:
-        """Plan calls that wait, with reads after so many of them, which will come so many times. Fails none of them."""
-        self._until, self._times = self._watch.calls + times * len(tasks), times
-        try:
-            self._plan_ahead(tasks, reads, times)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._forget()
-            self.unplanned = f"{type(error).__name__}: {error}"
-
-    def _plan_ahead(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]], times: int) -> None:
-        step = self._watch.told(tasks, reads)
-        self._forget()
-        if step is None:
-            self.unplanned = self._watch.why
-            return
-        self._step, self._repetitions = step, float(times)
-        search = self._search = self._begin_search(step)
-        while search.looks < FIRST and (devices := search.due(None, float(times), EARLY_SHARE)) is not None:
-            for _ in search.look(devices, None):
-                pass
-        self.first = True
-        self._spend(search.visits() * VISIT + search.looks, later=False)
-        best = min(search.others(None), key=lambda account: account.costs(float(times), present=False), default=None)
-        if best is None:
-            self._forget()
-            self.unplanned = "nothing is known of the speed of a device that could run it"
-        else:
-            self._adopt(best, step)
-            search.since = best
 
     # Turns ------------------------------------------------------------------------------------------------------------
 
@@ -263,12 +175,16 @@ class StepPlanner:
             self._last = self.plan()
         self._period = 0
         self._step = self._search = self._looking = None
-        self._failed, self.unplanned = False, ""
-        self._left = []
+        self._failed, self.unplanned, self._left = False, "", []
         self.present = None
         self._ends.clear()
         self._measuring.begin()
         self.adopted = False
+
+    def _give_up(self, error: Exception) -> None:
+        """Leave a step as it is, because features or mappers of the user's failed for parts that may never run."""
+        self._forget()
+        self.unplanned = f"{type(error).__name__}: {error}"
 
     def _turn(self, repeats: Repeats, turns: int) -> None:
         """A turn is over: look at plans, and change if that is worth it."""
@@ -319,9 +235,6 @@ class StepPlanner:
         crews = self._watch.crews(calls, self._machine.memories)
         return self._later + calls * crews * TURNS * VISIT <= SHARE * self._elapsed()
 
-    def _may_begin(self) -> bool:
-        return self.planning <= MOST_FIRST or self.planning <= SHARE * self._elapsed()
-
     def _begin(self, step: StepProfile) -> bool:
         """Begin to plan a step; not if nothing is known of those who run it now."""
         used = dict.fromkeys(c.device for seen in self._watch.last(len(step.calls)) for c in seen.chunks)
@@ -351,6 +264,9 @@ class StepPlanner:
         self._measured(present, step)
         self._choose()
         if step.exact and self._looking is None:
+            free = not self.adopted and not self._guide.devices and not self._broken
+            if free and self._exact and len(present.devices) > 1 and self._repetitions >= LOOK_AGAIN[0]:
+                self._adopt(present, step)  # else each call is planned anew now and then, by itself, and otherwise
             self._watch.settle(len(step.calls), self._guide.devices)
 
     def _begin_search(self, step: StepProfile) -> Search:
@@ -392,16 +308,6 @@ class StepPlanner:
                 continue
             took = took + visits * VISIT if self._clock is None else self._clock() - begin
         self._spend(took, later=not first)
-
-    def _elapsed(self) -> float:
-        """Return for how many seconds the program has computed."""
-        return 0.0 if self._began is None else self._now - self._began
-
-    def _spend(self, seconds: float, *, later: bool) -> None:
-        self.planning += seconds
-        self._unpaid += seconds
-        if later:
-            self._later += seconds
 
     def _as_it_is(self, step: StepProfile) -> PlanAccount:
         """Return the account of how the last turn was planned, call by call."""
@@ -474,7 +380,7 @@ class StepPlanner:
 
     def _adopt(self, account: PlanAccount, step: StepProfile) -> None:
         before = self.present
-        if before is not None:
+        if before is not None and before is not account:
             before.left = (
                 f"another plan promised {account.period * 1e3:.3g} ms, and it took {before.period * 1e3:.3g} ms"
             )
