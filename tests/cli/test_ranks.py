@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from tests.cli.commands import Ended, call, child
+from tests.cluster.injections import inject
 from tests.cluster.processes import needs_mpi
 
 SCRIPT = """
@@ -51,34 +51,21 @@ def test_mpiexec_starts_ranks(script: Path) -> None:
     assert run(script, "-n", "2", "--on", "mpi", fails="1").code == 4
 
 
-LOSES = """
-import os, signal, sys, time
-import coexec as cx
-
-x = cx.zeros(1000)
-cx.wait()
-if cx.rank() == 1:
-    if sys.argv[1] == "leaves":
-        os._exit(0)
-    os.kill(os.getpid(), signal.SIGSTOP if sys.argv[1] == "stops" else signal.SIGKILL)
-while sys.argv[1] == "computes":
-    time.sleep(1000)
-float(cx.sum(x + 1))
-cx.wait()
-"""
-
-
 @needs_mpi
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "code"), [("leaves", 70), ("computes", 137), ("stops", 70)])
-def test_whatever_mpiexec_says_a_lost_rank_is_told_by_the_others(how: str, code: int, tmp_path: Path) -> None:
-    path = tmp_path / "app.py"
-    path.write_text(LOSES)
-    ended = run(path, "-n", "2", "--on", "mpi", "--trace", str(tmp_path / "run.json"), fails=how)
-    assert ended.code == code
-    assert "rank 1 on" in ended.err and "is gone: its process" in ended.err
-    assert "coexec: rank 0 ended with exit code 70" in ended.err
-    assert len(json.loads((tmp_path / "run.json").read_text())) > 2
+@pytest.mark.parametrize(
+    ("how", "code"), [("_exit 0", 70), ("computes", 137), ("stop", 70), ("early", 3), ("SIGINT", 70)]
+)
+def test_whatever_mpiexec_says_all_ranks_end_and_say_why(how: str, code: int, tmp_path: Path) -> None:
+    found = inject(how, "mpi", tmp_path)
+    assert (found.code, found.wrong) == (code, ()), found.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "code"), [("stop", 70), ("SIGTERM", 70)])
+def test_over_gloo_all_ranks_end_and_say_why(how: str, code: int, tmp_path: Path) -> None:
+    found = inject(how, "gloo", tmp_path)
+    assert (found.code, found.wrong) == (code, ()), found.err
 
 
 @pytest.mark.parametrize(
