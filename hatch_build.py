@@ -25,7 +25,7 @@ except ImportError:  # `make compiled` needs no hatchling
 ROOT = Path(__file__).resolve().parent
 COMPILED = (
     "geometry/*.py", "graph/*.py", "schedule/*.py", "lower/*.py", "execute/engine.py", "execute/executor.py",
-    "execute/hand_over.py", "execute/inline_calls.py",
+    "execute/virtual.py", "execute/hand_over.py", "execute/inline_calls.py", "cluster/everywhere.py",
 )  # fmt: skip
 """The core, below src/coexec. A test sees to it that mypyc can take each of them (tests/test_compilable.py)."""
 INTERPRETED = ("__init__.py", "graph/call.py", "graph/command.py", "schedule/events.py")

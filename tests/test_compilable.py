@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.repository import PACKAGE, parsed
+from tests.repository import PACKAGE, parsed, python_files
 
 ROOT = PACKAGE.parent.parent
 
@@ -110,6 +110,14 @@ def test_the_core_is_what_every_task_goes_through() -> None:
     assert {"geometry/box.py", "graph/tracker.py", "lower/lowering.py", "schedule/scheduler.py"} <= names
     assert {"execute/engine.py", "execute/executor.py"} <= names
     assert not {"geometry/__init__.py", "graph/call.py", "graph/command.py", "schedule/events.py"} & names
+
+
+def test_no_interpreted_class_inherits_from_a_compiled_one() -> None:
+    compiled = {node.name for path in CORE for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)}
+    others = [path for path in python_files(PACKAGE) if path not in CORE]
+    classes = [node for path in others for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
+    bases = {node.name: {ast.unparse(base).rpartition(".")[2] for base in node.bases} for node in classes}
+    assert {name: found & compiled for name, found in bases.items() if found & compiled} == {}  # it cannot be made
 
 
 def test_what_mypyc_cannot_take_is_found() -> None:
