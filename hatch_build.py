@@ -23,11 +23,14 @@ except ImportError:  # `make compiled` needs no hatchling
     BuildHookInterface = object
 
 ROOT = Path(__file__).resolve().parent
-COMPILED = ("geometry/*.py", "graph/*.py", "execute/engine.py")
+COMPILED = (
+    "geometry/*.py", "graph/*.py", "schedule/*.py", "lower/*.py", "execute/engine.py", "execute/executor.py",
+    "execute/virtual.py", "execute/hand_over.py", "execute/inline_calls.py", "cluster/everywhere.py",
+)  # fmt: skip
 """The core, below src/coexec. A test sees to it that mypyc can take each of them (tests/test_compilable.py)."""
-INTERPRETED = ("__init__.py", "graph/call.py", "graph/command.py")
-"""What stays as it is: packages; what looks at the frames of its callers, of which compiled functions have none; and plain data
-whose fields name classes that are only there for the type checker."""
+INTERPRETED = ("__init__.py", "graph/call.py", "graph/command.py", "schedule/events.py")
+"""What stays as it is: packages; what looks at the frames of its callers, of which compiled functions have none (call.py); and
+plain data whose fields name classes that are only there for the type checker (command.py, events.py)."""
 NEEDS = ["mypy>=1.18", "setuptools>=70"]
 """mypyc comes with mypy; setuptools calls the C compiler."""
 SETUP = """

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.repository import PACKAGE, parsed
+from tests.repository import PACKAGE, parsed, python_files
 
 ROOT = PACKAGE.parent.parent
 
@@ -30,6 +30,30 @@ BUILDER = _builder()
 CORE: list[Path] = BUILDER.modules(PACKAGE)
 
 
+KEYWORDS = frozenset(
+    f"_{word}"
+    for word in [
+        "thread",
+        "inline",
+        "asm",
+        "typeof",
+        "const",
+        "signed",
+        "volatile",
+        "alignof",
+        "attribute",
+        "restrict",
+        "complex",
+        "real",
+        "imag",
+    ]
+)
+"""Attributes that mypyc turns into words of the C compiler: it puts another underscore before each."""
+
+BUILTIN = frozenset({"list", "set", "frozenset", "tuple", "str", "bytes", "int", "float"})
+"""Types that classes of mypyc cannot inherit from; they can from dict."""
+
+
 def _names_for_checking_only(tree: ast.Module) -> set[str]:
     """Return what is imported for the type checker alone."""
     blocks = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test).endswith("TYPE_CHECKING")]
@@ -42,6 +66,9 @@ def _in_class(node: ast.ClassDef, absent: set[str]) -> Iterator[str]:
     for entry in node.body:
         if isinstance(entry, ast.Assign) and isinstance(entry.value, ast.Name) and entry.value.id in methods:
             yield f"{node.name} has an alias of the method {entry.value.id}"
+    for base in node.bases:
+        if ast.unparse(base).partition("[")[0] in BUILTIN:
+            yield f"{node.name} inherits from {ast.unparse(base)}"
     if any(ast.unparse(base) == "NamedTuple" for base in node.bases):
         for entry in node.body:
             if isinstance(entry, ast.AnnAssign):
@@ -62,6 +89,8 @@ def not_for_mypyc(tree: ast.Module) -> list[str]:
             found += _in_class(node, absent)
         elif isinstance(node, ast.Attribute) and node.attr in ("__dict__", "_getframe"):
             found.append(f"{ast.unparse(node)} in line {node.lineno}")
+        elif isinstance(node, ast.Attribute) and node.attr in KEYWORDS:
+            found.append(f"{ast.unparse(node)} in line {node.lineno}, a keyword of C")
         elif isinstance(node, ast.Name) and node.id == "cached_property":
             found.append(f"cached_property in line {node.lineno}")
         elif isinstance(node, ast.Compare) and isinstance(node.left, ast.Name):
@@ -78,8 +107,17 @@ def test_mypyc_can_take_the_core(path: Path) -> None:
 
 def test_the_core_is_what_every_task_goes_through() -> None:
     names = {path.relative_to(PACKAGE).as_posix() for path in CORE}
-    assert {"geometry/box.py", "graph/tracker.py", "execute/engine.py"} <= names
-    assert not {"geometry/__init__.py", "graph/call.py", "graph/command.py"} & names
+    assert {"geometry/box.py", "graph/tracker.py", "lower/lowering.py", "schedule/scheduler.py"} <= names
+    assert {"execute/engine.py", "execute/executor.py"} <= names
+    assert not {"geometry/__init__.py", "graph/call.py", "graph/command.py", "schedule/events.py"} & names
+
+
+def test_no_interpreted_class_inherits_from_a_compiled_one() -> None:
+    compiled = {node.name for path in CORE for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)}
+    others = [path for path in python_files(PACKAGE) if path not in CORE]
+    classes = [node for path in others for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
+    bases = {node.name: {ast.unparse(base).rpartition(".")[2] for base in node.bases} for node in classes}
+    assert {name: found & compiled for name, found in bases.items() if found & compiled} == {}  # it cannot be made
 
 
 def test_what_mypyc_cannot_take_is_found() -> None:
@@ -92,12 +130,13 @@ class Wrong:
     __or__ = union
 class Event(NamedTuple):
     task: Task | None
+class Found(list[int]): ...
 def ask(self, device):
     vars(self).update(self.__dict__)
-    return sys._getframe(1), last != (last := device)
+    return sys._getframe(1), last != (last := device), self._thread
 """
     found = not_for_mypyc(ast.parse(text))
-    assert len(found) == 5 and "alias of the method union" in found[0] and "Task" in found[1]
+    assert len(found) == 7 and "alias of the method union" in found[0] and "Task" in found[1]
 
 
 @pytest.mark.parametrize(("said", "asked"), [("", "0"), ("0", "0"), ("1", "1"), (" auto ", "auto")])

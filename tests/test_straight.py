@@ -257,9 +257,9 @@ def test_what_is_under_way_or_failed_or_new_takes_the_general_way(runtime: cx.Ru
         held = gated.using(devices="cpu:0", split=False)
         z = cx.array(np.ones(8))
         runtime._driver._straight, kept = None, runtime._driver._straight
-        runtime._driver.scheduler.plan._inline = False  # on its device, so that it is under way
+        runtime._driver.scheduler.plan._runs_inline = False  # on its device, so that it is under way
         held(z)
-        runtime._driver.scheduler.plan._inline = True
+        runtime._driver.scheduler.plan._runs_inline = True
         runtime._driver._straight = kept
         gate.wait_for_arrival()
         add(x, y)

@@ -216,7 +216,7 @@ class Driver:
         self, array: Array, readers: Sequence[int] | None = None, box: IfComputed | None = None
     ) -> tuple[Task, list[Any]]:
         """Record a host read; return its task and where the elements will be, `box` if it is given. `readers` are ranks; None = all."""
-        found: list[Any] = [] if box is None else box
+        found: list[Any] = [] if box is None else box.found
         with self.lock:
             self.pump.catch_up()
             self._send(Settle(CHAIN))

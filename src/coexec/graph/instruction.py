@@ -294,11 +294,16 @@ class Reduce(Step):
         return Reduce(_bound(self.partials, where), _bound(self.target, where), self.operator)
 
 
-class IfComputed(list[Any]):
+class IfComputed:
     """Where a read's elements go, if anybody computes them: a simulation without values leaves it empty, and that is no failure."""
 
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+
     def __call__(self, elements: Any) -> None:
-        self.append(elements)
+        self.found.append(elements)
 
 
 class Fence(Step):

@@ -82,7 +82,7 @@ def _wires_of_twins(wires: Iterable[Wire], new: Mapping[str, str]) -> list[Wire]
 
 
 def _links_of_a_twin(parts: Parts, memory: int, twin: int) -> dict[tuple[int, int], Link]:
-    """Return the direct links of a memory's twin: as the memory's own, and with it as with its like."""
+    """Return the direct links of a memory's twin: those that the memory has, and one between both if memories of its kind are linked."""
     made = {}
     stem = _stem(parts.memories[memory].name)
     for (source, target), link in parts.links.items():

@@ -179,7 +179,7 @@ def _refigured(device: Device, change: Change) -> Device:
 
 
 def _scaled(device: Device, change: Change) -> Device:
-    """Return a device that has no rate for single precision with the others changed; it does not get one by that."""
+    """Return a device without a rate for single precision, with the rates that it has multiplied."""
     if change.how != "x":
         raise ConfigError(
             f"flops of {device.name} are for {', '.join(device.types)}, and not for float32, which a value would be for; "

@@ -41,7 +41,7 @@ class Diagnostics:
     def __init__(
         self, policy: str, platform: Platform, note: Callable[[str], None] = _nowhere, *, timed: bool = False
     ) -> None:
-        """Begin. `timed` tells that the records' times are real, and those of a program that may run ahead."""
+        """Begin. `timed` is true if records have real times, and the program does not wait for each call."""
         self.on, self.strict = policy != "off", policy == "error"
         self.pending: list[tuple[type[CoexecWarning], str]] = []
         self._memories = [memory.name for memory in platform.memories]
@@ -157,7 +157,7 @@ class Diagnostics:
     # How fast it goes -------------------------------------------------------------------------------------------------
 
     def ran(self, records: Sequence[Ran]) -> None:
-        """Study what finished, or some of it: here, because what is replayed is lowered only once."""
+        """Look at instructions that finished, or at some of them. Replayed calls are lowered only once, so lowering does not see them all."""
         if self._pace is not None and self._pace.ran(records):
             for ran in records:
                 step = ran.instruction.step
@@ -165,7 +165,7 @@ class Diagnostics:
                     self.copied(ran.instruction.task, step)
 
     def waited(self, seconds: float, tasks: int, *, own: bool) -> None:
-        """Note that the program waited, after so many tasks, of which the wait itself is one if `own`; say what is odd."""
+        """Note that the program waited for so many seconds, and say what is odd. `tasks` is the number of tasks so far; `own`: the wait is one."""
         if self._pace is not None:
             self._pace.waited(seconds, tasks, own=own)
         if self.pending:
@@ -191,7 +191,7 @@ class Diagnostics:
 
 
 class _Move:
-    """The last move of a box, and how often it was the way back of the one before."""
+    """The last copy of a box between two memories, and how many copies in a row went back where the one before came from."""
 
     __slots__ = ("_back", "asked", "before", "source", "target")
 

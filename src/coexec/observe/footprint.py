@@ -26,7 +26,7 @@ def memories(trace: Trace) -> dict[str, dict[str, int | None]]:
 
 
 def _changes(trace: Trace) -> list[tuple[float, int, str, int]]:
-    """Return when how many bytes of a memory were taken or given back; what is given back at a time comes first."""
+    """Return all changes of memories: time in seconds, kind, memory and bytes. Sorted, releases at a time come before allocations."""
     found = [(row["t"], MADE, row["memory"], row["bytes"]) for row in trace.rows if row["row"] == "given"]
     for row in trace.ran:
         if row.get("state") == "done" and _tells(row):

@@ -64,7 +64,7 @@ class Learning:
 
 
 class Shared:
-    """The time of a device, of which each of the kernels that run at one moment has as much."""
+    """Divides the time of a device evenly among the kernels that run at the same moment."""
 
     def __init__(self, spans: Spans) -> None:
         """Know the spans of all kernels on one device."""
@@ -86,7 +86,7 @@ class Shared:
         self._shares.insert(0, 0.0)
 
     def seconds(self, start: float, stop: float) -> float:
-        """Return the seconds that a kernel of these has had for itself."""
+        """Return the seconds of device time that a kernel from `start` to `stop` has had."""
         if not self._times:
             return stop - start
         return self._shares[bisect_left(self._times, stop)] - self._shares[bisect_left(self._times, start)]

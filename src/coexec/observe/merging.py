@@ -141,7 +141,7 @@ def _is(row: Row, kind: str) -> bool:
 
 
 def message_key(row: Row) -> tuple[Any, ...]:
-    """Return what both sides know a message by; it begins with sender and receiver."""
+    """Return the key by which the sender and the receiver of a message both know it; it begins with their ranks."""
     return (row["from_rank"], row["to_rank"], *row["message"])
 
 

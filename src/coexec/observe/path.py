@@ -47,7 +47,7 @@ class PathStep(NamedTuple):
 
 
 class _Cause(NamedTuple):
-    """Until when something waited, and for what: an instruction, or (None) the program."""
+    """What an instruction waited for, and until when: another instruction, or the program (`row` is None)."""
 
     at: float
     rank: int  # among causes at the same time, the one that explains more

@@ -109,7 +109,10 @@ def aligned(ranks: Sequence[Sequence[Row]]) -> list[Clock]:
 
 
 def _quickest(ranks: Sequence[Sequence[Row]]) -> dict[tuple[int, int], float]:
-    """Return, by sender and receiver, the least of: end of the receive by its clock, less begin of the send by its own."""
+    """Return the seconds that the quickest message took, by sender and receiver.
+
+    It begins by the sender's clock and ends by the receiver's, which may differ: the result may be negative.
+    """
     sent = {key: row["start"] for rows in ranks for key, row in _messages(rows, "send")}
     found: dict[tuple[int, int], float] = {}
     for rows in ranks:
@@ -121,7 +124,7 @@ def _quickest(ranks: Sequence[Sequence[Row]]) -> dict[tuple[int, int], float]:
 
 
 def _messages(rows: Sequence[Row], kind: str) -> Iterator[tuple[Any, Row]]:
-    """Yield what ran of the messages of one side, each with what both sides know it by."""
+    """Yield the rows of the messages that one side sent or received, each with the key that both sides know."""
     keys = {row["id"]: message_key(row) for row in rows if row["row"] == "instruction" and row["kind"] == kind}
     for row in rows:
         if row["row"] == "ran" and row["kind"] == kind and row["state"] == "done" and row["id"] in keys:

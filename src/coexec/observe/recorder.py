@@ -40,7 +40,7 @@ class Recorder:
         options: Mapping[str, Any] | None = None,
         closing: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        """Begin. `closing` tells what is known at the end only, of a run in a time of its own."""
+        """Begin. `closing` returns what a simulation knows at its end only, such as energy."""
         self._platform = platform
         self._options = options or {}
         self.clock = clock

@@ -81,7 +81,7 @@ def _broadcast(arrays: Sequence[Data]) -> int:
 
 
 def _product(arrays: Sequence[Data]) -> int:
-    """Return the size of a product of matrices: of its operands, or of its result if that is larger; too many for threads."""
+    """Return the size of a product of matrices, which is that of its largest array; too large if OpenBLAS would use threads."""
     x, y = arrays
     rows = x.size // x.shape[-1] if x.ndim else 1
     columns = y.shape[-1] if y.ndim > 1 else 1

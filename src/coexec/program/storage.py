@@ -81,7 +81,7 @@ class Storage:
         self.small: Any = None  # the SmallCalls of its runtime; None: every call on it becomes a task
 
     def __getattr__(self, name: str) -> Any:
-        """Set what was left out when this was made at home, where it still is, and return one of it."""
+        """Set the attributes that were left out when this array was made at home, and return the one that was asked for."""
         if name not in LATER:
             raise AttributeError(name)
         home = self.home

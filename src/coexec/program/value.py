@@ -199,7 +199,7 @@ def known_value(number: Any, runtime: Any, small: Any = None) -> Value:
 
 
 def as_value(result: Any, given: Iterable[Any] = ()) -> Any:
-    """Return a new 0-d array as a value; what has axes, or is one of those `given` to be filled, as it is."""
+    """Return a new array without axes as a value. Arrays with axes, and outputs that the program has `given`, stay arrays."""
     if type(result) is not Array or result.shape or any(result is known for known in given):
         return result
     return Value(result)

@@ -121,7 +121,7 @@ class PlanLayer:
         self._births = decisions.births
         self.loads = loads
         self._moment = moment
-        self._inline = inline  # callers may run short kernels themselves
+        self._runs_inline = inline  # callers may run short kernels themselves
         self._handout = handout
         self._ahead = ahead  # seconds of work that devices have before calls wait
         self._sure = False  # how long the last call takes is known
@@ -236,7 +236,7 @@ class PlanLayer:
         if deal is not None and deal.box is None:
             planned = Planned(Command(task.id, task, (), task.after, ELSEWHERE), ())
         else:
-            here = self._inline and idle and deal is None
+            here = self._runs_inline and idle and deal is None
             decisions = self._decisions
             if decisions.on:
                 planned = decisions.recall(task, divided=here) or decisions.note(
