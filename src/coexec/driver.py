@@ -61,7 +61,7 @@ class Driver:
         self.executor, self._engine, self.recorder = pump.executor, pump.engine, pump.recorder
         self.learned, self.loads, self.diagnostics = pump.parts.learned, pump.parts.loads, pump.parts.diagnostics
         self._send, self._graph = pump.send, pump.scheduler.link.graph
-        self.wait_idle, self.check_open = pump.executor.wait_idle, pump.check_open
+        self.wait_idle, self.check_open, self.speak = pump.executor.wait_idle, pump.check_open, self.diagnostics.speak
         self.unseen: Callable[[], list[Any]] = pump.executor.unseen
         self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
         self._homes = Homes(pump, config, self.wait)
@@ -364,10 +364,6 @@ class Driver:
     def about(self) -> str:
         """What it runs on."""
         return f"on {', '.join(device.name for device in self.platform.devices)}"
-
-    def speak(self) -> None:
-        """Say what is odd about the program."""
-        self.diagnostics.speak()
 
     def wait(self, name: str = "wait") -> None:
         """Wait for everything so far."""

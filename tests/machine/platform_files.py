@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from coexec.errors import PlatformError
 from coexec.machine import files
 from coexec.machine.platform import Link, Platform
 
@@ -101,3 +104,10 @@ def way(described: Platform, source: str, target: str) -> Link | None:
     """Return the way between two memories, by name."""
     known = ids(described)
     return described.link(known[source], known[target])
+
+
+def refused(text: str) -> PlatformError:
+    """Return the error about a text, as if it were in here.toml."""
+    with pytest.raises(PlatformError) as caught:
+        files.parse(text, "here.toml")
+    return caught.value

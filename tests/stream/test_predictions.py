@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.stream.pipeline import STREAMED
+from coexec.stream.rehearsing import STREAMED
 from tests.stream.test_results import opened
 
 

@@ -33,7 +33,7 @@ from .graph import (
     whole_axes,
 )
 from .host import Host, Size, equal_sizes
-from .opencl_text import C_TYPES, EIGHT, HALVES, JOINED, MORE, PHILOX, arithmetic_text, extent_text
+from .opencl_text import C_TYPES, EIGHT, HALVES, JOINED, MORE, PHILOX, arithmetic_text, extent_text, lines_text
 from .refused import DEEP, Declined, Untraceable
 from .schedule import scheduled
 from .sizes import same_shape
@@ -171,7 +171,7 @@ class _Points(Walk):
     def source(self) -> Iterator[str]:
         """Yield the lines."""
         for nest in self.stack:
-            yield from _flat(nest.lines, 0)
+            yield from lines_text(nest.lines, 0)
 
     # Numbers ------------------------------------------------------------------------------------------------------------
 
@@ -386,18 +386,3 @@ class _Points(Walk):
         self.stack.pop()
         home.lines.append(nest)
         return Held(place, INTEGER, False, home) if node.kind.startswith("arg") else now._replace(home=home)
-
-
-def _flat(lines: Sequence[Any], depth: int) -> Iterator[str]:
-    for line in lines:
-        if isinstance(line, Nest):
-            low, high = line.bounds
-            yield (
-                f"{'  ' * depth}{low} {{"
-                if not line.var
-                else f"{'  ' * depth}for (long {line.var} = {low}; {line.var} < {high}; {line.var}++) {{"
-            )
-            yield from _flat(line.lines, depth + 1)
-            yield f"{'  ' * depth}}}"
-        else:
-            yield f"{'  ' * depth}{line}"

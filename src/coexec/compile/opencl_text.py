@@ -6,9 +6,12 @@ Before: program/ufunc_source.py.  After: compile/opencl.py, compile/cuda.py.  Pu
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ..program.ufunc_source import Text
 from .refused import Untraceable
+from .walk import Nest
 
 C_TYPES = {"f8": "double", "f4": "float", "b1": "uchar"}
 C_TYPES |= {
@@ -122,3 +125,19 @@ def arithmetic_text(text: str) -> str:
         raise Untraceable(f"the number {text} is computed on the host")
 
     return written(ast.parse(text, mode="eval").body)
+
+
+def lines_text(lines: Sequence[Any], depth: int) -> Iterator[str]:
+    """Yield the lines of a text with nests of loops, indented by two blanks for each nest."""
+    for line in lines:
+        if isinstance(line, Nest):
+            low, high = line.bounds
+            yield (
+                f"{'  ' * depth}{low} {{"
+                if not line.var
+                else f"{'  ' * depth}for (long {line.var} = {low}; {line.var} < {high}; {line.var}++) {{"
+            )
+            yield from lines_text(line.lines, depth + 1)
+            yield f"{'  ' * depth}}}"
+        else:
+            yield f"{'  ' * depth}{line}"

@@ -5,14 +5,15 @@ Before: machine/reading.py, machine/topology.py.  After: machine/files.py.  What
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..errors import unknown_name
-from .parts import HOST, USER, AchievedRate, Device, DeviceDesign, Link, Memory
+from .parts import HOST, USER, Device, Link, Memory
+from .reached import achieved_rate, device_design
 from .reading import Entry, Source, Tables
-from .schema import LEAST, MOST_DEVICES
+from .schema import MOST_DEVICES
 from .topology import Bus, Network, Parts, Switch, Topology, Wire
 
 RESERVED = ("user", "network")
@@ -193,8 +194,8 @@ def _device(entry: Entry, name: str, memory: int, cores: tuple[int, ...], places
         raise entry.error("idle_watts", f"{idle:g} W while it waits is more than {watts:g} W while it computes")
     rates = dict(entry.get("flops", ()))
     peak = rates.get("float32")
-    achieved = tuple([_achieved(entry, known, peak, idle) for known in entry.get("achieved", ())])
-    designs = tuple([_design(entry, known, peak, idle) for known in entry.get("design", ())])
+    achieved = tuple([achieved_rate(entry, known, peak, idle) for known in entry.get("achieved", ())])
+    designs = tuple([device_design(entry, known, peak, idle) for known in entry.get("design", ())])
     readable = _readable(entry, memory, places)
     model = entry.get("model", "")
     plain: dict[str, Any] = {
@@ -224,36 +225,6 @@ def _device(entry: Entry, name: str, memory: int, cores: tuple[int, ...], places
         configurations=designs,
         **plain,
     )
-
-
-def _design(entry: Entry, known: Mapping[str, Any], peak: float | None, idle: float | None) -> DeviceDesign:
-    """Return one design of a device."""
-    achieved = tuple([_achieved(entry, one, peak, idle) for one in known.get("achieved", ())])
-    ops = tuple(dict.fromkeys([*known.get("ops", ()), *[one.op for one in achieved]]))
-    return DeviceDesign(known["name"], ops, achieved, known.get("load", 0.0), known.get("basis", ""))
-
-
-def _achieved(entry: Entry, known: Mapping[str, Any], peak: float | None, idle: float | None) -> AchievedRate:
-    """Return what a device reaches in an operation: a part of its peak, or a rate, which is made one."""
-    op = known["op"]
-    if known.get("watts") is not None and known["watts"] < (idle or 0.0):
-        raise entry.error("achieved", f"{op} draws {known['watts']:g} W, less than {idle:g} W while it waits")
-    if "of_peak" in known:
-        return AchievedRate(op, known["of_peak"], known.get("watts"), known.get("basis", ""))
-    if peak is None:
-        raise entry.error(
-            "achieved", f"{op} has a rate, but the device states no `flops` for float32 to compare it with"
-        )
-    if known["flops"] > peak:
-        raise entry.error(
-            "achieved", f"{op} reaches {known['flops']:g} operations per second, more than the peak {peak:g}"
-        )
-    if known["flops"] < LEAST * peak:
-        raise entry.error(
-            "achieved",
-            f"{op} reaches {known['flops']:g} operations per second, less than {LEAST:g} of the peak {peak:g}",
-        )
-    return AchievedRate(op, known["flops"] / peak, known.get("watts"), known.get("basis", ""))
 
 
 def default_speed(model: str, name: str) -> str:

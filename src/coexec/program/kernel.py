@@ -72,9 +72,7 @@ class Kernel:
         self.scratches = cost.scratches  # whether temporaries were declared
         self.choices: tuple[Any, int, dict[str | None, Any]] = (None, 0, {})  # plan/candidate.py's own
         self.compiled: Any = None  # compile/serving.py's own: what was compiled of its body
-        self.compilable: bool | None = (
-            None  # compile/serving.py's own: whether its body is one to compile; None: not looked at
-        )
+        self.compilable: bool | None = None  # compile/serving.py's own: whether its body can be; None: not looked at
         self.counts: Any = None  # predict/operations.py's own: the operations of its body
         self.function = function
         self.name = name or function.__name__
@@ -89,9 +87,8 @@ class Kernel:
         self.over = over
         self.granule = granule  # parts are multiples of so many rows
         self._check_declaration()
-        self.plain = not (
-            self.takes_chunk or self.takes_xp or self.returns.names or self.keyword_only
-        )  # arguments as passed, nothing more
+        special = self.takes_chunk or self.takes_xp or self.returns.names or self.keyword_only
+        self.plain = not special  # arguments as passed, nothing more
         self.space_varies = any(name == over for _, name in self.scalar_params)
         self._spaces: dict[Any, tuple[tuple[int, ...], Box, Any]] = {}
         body = Variant("python", "python", function=function, numerics=exact)

@@ -9,40 +9,32 @@ import weakref
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-import numpy as np
-
-from ..errors import ArgumentError, CoexecError, NoValues, ProgramError, unknown_name
+from ..errors import ArgumentError, CoexecError, NoValues, ProgramError
 from ..joules.meter import EnergyMeter
 from ..joules.modelled import devices_now
 from ..machine.platform import Platform
-from ..ops.csr import CSR
 from ..plan.pipeline import PipelinePoint
-from ..plan.pipeline.front import OBJECTIVES
 from ..plan.plan import Plan
 from ..program import session
-from ..program.array import Array
 from ..runtime import Runtime
 from . import asynchronous, sources
 from .as_plan import as_plan, one_more
 from .checking import PlanCheck, check
-from .deployment import Deployment, under_way
+from .deployment import Deployment
 from .failures import FailurePolicy, StreamFailure
 from .item import driver_of
-from .planning import Prepared, prepare, record_on
+from .planning import Prepared, check_limits, prepare, record_on
 from .progress import ProgressBar
-from .recording import record, rehearsed
+from .recording import record
+from .rehearsing import pace_of_python
 from .rescheduling import Adviser, StreamDecision
 from .sources import Batch, ItemSource
 from .statistics import StreamWatch, told
 from .stream import Stream
-from .trees import described, leaves, mapped, taken
+from .trees import described, leaves, mapped, plain, taken
 from .window import Ahead, Window
 
 KEPT = 8  # items that wait while newer ones come, with drop="oldest", unless the user says something else
-REHEARSED = 3  # times that a sample is computed by its plan: what is loaded and compiled once is no part of each item
-STREAMED = 12  # items of a short stream that is rehearsed where Python may set the pace: calls that repeat cost it less
-SETS_THE_PACE = 0.5  # of what devices take: where Python takes less by itself, it is far from setting the pace
-SHORT = 0.01  # seconds of Python per item, beyond which planning would take too long
 MOST_BYTES = 1 << 30  # of items under way, unless the user says something else: a gigabyte
 
 
@@ -100,7 +92,7 @@ class Pipeline:
         `platform` plans for another machine, in simulation. `latency` is a limit in seconds, `power` in watts on average,
         `memory` in bytes of each device. `devices` are those that may be used. `mixed` lets unlike devices share a stage.
         """
-        _check(objective, latency=latency, power=power, memory=memory)
+        check_limits(objective, latency=latency, power=power, memory=memory)
         names = [n.strip() for n in devices.split(",") if n.strip()] if isinstance(devices, str) else devices
         if platform is not None:
             return self._plan_elsewhere(sample, platform, objective, latency, power, names, memory, mixed)
@@ -126,7 +118,7 @@ class Pipeline:
         memory: float | None,
         mixed: bool,
     ) -> list[Plan]:
-        other = Pipeline(self.fn, **{name: mapped(value, _plain) for name, value in self._given.items()})
+        other = Pipeline(self.fn, **{name: mapped(value, plain) for name, value in self._given.items()})
 
         def planned(*, execute: bool) -> list[Plan]:
             with Runtime(platform=platform, store="off", execute=execute):
@@ -147,21 +139,7 @@ class Pipeline:
             again=lambda device: record_on(runtime, self.fn, constants, sample, recorded, device),
             **self._limits(),
         )
-        quickest = prepared.front.points[0]
-        route, stateful = prepared.route(quickest), bool(recorded.state_line)
-
-        def once_more(count: int, ahead: int) -> float:
-            return rehearsed(runtime, self.fn, constants, sample, route, stateful=stateful, count=count, ahead=ahead)
-
-        paces = [once_more(1, 1) for _ in range(REHEARSED)]
-        if driver_of(runtime).parts.simulation is not None:
-            return prepared.paced(
-                paces[-1]
-            )  # a virtual clock has no noise, and the last item costs what later ones cost
-        pace = min(paces)
-        if SETS_THE_PACE * quickest.quickest < pace < SHORT and not stateful:
-            pace = min(pace, once_more(STREAMED, under_way(route)))
-        return prepared.paced(pace)
+        return prepared.paced(pace_of_python(runtime, self.fn, constants, sample, prepared, recorded))
 
     def _limits(self) -> dict[str, Any]:
         """Return what plan() was asked to keep to."""
@@ -243,7 +221,7 @@ class Pipeline:
     ) -> Deployment:
         """Return what says where items go: one of the plans that were made, or what the first item asks for."""
         wanted = objective or self._asked.get("objective") or "throughput"
-        _check(wanted)
+        check_limits(wanted)
         driver = driver_of(runtime)
         simulation = driver.parts.simulation
         deployment = Deployment(
@@ -381,21 +359,6 @@ class Pipeline:
 def _no_stream() -> Stream | None:
     """Return that there is no stream yet."""
     return None
-
-
-def _check(objective: str, **limits: Any) -> None:
-    if objective not in OBJECTIVES:
-        raise unknown_name("objective", objective, list(OBJECTIVES))
-    for name, value in limits.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-            raise ArgumentError(f"{name}={value!r}; give a number above 0")
-
-
-def _plain(leaf: Any) -> Any:
-    """Return a constant as another runtime can take it."""
-    if isinstance(leaf, CSR):
-        return leaf.to_scipy()
-    return np.asarray(leaf) if isinstance(leaf, Array) else leaf
 
 
 def _watching(runtime: Runtime) -> StreamWatch:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from ..errors import PlanError, ProgramError
+from ..errors import ArgumentError, PlanError, ProgramError, unknown_name
 from ..machine.platform import Platform
 from ..plan.pipeline import (
     PipelineFront,
@@ -22,6 +22,7 @@ from ..plan.pipeline import (
     plan_on_class,
     plan_pipeline,
 )
+from ..plan.pipeline.front import OBJECTIVES
 from ..plan.pipeline.judge import setup_of
 from ..plan.pipeline.platforms import Classes, classes_of, worthwhile
 from ..program.placement import Placement
@@ -34,11 +35,18 @@ from .recording import Recorded, record
 MEASURED = (
     3  # times that a function runs on each class of devices of which something is unknown: the first one compiles
 )
-
-
 MOST_MORE = (
     5  # times more, one by one: the planner of a call may be about to try what it has never seen, such as pieces
 )
+
+
+def check_limits(objective: str, **limits: Any) -> None:
+    """Raise unless a plan can be asked for with this objective and these limits, which are numbers above 0 or None."""
+    if objective not in OBJECTIVES:
+        raise unknown_name("objective", objective, list(OBJECTIVES))
+    for name, value in limits.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+            raise ArgumentError(f"{name}={value!r}; give a number above 0")
 
 
 @dataclass(frozen=True)

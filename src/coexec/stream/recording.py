@@ -6,7 +6,6 @@ Before: stream/item.py.  After: stream/estimates.py.  Runs the function once; pr
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,9 +16,9 @@ from ..program import session
 from ..program.array import Array
 from ..program.storage import Storage
 from ..runtime import Runtime
-from .item import Function, ItemRun, driver_of
+from .item import Function, driver_of
 from .item_session import CallSeen, ItemSession, Route, Watched, inside
-from .trees import copied, own, result_arrays, storages
+from .trees import copied, result_arrays, storages
 
 
 @dataclass
@@ -46,18 +45,18 @@ class Recorded:
         return next((call.line for call, writes in zip(self.calls, self.stateful, strict=True) if writes), "")
 
 
-def _clock(runtime: Runtime) -> Callable[[], float]:
+def busy_clock(runtime: Runtime) -> Callable[[], float]:
     """Return what tells how long the program's thread is busy: its processor time, or the virtual time of a simulation."""
     driver = driver_of(runtime)
     return time.thread_time if driver.parts.simulation is None else driver.recorder.clock
 
 
-class _Reads:
+class CountedReads:
     """Counts the waits of a function, and how long they take."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.count, self.seconds = 0, 0.0
-        self._driver, self._clock = driver_of(runtime), _clock(runtime)
+        self._driver, self._clock = driver_of(runtime), busy_clock(runtime)
 
     def until(self, task: Any) -> None:
         """Wait for a task in the place of the function."""
@@ -103,8 +102,8 @@ def _record(
     made: list[tuple[Storage, bool]] = []
     watched = Watched(outer, outer if stateful else frozenset(), log, made)
     watching = _Watching(runtime, 0, route, watched, given)
-    reads = _Reads(runtime)
-    clock = _clock(runtime)
+    reads = CountedReads(runtime)
+    clock = busy_clock(runtime)
     told = Reported()
     told.yes = True  # whoever computes the sample for its result is told what goes wrong with it
     begin = clock()
@@ -123,59 +122,6 @@ def _record(
     found = flow(log, given, made, result)
     found.reads, found.host, found.result = reads.count, host, result
     return found
-
-
-def rehearsed(
-    runtime: Runtime,
-    function: Function,
-    constants: Mapping[str, Any],
-    sample: Any,
-    route: Route,
-    *,
-    stateful: bool,
-    count: int = 1,
-    ahead: int = 1,
-) -> float:
-    """Return the seconds for which one item of a stream keeps the program busy: taking it, the function, reading the result.
-
-    Recording the function takes longer, as its calls are looked at one by one, and less, as no result is brought home. Items that
-    follow each other, `ahead` of them under way, take less than one by itself: calls that repeat are known, and one wait is for several.
-    """
-    with session.within(runtime):
-        states = {name: copied(value) for name, value in constants.items()} if stateful else dict(constants)
-        outer = frozenset([storage.id for storage in storages(list(states.values()))])
-        driver, reads, clock = driver_of(runtime), _Reads(runtime), _clock(runtime)
-        items = [own(sample) for _ in range(count)]
-        under_way: deque[ItemRun] = deque()
-        waited = 0.0
-
-        def finish(run: ItemRun) -> None:
-            nonlocal waited
-            while (task := run.waits_for) is not None:
-                waiting = clock()
-                driver.wait_because(task, "stream")
-                if count == 1:  # among others, what the thread does in the meantime is part of the stream
-                    waited += clock() - waiting
-            if run.failure is None:
-                run.value()
-            else:
-                run.told()
-
-        begin = clock()
-        before, session.giving_way.until = session.giving_way.until, reads.until
-        try:
-            for number, item in enumerate(items):
-                if len(under_way) == ahead:
-                    finish(under_way.popleft())
-                run = ItemRun(runtime, function, states, number, item)
-                under_way.append(run)
-                if run.error is None:
-                    run.begin(route, Watched(outer, outer), threaded=False)
-        finally:
-            session.giving_way.until = before
-            while under_way:
-                finish(under_way.popleft())
-        return max(0.0, clock() - begin - waited - reads.seconds) / count
 
 
 def flow(

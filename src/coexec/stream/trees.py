@@ -141,3 +141,10 @@ def described(leaf: Any) -> str:
     if isinstance(leaf, Array | np.ndarray):
         return f"{leaf.dtype} {tuple(leaf.shape)}"
     return type(leaf).__name__
+
+
+def plain(leaf: Any) -> Any:
+    """Return a constant as another runtime can take it."""
+    if isinstance(leaf, CSR):
+        return leaf.to_scipy()
+    return np.asarray(leaf) if isinstance(leaf, Array) else leaf
