@@ -55,9 +55,8 @@ def with_numpy(network, item, w1, w2):
 
 def random_graph(nodes, kind, random):
     """Return a graph with the mean degree of its kind, and degrees spread alike; one edge leads from each node to itself."""
-    spread = (
-        random.pareto(EXPONENT - 1, nodes) + 1 if kind.degrees == "power law" else random.lognormal(0.0, 1.0, nodes)
-    )
+    heavy = kind.degrees == "power law"
+    spread = random.pareto(EXPONENT - 1, nodes) + 1 if heavy else random.lognormal(0.0, 1.0, nodes)
     mean = min(kind.edges / kind.nodes, nodes / 4)
     degrees = np.minimum(nodes - 1, spread * mean / spread.mean()).astype(int) + 1
     ends = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int32)

@@ -16,12 +16,12 @@ def test_a_named_step_tells_how_often_it_was_replayed() -> None:
     step = cx.record("turn")
     with opened(TWO):
         x, y = cx.array(values()), cx.zeros(SIZE)
-        for _ in range(10):
+        for _ in range(30):
             with step:
                 axpy(x, y, 1.0)
                 axpy(bent(x), y, 0.5)
-        assert step.steps == 10 and step.replayed >= 6, step.why
-        assert repr(step) == f"<cx.record turn: {step.replayed} of 10 replayed>"
+        assert step.steps == 30 and step.replayed >= 15, step.why  # plans are made anew a few times
+        assert repr(step) == f"<cx.record turn: {step.replayed} of 30 replayed>"
 
 
 def test_what_lies_between_named_steps_is_replayed_with_them() -> None:
