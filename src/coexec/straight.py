@@ -27,7 +27,7 @@ from .graph.task import Task
 from .lower.state import Backing
 from .machine.platform import HOST
 from .origin import EXAMPLES, PASSED
-from .plan import planner
+from .plan import short_calls
 from .program.array import Array
 from .program.call import DEFAULT
 from .program.capture import PLAIN
@@ -37,7 +37,6 @@ from .program.small import SmallCalls
 from .program.value import Lending
 from .pump import EventPump
 
-WHY = "runs in the caller"
 HOSTS = 1 << HOST
 """What is valid on the host, and nowhere else."""
 _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
@@ -82,7 +81,7 @@ class StraightCalls:
         known: StraightCall = same.straight
         seconds = known.model.seconds(known.work)
         arrays: list[Array] = []
-        values = None if seconds is None or seconds >= planner.CHEAP else self._values(known, args, arrays)
+        values = None if seconds is None or seconds >= short_calls.CHEAP else self._values(known, args, arrays)
         if values is None:
             return None
         scalars: dict[str, Any] = {}
@@ -180,7 +179,7 @@ class StraightCalls:
         scheduler.link.graph.add(task)
         task.births = scheduler.arrays.last
         task.starved = scheduler.plan._sure = True
-        task.why = WHY
+        task.why = short_calls.IN_CALLER
         scheduler.lower.analysed(task)
         return task
 
@@ -218,7 +217,7 @@ class StraightCalls:
         step = records[-1].instruction.step
         same.straight = None
         if (
-            task.why != WHY
+            task.why != short_calls.IN_CALLER
             or type(step) is not Launch
             or step.chunk.pieces
             or step.chunk.alike

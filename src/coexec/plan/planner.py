@@ -38,11 +38,11 @@ from .plan import Plan
 from .planned import Planned
 from .preview import LookedAt, alone_seconds, preview, who_is_first
 from .residency import Residency
-from .split import SEVERAL_BLOCKS, blocks, deal as deal_by, deal_evenly, evenly, in_runs
+from .short_calls import in_caller
+from .split import blocks, deal as deal_by, deal_evenly, evenly, in_runs
 from .steps.guide import Guided
 from .steps.profile import CallProfile, profile_of
 
-CHEAP = 20e-6  # seconds: a kernel predicted below this costs less than handing it to another thread
 WORTH_DIVIDING = 300e-6  # seconds on one device; below, a second device costs more than it brings
 LAUNCHES = 20  # the same bar for devices that say how long a launch takes
 UNKNOWN_BYTES = 1_600_000  # the same bar for a kernel nobody measured
@@ -183,7 +183,7 @@ class Planner:
             return self._command(task, chunks, tuple(shares), nobody_else)
         work = work_of(task)
         told = self._followed_plans.plans or self._step_plan.plans
-        if told and (followed := self._as_planned(task, candidates, work)) is not None:
+        if told and (followed := self._as_planned(task, candidates, work, idle=idle)) is not None:
             return followed
         only = ONLY if options.devices is None else NAMED
         near = near_ones(task, candidates, self._residency) if kernel.internal and not only_cpu else candidates
@@ -193,12 +193,8 @@ class Planner:
             candidates, only = guided.left(candidates), IN_FORCE
             blocked = [c for c in blocked if c.name in guided.devices]
         again = options.oversubscribe > 1
-        if idle and candidates[0].runs_here and not again and not (kernel.reduces and box.volume >= SEVERAL_BLOCKS):
-            first = candidates[0]
-            seconds = first.model.seconds(work)
-            if seconds is not None and seconds < CHEAP and self._placement.pairs:
-                command = _new(Command, (task.id, task, first.chunks(box), task.after, "runs in the caller"))
-                return _planned((command, first.shares(work, seconds), True))
+        if idle and self._placement.pairs and (here := in_caller(task, box, candidates[0], work)) is not None:
+            return here
         if blocked and self._placement.pairs and however_cut(task):  # or a piece sees what another wrote
             candidates = self._blocking.choose(candidates, blocked, work)
             task.trial = self._blocking.trying
@@ -246,7 +242,7 @@ class Planner:
         command = _new(Command, (task.id, task, chosen.chunks(box), task.after, why))
         return _planned((command, chosen.shares(work, seconds), False))
 
-    def _as_planned(self, task: Task, candidates: Sequence[Candidate], work: Work) -> Planned | None:
+    def _as_planned(self, task: Task, candidates: Sequence[Candidate], work: Work, *, idle: bool) -> Planned | None:
         """Return what a plan says of a call, if there is one; a plan says nothing of arguments that overlap."""
         if task.deal is not None or sees_itself(task):
             return None
@@ -259,7 +255,8 @@ class Planner:
         if plan is not None and len(plan.parts) == 1 and not (task.kernel is not None and task.kernel.reduces):
             part = plan.parts[0]
             chosen = [c for c in candidates if (c.name, c.variant.name) == (part.device, part.variant)]
-            return self._placed(task, task.mine, chosen[:1], work, plan.why) if chosen else None
+            here = in_caller(task, task.mine, chosen[0], work) if idle and chosen else None
+            return here or (self._placed(task, task.mine, chosen[:1], work, plan.why) if chosen else None)
         with suppress(PlanError):  # a device or a variant may be gone since
             return None if plan is None else self._followed(task, plan, candidates)
         return None

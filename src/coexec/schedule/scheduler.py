@@ -28,6 +28,7 @@ from ..plan.candidate import Share
 from ..plan.decisions import Births, Decisions, Version
 from ..plan.place import Loads
 from ..plan.plan import Plan
+from ..plan.short_calls import IN_CALLER
 from .deal import DealLayer
 from .events import (
     HELD,
@@ -269,7 +270,7 @@ class Scheduler:
     def ran_inline(self, task: Task, known: Launch) -> Instruction:
         """Return the instruction of a call that the caller has run as it ran `known` before. Nothing is held back."""
         self.link.graph.add(task)
-        command = Command(task.id, task, (known.chunk,), task.after, "runs in the caller")
+        command = Command(task.id, task, (known.chunk,), task.after, IN_CALLER)
         share = Share(known.body, known.model, known.work, known.predicted, known.together)
         instructions = self.lowering.lower(command, [share])
         task.let_go()
