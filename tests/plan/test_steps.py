@@ -210,7 +210,7 @@ def test_calls_that_name_devices_are_planned_on_these_alone(rows: int) -> None:
 
 def test_calls_that_run_in_the_caller_do_not_shift_the_calls_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "coexec.plan.planner.CHEAP", 5e-4
+        "coexec.plan.short_calls.CHEAP", 5e-4
     )  # seconds: the small one is below on any machine, the large above
     small, large = np.arange(64.0), np.arange(2e6)
     with cx.Runtime("cpu:0,cpu:1", store="off", diagnostics="off") as runtime:
