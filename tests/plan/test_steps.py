@@ -11,6 +11,7 @@ import pytest
 
 import coexec as cx
 from coexec.bench.plan import exact
+from coexec.bench.plan.harness import simulated
 from coexec.bench.plan.program import Given
 from coexec.plan.plan import Plan
 from coexec.plan.steps.account import MEASURED, SETTLING, TOGETHER, TurnClock
@@ -88,6 +89,16 @@ def test_steps_whose_calls_all_have_their_device_are_not_planned() -> None:
             cx.wait()
             spent[devices] = steps_of(runtime).planning
     assert spent["gpu:0"] == 0.0 < spent["gpu:0,gpu:1"]
+
+
+def test_a_step_on_one_device_stays_there_however_long_its_queue_is() -> None:
+    """Planned anew in the ninth turn, a call would be divided over whoever is idle then, and all later turns like it."""
+    program = next(p for p in exact.programs(quick=False) if p.name == "conv2d" and p.size.startswith("8 "))
+    platform = cx.Platform.load("edge-soc")
+    alone = simulated(platform, ("gpu:0",), program)
+    together = simulated(platform, [device.name for device in platform.devices], program)
+    assert together.whole <= 1.02 * alone.whole + together.planning["plan_s"]
+    assert together.period <= 1.02 * alone.period
 
 
 def test_cuts_of_a_step_cover_every_call_once() -> None:

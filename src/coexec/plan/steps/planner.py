@@ -265,7 +265,7 @@ class StepPlanner(Spending):
         self._choose()
         if step.exact and self._looking is None:
             free = not self.adopted and not self._guide.devices and not self._broken
-            if free and self._exact and len(present.devices) > 1 and self._repetitions >= LOOK_AGAIN[0]:
+            if free and self._exact and self._repetitions >= LOOK_AGAIN[0]:
                 self._adopt(present, step)  # else each call is planned anew now and then, by itself, and otherwise
             self._watch.settle(len(step.calls), self._guide.devices)
 
