@@ -20,6 +20,7 @@ from .llvm import ENTRY, Llvm
 from .llvm_draws import WantsScalars
 from .refused import DEEP, Declined, Untraceable
 from .schedule import grouped, kept, overlaps_kept, stale_kept
+from .streaming import worth_streaming
 from .trace import trace
 from .walk import WantsMemory
 
@@ -44,8 +45,9 @@ class Compiled:
         self._code = MachineCode(self.text, ENTRY)
         self.names = names
         self.seconds = 0.0  # to trace and compile
-        self._enter = entrance(traced, list(writer.arguments.values()), names, self._code.run)
-        self._check = entrance(traced, list(writer.arguments.values()), names, lambda _: 0)
+        passed = list(writer.arguments.values())
+        self._enter = entrance(traced, passed, names, self._code.run, writer.streams)
+        self._check = entrance(traced, passed, names, lambda _: 0, writer.streams)
 
     def __call__(self, *arguments: Any) -> str:
         """Run it on arguments in the order of the body's parameters; what is returned says why it was not run."""
@@ -98,7 +100,8 @@ def compile_body(
     try:
         load_llvm()
         traced = trace(body, arguments, writes, returns, free=numerics != exact)
-        found = Compiled(traced, written(traced), list(traced.parameters))
+        large = {name for name in traced.writes if worth_streaming(arguments.get(name))}
+        found = Compiled(traced, written(traced, large), list(traced.parameters))
     except Untraceable as reason:
         return Declined(str(reason))
     except RecursionError:
@@ -107,13 +110,13 @@ def compile_body(
     return found
 
 
-def written(traced: Traced) -> Llvm:
-    """Return the text of a graph: tried until nothing is computed again and again."""
+def written(traced: Traced, large: Collection[str] = ()) -> Llvm:
+    """Return the text of a graph: tried until nothing is computed again and again. `large` arrays go past the caches."""
     stores = overlaps_kept(stale_kept(list(traced.stores)))
     scalar: set[int] = set()  # buffers that are written by loops over single elements
     for _ in range(ATTEMPTS):
         groups = grouped(stores)
-        writer = Llvm(register_bytes(), free=traced.free)
+        writer = Llvm(register_bytes(), free=traced.free, large=large)
         vectors = [not any(id(store.buffer) in scalar for store in group) for group in groups]
         try:
             writer.write_groups(groups, vectors)

@@ -3,7 +3,8 @@
 Before: compile/trace.py.  After: predict/operations.py.  Compiles nothing, and needs no compiler.
 
 Each value of the graph is computed once per element. An operation counts as often as an addition would fit into its time,
-so that a count divided by a device's peak rate is about what computing takes there.
+so that a count divided by a device's peak rate is about what computing takes there. Those weights are estimates: they give
+the order of magnitude, until a kernel has run and was measured.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ from .host import Host, same
 from .refused import Untraceable
 from .trace import trace
 
-DIVISION, EXPONENTIAL, OTHER = 4, 10, 20  # additions in the time of a quotient or root, an exponential, a sine
-DRAWN = {"uniform": 20, "normal": 60}  # additions in the time of a random number
+DIVISION, EXPONENTIAL, OTHER = (
+    4,
+    10,
+    20,
+)  # additions in the time of a quotient or root, an exponential, a sine: estimates
+DRAWN = {"uniform": 20, "normal": 60}  # additions in the time of a random number: estimates, too
 FORMS = 4  # graphs of one body for one pattern of types: more means that it decides by something that changes
 
 

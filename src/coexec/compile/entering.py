@@ -8,8 +8,8 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Callable, Sequence
-from types import CellType
+from collections.abc import Callable, Mapping, Sequence
+from types import CellType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from .host import Host, Size, same
 from .llvm_memory import Passed
 from .number import number_as
 from .refused import Untraceable
+from .streaming import worth_streaming
 
 ALIGNMENT = 64  # bytes: of scratch memory, a line of the cache
 SLACK = 64  # bytes between pieces of scratch memory
@@ -78,8 +79,17 @@ class _Writer:
         self.lines.append(f"if not ({condition}): return {reason!r}")
 
 
-def entrance(traced: Traced, passed: Sequence[tuple[str, Passed]], names: list[str], run: Run) -> Callable[..., Any]:
-    """Return the function that checks a call, makes it and returns the floating-point flags, or says why not."""
+def entrance(
+    traced: Traced,
+    passed: Sequence[tuple[str, Passed]],
+    names: list[str],
+    run: Run,
+    streams: Mapping[str, bool] = MappingProxyType({}),
+) -> Callable[..., Any]:
+    """Return the function that checks a call, makes it and returns the floating-point flags, or says why not.
+
+    `streams` says of arrays whether the machine code is for those that go past the caches.
+    """
     writer = _Writer()
     buffers = {name: p for name, p in traced.parameters.items() if isinstance(p, Buffer)}
     for name, parameter in traced.parameters.items():
@@ -94,6 +104,9 @@ def entrance(traced: Traced, passed: Sequence[tuple[str, Passed]], names: list[s
     _check_guards(writer, traced)
     _check_outside(writer, traced)
     _check_indices(writer, traced)
+    for name, past in streams.items():
+        worth = writer.keep(worth_streaming)
+        writer.unless(f"{worth}({name}) is {past}", f"{name} is too {'small' if past else 'large'} for its stores")
     _pack(writer, passed, buffers, run)
     return _defined(writer, names)
 

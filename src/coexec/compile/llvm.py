@@ -5,17 +5,18 @@ Before: compile/llvm_sums.py.  After: compile/build.py.  Pure text: compiles not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import product as combinations
 from typing import Any
 
 import numpy as np
 
-from .graph import Assign, Fold, Line, Shape, nodes_of
+from .graph import Assign, Fold, Line, Shape, nodes_of, through
 from .llvm_calls import FLAGS
 from .llvm_folds import FEW
 from .llvm_sums import LlvmSums
 from .llvm_text import Inline
+from .streaming import only_written, streamable
 from .walk import Nest
 
 UNROLLED = 64  # elements of constant axes that are written out instead of looped over
@@ -25,15 +26,20 @@ ENTRY = "coexec_body"
 class Llvm(LlvmSums):
     """Writes a function of all groups."""
 
-    def __init__(self, register: int, *, free: bool = False) -> None:
+    def __init__(self, register: int, *, free: bool = False, large: Collection[str] = ()) -> None:
+        """Begin. `large` names the arrays that go past the caches if they can."""
         super().__init__(register)
         self.inline = Inline(contract=free)
         self.written = 0
+        self.streams: dict[str, bool] = {}  # arrays that can go past the caches, and whether they do
+        self._large = frozenset(large)
+        self._only_written: frozenset[str] = frozenset()
         self._loops: list[str] = []  # variables of loops, for which the entry makes room
 
     def write_groups(self, groups: Sequence[Sequence[Assign]], vectors: Sequence[bool]) -> None:
         """Write the loops of all groups, by vectors or by single elements; `written` counts those that are done."""
         self.number_stores([store for group in groups for store in group])
+        self._only_written = only_written([store for group in groups for store in group])
         for group, vector in zip(groups, vectors, strict=True):
             self._group(list(group), vector=vector)
             self.root.memo.clear()  # memory has changed
@@ -50,6 +56,12 @@ class Llvm(LlvmSums):
         # Strips keep a few arrays in the first cache; rows that are reduced too are computed once, as a whole.
         strips = not any(isinstance(node, Fold) and self._in_a_row(node) for node in nodes)
         strips = strips and any(map(self.is_called, nodes))
+
+        self.streaming = None
+        if not constant and not strips and (candidate := streamable(stores, nodes, self._only_written, self.lanes)):
+            name = candidate.buffer.name
+            self.streams[name] = name in self._large
+            self.streaming = candidate if self.streams[name] else None
 
         written = {id(store.buffer) for store in stores}
 
@@ -87,7 +99,16 @@ class Llvm(LlvmSums):
             end = self.size(shape[axis])
             self.loop("0", end, lambda var: self._axes(rest, shape, at | {axis: Line(0, 1, var)}, body, strips=strips))
         else:
-            self.row(shape[axis], lambda var: body(at | {axis: Line(0, 1, var)}), strips=strips)
+            first = self._first_vector(shape, at) if self.streaming is not None else "0"
+            self.row(shape[axis], lambda var: body(at | {axis: Line(0, 1, var)}), strips=strips, first=first)
+
+    def _first_vector(self, shape: Shape, at: dict[int, Line]) -> str:
+        """Return the first element of a row at which vectors can go past the caches."""
+        assert self.streaming is not None
+        buffer, last = self.streaming.buffer, len(shape) - 1
+        begin = tuple(at.get(axis, Line(0, 1, None)) for axis in range(len(shape)))
+        where = self.address(buffer, buffer.shape, through(self.streaming.axes, begin))
+        return self.until_line(where, buffer.dtype, shape[last])
 
     # Text -------------------------------------------------------------------------------------------------------------
 
@@ -98,11 +119,13 @@ class Llvm(LlvmSums):
             entry.append(f"%p{number} = getelementptr i64, ptr %arguments, i64 {number}")
             entry.append(f"{name} = load {passed.llvm_type}, ptr %p{number}")
         lines = list(self._flat(self.root.lines))
+        past_caches = any(self.streams.values())  # other threads must see what they wrote, too
         slots = [*self._slots, "%flags = alloca i32", *(f"%{var}_at = alloca i64" for var in self._loops)]
         return "\n".join(
             [
                 "declare i32 @feclearexcept(i32)",
                 "declare i32 @fetestexcept(i32)",
+                *(["declare void @llvm.x86.sse.sfence()"] if past_caches else []),
                 *self.inline.declared.values(),
                 *self.helpers.values(),
                 f"define i32 @{ENTRY}(ptr noalias %arguments) {{",
@@ -112,11 +135,13 @@ class Llvm(LlvmSums):
                 "store i32 0, ptr %flags",
                 "%cleared = call i32 @feclearexcept(i32 61)",
                 *lines,
+                *(["call void @llvm.x86.sse.sfence()"] if past_caches else []),
                 f"%up = call i32 @fetestexcept(i32 {FLAGS})",
                 "%kept = load i32, ptr %flags",
                 "%all = or i32 %up, %kept",
                 "ret i32 %all",
                 "}",
+                *(["!0 = !{i32 1}"] if past_caches else []),
             ]
         )
 

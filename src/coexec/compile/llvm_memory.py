@@ -14,6 +14,7 @@ from .graph import Assign, Buffer, Expr, Gather, Line, Read, Shape, View, throug
 from .host import Host, Size, equal_sizes, size_key
 from .llvm_text import Inline, scalar_type, type_text
 from .sizes import product
+from .streaming import LINE
 from .walk import Held, Index, Nest, Strip, Walk
 
 NARROW = 2  # bytes: vectors of narrower elements would have as many lanes as LLVM takes long to compile
@@ -41,6 +42,7 @@ class LlvmMemory(Walk):
         self.helpers: dict[str, str] = {}  # functions that the text calls, by name
         self.storing: Expr | None = None  # the value that the present store writes
         self.flags = False
+        self.streaming: Assign | None = None  # the store of the present loops that goes past the caches
 
     # What the host passes -----------------------------------------------------------------------------------------------
 
@@ -94,11 +96,16 @@ class LlvmMemory(Walk):
         self.stack.pop()
         self.stack[-1].lines.append(nest)
 
-    def row(self, size: Size, body: Callable[[str], None], *, strips: bool) -> None:
-        """Write the loops along a row, or along strips of it: whole vectors, then single elements."""
+    def row(self, size: Size, body: Callable[[str], None], *, strips: bool, first: str = "0") -> None:
+        """Write the loops along a row, or along strips of it: whole vectors, then single elements.
+
+        Elements before `first` are written one by one, too, for vectors to begin there.
+        """
         high = self.size(size)
         if not strips:
-            self.vectors(Strip("0", high, size), body)
+            if first != "0":
+                self.loop("0", first, body, strip=Strip("0", high, size))
+            self.vectors(Strip(first, high, size), body)
             return
 
         def strip(var: str) -> None:
@@ -172,6 +179,14 @@ class LlvmMemory(Walk):
 
     def _depth(self, line: Line) -> int:
         return self.stack.index(self.home((line,)))
+
+    def until_line(self, where: str, dtype: np.dtype[Any], size: Size) -> str:
+        """Return how many elements of a row that begins at an address lie before a line of memory does."""
+        start = self.put(f"ptrtoint ptr {where} to i64")
+        left = self.put(f"and i64 {self.put(f'sub i64 0, {start}')}, {LINE - 1}")
+        count = self.put(f"lshr i64 {left}, {dtype.itemsize.bit_length() - 1}")
+        short = self.put(f"icmp slt i64 {count}, {self.size(size)}")
+        return self.put(f"select i1 {short}, i64 {count}, i64 {self.size(size)}")
 
     def _lane(self, at: Index) -> Nest | None:
         """Return the loop whose vectors an index goes along."""
@@ -263,14 +278,17 @@ class LlvmMemory(Walk):
         value = self.lifted(value) if lane else value
         where = self.address(store.buffer, store.buffer.shape, at)
         stride = "1" if lane is None else self._lane_stride(store.buffer, store.buffer.shape, at, lane)
-        self.write(where, value, stride)
+        self.write(where, value, stride, past_caches=store is self.streaming and lane is not None)
 
-    def write(self, where: str, value: Held, stride: str = "1") -> None:
-        """Write a value at an address in the present loop."""
+    def write(self, where: str, value: Held, stride: str = "1", *, past_caches: bool = False) -> None:
+        """Write a value at an address in the present loop; vectors past the caches begin at multiples of their size."""
         lanes, dtype, text = self.lanes if value.vector else 1, value.dtype, value.text
         kind = type_text(dtype, lanes, memory=True)
         if dtype.kind == "b":
             text = self.put(f"zext {type_text(dtype, lanes)} {text} to {kind}")
+        if past_caches and stride == "1":
+            self.say(f"store {kind} {text}, ptr {where}, align {lanes * dtype.itemsize}, !nontemporal !0")
+            return
         if stride == "1" or lanes == 1:
             self.say(f"store {kind} {text}, ptr {where}, align {dtype.itemsize}")
             return

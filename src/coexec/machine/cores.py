@@ -160,11 +160,26 @@ def native_threads(proc: Path = PROC) -> frozenset[int]:
         return frozenset()
 
 
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
 @cache
-def cache_bytes() -> int:
+def cache_bytes(caches: Path = CACHES) -> int:
     """Return the bytes of a core's own cache (the second level), or a usual size if the system does not say."""
+    return _cache_size(caches / "index2") or 1 << 20
+
+
+@cache
+def last_cache_bytes(caches: Path = CACHES) -> int:
+    """Return the bytes of the last cache before memory, or a large one's size if the system does not say."""
+    levels = ("index4", "index3", "index2")
+    return next((size for level in levels if (size := _cache_size(caches / level))), 32 << 20)
+
+
+def _cache_size(index: Path) -> int:
+    """Return the bytes of one cache; 0 if it is not there."""
     try:
-        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text(encoding="ascii").strip()
+        text = (index / "size").read_text(encoding="ascii").strip()
         return int(text.removesuffix("K").removesuffix("M")) << (20 if text.endswith("M") else 10)
     except (OSError, ValueError):
-        return 1 << 20
+        return 0
