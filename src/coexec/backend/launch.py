@@ -106,7 +106,7 @@ def run_kernel(task: Task, step: Launch, debug: bool, bodies: Bodies | None = No
     if variant.kind == "cpu" and variant.function is not None:
         body = variant.function
     elif bodies is not None and body is not None:
-        body = bodies.turn(kernel, body, variant)
+        body = bodies.turn(kernel, body, variant, step.device, task.id)
     assert body is not None, "a kernel without a function is never placed on the host"
     if debug and any(binding.boxes for binding in step.bindings):
         _run_in_boxes(task, step, body)

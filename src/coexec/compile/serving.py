@@ -9,7 +9,7 @@ has one more variant, which the planner may choose like any other. What was made
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 from weakref import WeakSet
@@ -64,11 +64,13 @@ def compiled_bodies() -> list[CompiledBody]:
 class Turn:
     """One launch of a body: called like the body, it computes by the right form, and knows afterwards who did."""
 
-    __slots__ = ("_forms", "_run", "_way", "placed", "targets", "typical")
+    __slots__ = ("_forms", "_run", "_way", "_without", "placed", "targets", "typical")
 
-    def __init__(self, forms: Forms, way: Way, *, compiled: bool) -> None:
+    def __init__(self, forms: Forms, way: Way, *, compiled: bool, ahead: bool = False) -> None:
+        """Begin. `ahead`: it was planned for NumPy before there was a compiled form, which may serve it now."""
         self._forms, self._way = forms, way
-        self._run = forms.run if compiled else forms.watch
+        self._run = forms.run if compiled else forms.stand_in if ahead else forms.watch
+        self._without = ("numpy",) if ahead else ("compiled", "numpy")  # who may serve it without being a stand-in
         self.targets: tuple[Any, ...] = ()  # what results belong into
         self.placed = False  # whether results are there already
         self.typical = True  # its time is that of its variant: nothing was compared, nobody stood in
@@ -77,7 +79,7 @@ class Turn:
         """Compute, and return what the body returned; nothing if the results are where they belong."""
         served, returned = self._run((*arguments, *by_keyword.values()), self.targets, self._way)
         self.placed = served == "compiled"
-        self.typical = self.typical and served in ("compiled", "numpy")
+        self.typical = self.typical and served in self._without
         return returned
 
 
@@ -97,12 +99,19 @@ class Bodies:
         self.changed: Callable[[], None] = lambda: (
             None
         )  # called when a kernel has other variants than before, on any thread
+        self.ahead: Callable[[], Mapping[str, int]] = dict  # by device: the last task that was planned for it so far
+        self._ahead: dict[int, Mapping[str, int]] = {}  # the same when a kernel's compiled variant came on, by kernel
         self._note = note
         aside, patience = (None, 0.0) if mode == "always" else (self.compiler, PATIENCE)
         self._way = Way(aside, debug, patience)
 
-    def turn(self, kernel: Kernel, body: Callable[..., Any], variant: Variant) -> Callable[..., Any]:
-        """Return what a launch of a kernel calls: the body itself where nothing is to be compiled."""
+    def turn(
+        self, kernel: Kernel, body: Callable[..., Any], variant: Variant, device: str = "", task: int = 0
+    ) -> Callable[..., Any]:
+        """Return what a launch of a kernel calls: the body itself where nothing is to be compiled.
+
+        `device` and `task`, its number, tell whether the launch was planned before there was anything but NumPy's body.
+        """
         compiled = variant.kind == COMPILED
         if not self._on or not (compiled or variant.kind == "python"):
             return body
@@ -116,7 +125,10 @@ class Bodies:
         forms = None if known.failed else known.forms(body)
         if forms is None:
             return body
-        return Turn(forms, self._way._replace(news=lambda forms: self._tell(kernel, forms)), compiled=compiled)
+        way = self._way._replace(news=lambda forms: self._tell(kernel, forms))
+        before = self._ahead.get(kernel.serial)
+        ahead = before is not None and not way.debug and task <= before.get(device, -1)
+        return Turn(forms, way, compiled=compiled, ahead=ahead)
 
     def _tell(self, kernel: Kernel, forms: Forms) -> None:
         """Let the kernel's variants say what became of a form."""
@@ -128,6 +140,8 @@ class Bodies:
                 return  # it is off for good, or compiled and not compared yet
             if known.listed and (variant.off == off or (off and not variant.off and not forms.off)):
                 return  # said before, or of another signature
+            if not off:
+                self._ahead[kernel.serial] = self.ahead()  # before any planner sees the variant
             variant.off, known.failed = off, bool(forms.off)
             if not known.listed:
                 known.listed = True
