@@ -2,7 +2,7 @@
 
 Before: apps.py, cluster/.  After: harness.py, which starts it under mpiexec.  Rank 0 writes what was found to a file.
 
-    mpiexec -n 2 python -m coexec.bench.cluster.on_rank full|quick|tiny FILE
+    mpiexec -n 2 python -m coexec.bench.cluster.on_rank full|quick|tiny FILE STORE
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ def _run(app: RankApp, arrays: Any) -> Any:
     return result
 
 
-def measure(effort: Effort) -> Data:
-    """Run everything on this rank; the figures of rank 0 are those of all."""
+def measure(effort: Effort, store: str) -> Data:
+    """Run everything on this rank; the figures of rank 0 are those of all. `store` keeps what kernels took."""
     from mpi4py import MPI
 
     apps.NOBODY = MPI.PROC_NULL
@@ -176,15 +176,17 @@ def measure(effort: Effort) -> Data:
     assert team is not None, "harness.py starts several ranks"
     rounds, large = effort.rounds, effort.large
     found = []
-    with cx.Runtime("cpu:0", store="off", policy="even", diagnostics="off") as runtime:
+    with cx.Runtime("cpu:0", store=store, policy="even", diagnostics="off") as runtime:
         bench = Bench(runtime, MPI.COMM_WORLD.Dup())
         for name, (size, steps) in effort.sizes.items():
             case = bench.case(APPS[name](size, steps, team.size), rounds)
             found.append({**case, "step_us": bench.step_us(name, rounds)})
         short, long = bench.ping(8, effort.turns[0]), bench.ping(large, effort.turns[1])
         blocked = bench.blocked_core()
+        speed = runtime.platform.devices[0].speed
     return {
         "cases": found,
+        "speed": speed,
         "latency_us": {"coexec": short[0] * 1e6, "mpi4py": short[1] * 1e6},
         "bandwidth": {
             "bytes": large,
@@ -196,10 +198,10 @@ def measure(effort: Effort) -> Data:
     }
 
 
-def main(how: str, file: str) -> None:
+def main(how: str, file: str, store: str) -> None:
     """Measure, and let rank 0 write what was found."""
     with one_library_thread():
-        found = measure(EFFORTS[how])
+        found = measure(EFFORTS[how], store)
     if cx.rank() == 0:
         Path(file).write_text(json.dumps(found))
 
