@@ -80,7 +80,7 @@ def test_conjugate_gradients_send_the_rows_at_the_cut_and_two_sums_each_way() ->
 
 
 CASE = {"app", "ranks", "coexec_s", "handwritten_s", "vs_handwritten", "messages", "bytes", "bytes_minimum", "step_us"}
-SIMULATED = {"simulated_s", "simulation_error", "simulated_from"}
+SIMULATED = {"simulated_s", "simulation_error"}
 
 
 @needs_mpi
@@ -92,7 +92,6 @@ def test_real_ranks_are_measured_beside_mpi4py_and_simulated() -> None:
         assert set(case) >= CASE | SIMULATED
         assert case["simulated_s"] > 0
         assert case["simulation_error"] == pytest.approx(case["simulated_s"] / case["coexec_s"] - 1)
-        assert set(case["simulated_from"]) == {"measured"}  # the real ranks have measured every kernel
         assert case["ranks"] == 2 and case["coexec_s"] > 0 and case["handwritten_s"] > 0
         if case["app"] != "cg":  # which is so small here that one rank computes it
             assert case["bytes"] == case["bytes_minimum"] > 0

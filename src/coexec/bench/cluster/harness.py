@@ -45,8 +45,8 @@ def measured(ranks: int, effort: str, costs: Costs, memory: float) -> Data:
     The simulation takes what scheduling `costs` and how many bytes per second a core gets from `memory`.
     """
     with TemporaryDirectory(prefix="coexec-") as folder:
-        file, store = Path(folder, "found.json"), Path(folder, "store.sqlite")
-        module = [sys.executable, "-m", "coexec.bench.cluster.on_rank", effort, str(file), str(store)]
+        file = Path(folder) / "found.json"
+        module = [sys.executable, "-m", "coexec.bench.cluster.on_rank", effort, str(file)]
         environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
         ended = subprocess.run(  # noqa: S603 - our own module
             mpi_command(ranks, module),
@@ -62,5 +62,5 @@ def measured(ranks: int, effort: str, costs: Costs, memory: float) -> Data:
             raise ClusterError(f"the ranks ended with exit code {ended.returncode}: {last[0]}")
         found: Data = {"ranks": ranks, **json.loads(file.read_text())}
         with one_library_thread():
-            compare(found, EFFORTS[effort].sizes, store, Path(folder), costs, memory)
+            compare(found, EFFORTS[effort], Path(folder), costs, memory)
     return found

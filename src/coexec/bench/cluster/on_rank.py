@@ -2,7 +2,7 @@
 
 Before: apps.py, cluster/.  After: harness.py, which starts it under mpiexec.  Rank 0 writes what was found to a file.
 
-    mpiexec -n 2 python -m coexec.bench.cluster.on_rank full|quick|tiny FILE STORE
+    mpiexec -n 2 python -m coexec.bench.cluster.on_rank full|quick|tiny FILE
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import numpy as np
 
 import coexec as cx
 
+from ...backend.base import Ran
 from ...cluster.here import team_here
+from ...graph.instruction import Instruction, Launch
 from ...joined import RankDriver
 from ..measure import Data, one_library_thread
 from . import apps
@@ -52,6 +54,8 @@ class Bench:
         assert isinstance(way, RankDriver)
         self.network, self.comm, self.team = way.network, comm, way.team
         self.endpoint = self.team.endpoint
+        self.taken = Taken(way.executor.on_finished)
+        way.executor.on_finished = self.taken
 
     def seconds(self, act: Callable[[], Any]) -> tuple[float, Any]:
         """Return how long it takes until all ranks have done it, and what it returned."""
@@ -161,14 +165,37 @@ class Bench:
         return share
 
 
+class Taken:
+    """Stands in front of a rank's own account of what is over, and keeps the seconds of every kernel."""
+
+    def __init__(self, then: Callable[[Ran], None]) -> None:
+        self._then = then
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with nothing."""
+        self.seconds: dict[str, list[float]] = {}  # by kernel and shape, in the order in which they ended
+
+    def __call__(self, ran: Ran) -> None:
+        if type(ran.instruction.step) is Launch:
+            self.seconds.setdefault(kernel_name(ran.instruction), []).append(ran.stop - ran.start)
+        self._then(ran)
+
+
+def kernel_name(launch: Instruction) -> str:
+    """Return what is alike of kernels that should take alike: their call's name, and the shape of their part."""
+    assert isinstance(launch.step, Launch)
+    return f"{launch.task.name if launch.task else ''} {launch.step.chunk.box.shape}"
+
+
 def _run(app: RankApp, arrays: Any) -> Any:
     result = app.coexec(*arrays)
     cx.wait()
     return result
 
 
-def measure(effort: Effort, store: str) -> Data:
-    """Run everything on this rank; the figures of rank 0 are those of all. `store` keeps what kernels took."""
+def measure(effort: Effort) -> Data:
+    """Run everything on this rank; the figures of rank 0 are those of all."""
     from mpi4py import MPI
 
     apps.NOBODY = MPI.PROC_NULL
@@ -176,17 +203,17 @@ def measure(effort: Effort, store: str) -> Data:
     assert team is not None, "harness.py starts several ranks"
     rounds, large = effort.rounds, effort.large
     found = []
-    with cx.Runtime("cpu:0", store=store, policy="even", diagnostics="off") as runtime:
+    with cx.Runtime("cpu:0", store="off", policy="even", diagnostics="off") as runtime:
         bench = Bench(runtime, MPI.COMM_WORLD.Dup())
         for name, (size, steps) in effort.sizes.items():
+            bench.taken.begin()
             case = bench.case(APPS[name](size, steps, team.size), rounds)
+            case["kernels"] = bench.comm.allgather(bench.taken.seconds)
             found.append({**case, "step_us": bench.step_us(name, rounds)})
         short, long = bench.ping(8, effort.turns[0]), bench.ping(large, effort.turns[1])
         blocked = bench.blocked_core()
-        speed = runtime.platform.devices[0].speed
     return {
         "cases": found,
-        "speed": speed,
         "latency_us": {"coexec": short[0] * 1e6, "mpi4py": short[1] * 1e6},
         "bandwidth": {
             "bytes": large,
@@ -198,10 +225,10 @@ def measure(effort: Effort, store: str) -> Data:
     }
 
 
-def main(how: str, file: str, store: str) -> None:
+def main(how: str, file: str) -> None:
     """Measure, and let rank 0 write what was found."""
     with one_library_thread():
-        found = measure(EFFORTS[how], store)
+        found = measure(EFFORTS[how])
     if cx.rank() == 0:
         Path(file).write_text(json.dumps(found))
 

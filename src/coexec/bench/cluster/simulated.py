@@ -2,27 +2,31 @@
 
 Before: apps.py, backend/simulated/.  After: harness.py.  Virtual seconds, beside those that real ranks measured.
 
-Ranks are nodes of a platform with one core each. Kernels take what the real ranks' store has of them, messages what bare
-ones took over the same transport. Values are computed, since conjugate gradients ask for them.
+Ranks are nodes of a platform with one core each. Each kernel takes what the same one took on the same real rank, messages
+what bare ones took over the same transport: what is compared is how calls, messages and kernels follow each other. Values
+are computed, since conjugate gradients ask for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import cast
 
+import numpy as np
+
 import coexec as cx
 
 from ...backend.simulated import Costs
-from ...machine.platform import Platform
+from ...backend.simulated.durations import Law, Timed
+from ...graph.instruction import Instruction, Launch
+from ...machine.platform import Device, Platform
 from ...ranked import Ranks
 from ..measure import Data
-from ..simulate.validation import shares
 from .apps import APPS, RankApp
+from .on_rank import Effort, kernel_name
 
-SEVERAL = 3  # runs that count, after one for plans
 PLATFORM = """
 nodes = {ranks}
 
@@ -35,7 +39,6 @@ name = "cpu"
 kind = "cpu"
 cores = 1
 memory = "host"
-speed = "{speed}"
 bandwidth = {memory}
 eager = false
 
@@ -55,45 +58,72 @@ latency = {latency}
 """Ranks of one machine: each has a core, and messages take what they took. Rates are in bytes per second."""
 
 
-def compare(
-    found: Data, sizes: Mapping[str, tuple[int, int]], store: Path, folder: Path, costs: Costs, memory: float
-) -> None:
+class Replayed:
+    """Kernels of one rank take what they took on the real one, in their order; all else what a platform says."""
+
+    shares = True
+
+    def __init__(self, law: Law, seconds: Mapping[str, Sequence[float]], missing: set[str]) -> None:
+        """`seconds` are by kernel and shape; those that did not run on the real rank become `missing`."""
+        self._law, self._missing = law, missing
+        self._seconds = {name: iter(taken) for name, taken in seconds.items()}
+
+    def timed(self, instruction: Instruction) -> Timed:
+        """Return how long an instruction takes, and how that is known."""
+        if not isinstance(instruction.step, Launch):
+            return self._law.timed(instruction)
+        name = kernel_name(instruction)
+        seconds = next(self._seconds.get(name, iter(())), None)
+        if seconds is None:
+            self._missing.add(name)
+            return Timed(0.0, "default")
+        return Timed(seconds, "measured", 0.0, 0.0)
+
+    def configure(self, device: Device) -> None:
+        """Take what a device reaches from now on, with another design."""
+        self._law.configure(device)
+
+
+def compare(found: Data, effort: Effort, folder: Path, costs: Costs, memory: float) -> None:
     """Add simulated seconds, and their error relative to the measured ones, to each case that real ranks `found`.
 
-    `sizes` are those of the applications, `store` is the real ranks' file, `memory` what a core gets in bytes per second.
+    Takes from each case what its kernels took. `memory` is what a core gets, in bytes per second.
     """
     file = folder / "ranks.toml"
     file.write_text(
         PLATFORM.format(
             ranks=found["ranks"],
             memory=memory,
-            speed=found["speed"],
             bandwidth=found["bandwidth"]["coexec_GB_per_s"] * 1e9,
             latency=found["latency_us"]["coexec"] * 1e-6,
         )
     )
     platform = Platform.load(file)
     for case in found["cases"]:
-        app = APPS[case["app"]](*sizes[case["app"]], found["ranks"])
-        case["simulated_s"], case["simulated_from"] = simulated(app, platform, store, costs)
+        app = APPS[case["app"]](*effort.sizes[case["app"]], found["ranks"])
+        case["simulated_s"] = simulated(app, effort.rounds, case.pop("kernels"), platform, costs)
         case["simulation_error"] = case["simulated_s"] / case["coexec_s"] - 1.0
 
 
-def simulated(app: RankApp, platform: Platform, store: Path, costs: Costs) -> tuple[float, Data]:
-    """Return the virtual seconds of an application on all nodes of a platform, and from what those of kernels are known."""
-    took = []
-    with cx.Runtime(
-        platform=platform, ranks=0, execute=True, store=str(store), policy="even", diagnostics="off"
-    ) as runtime:
-        for member in cast("Ranks", runtime._way).members:
-            member.machine.lanes["host"].costs = costs
+def simulated(
+    app: RankApp, rounds: int, kernels: Sequence[Mapping[str, Sequence[float]]], platform: Platform, costs: Costs
+) -> float:
+    """Return the virtual seconds of an application on all nodes of a platform; by rank, `kernels` are what those took."""
+    took: list[float] = []
+    missing: set[str] = set()
+    with cx.Runtime(platform=platform, ranks=0, execute=True, store="off", policy="even", diagnostics="off") as runtime:
+        for member, seconds in zip(cast("Ranks", runtime._way).members, kernels, strict=True):
+            backend = member.machine.lanes["host"]
+            backend.costs, backend.law = costs, Replayed(backend.law, seconds, missing)
         clock = runtime.machine.lanes["host"].clock
-        for _ in range(SEVERAL + 1):
+        for _ in range(rounds + 1):  # as on real ranks: the first one is for plans
             arrays = [cx.array(given) for given in app.inputs]
             cx.wait()
             begin = clock()
-            app.coexec(*arrays)
+            result = app.coexec(*arrays)
             cx.wait()
             took.append(clock() - begin)
-        known = shares(runtime.machine.lanes["host"])
-    return float(median(took[1:])), known
+            np.asarray(result)
+    if missing:
+        raise AssertionError(f"{app.name}: simulated ranks run what real ones did not: {', '.join(sorted(missing))}")
+    return float(median(took[1:]))
