@@ -38,7 +38,7 @@ class Config:
     platform: str = ""  # a preset or a TOML file: simulate its devices instead of using those that are here
     ranks: int = 1  # processes that drive a simulated cluster: 1 for all of it, 0 for one on each node
     join: bool = True  # be one of the ranks that a launcher started; else this process works for itself alone
-    patience: float = 5.0  # seconds in which a program must make a call after a rank is lost, or it is ended; 0 = ever
+    patience: float = 4.0  # seconds in which a program must make a call after a rank is lost, or it is ended; 0 = ever
     execute: bool = False  # a simulation computes values, on this machine; else reading what it should compute raises
     scenario: str = ""  # a TOML file with what goes wrong in a simulation, and how much durations vary
     trace: str = ""  # file to stream the trace to; empty = none

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.backend.simulated import Costs
 from coexec.bench.cluster.apps import APPS, TINY
 from coexec.bench.cluster.harness import measured, run
 from coexec.errors import ConfigError
@@ -79,14 +80,18 @@ def test_conjugate_gradients_send_the_rows_at_the_cut_and_two_sums_each_way() ->
 
 
 CASE = {"app", "ranks", "coexec_s", "handwritten_s", "vs_handwritten", "messages", "bytes", "bytes_minimum", "step_us"}
+SIMULATED = {"simulated_s", "simulation_error"}
 
 
 @needs_mpi
-def test_real_ranks_are_measured_beside_mpi4py() -> None:
-    found = measured(2, "tiny")
+def test_real_ranks_are_measured_beside_mpi4py_and_simulated() -> None:
+    found = measured(2, "tiny", Costs(), memory=8e9)
+    assert found["ranks"] == 2
     assert [case["app"] for case in found["cases"]] == list(APPS) == list(TINY)
     for case in found["cases"]:
-        assert set(case) >= CASE
+        assert set(case) >= CASE | SIMULATED
+        assert case["simulated_s"] > 0
+        assert case["simulation_error"] == pytest.approx(case["simulated_s"] / case["coexec_s"] - 1)
         assert case["ranks"] == 2 and case["coexec_s"] > 0 and case["handwritten_s"] > 0
         if case["app"] != "cg":  # which is so small here that one rank computes it
             assert case["bytes"] == case["bytes_minimum"] > 0

@@ -2,12 +2,19 @@
 
 What happens next is drawn: an instruction of a rank, a packet or part that arrives, a rank that is slow, stops, comes back or
 is lost. No clock and no thread decides anything, so a seed repeats a run exactly.
+
+    python -m tests.cluster.by_seed --seeds 20000 [--first 0] [--jobs 2]
+
+runs so many seeds, and prints those that went wrong and how often there was which trouble. Exit code 1 if one went wrong.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
-from collections import deque
+import sys
+from collections import Counter, deque
+from multiprocessing import Pool
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -269,3 +276,28 @@ def _wrong(sea: Sea, reads: list[tuple[Any, list[Any]]], steps: int) -> list[str
             if got is None and calm:
                 found.append(f"rank {rank} read nothing")
     return found
+
+
+def main() -> int:
+    """Run the seeds that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.by_seed", description="Random programs on ranks.")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    given = parser.parse_args()
+    seeds = range(given.first, given.first + given.seeds)
+    troubles: Counter[str] = Counter()
+    bad = 0
+    with Pool(given.jobs) as pool:
+        for seed, end in zip(seeds, pool.imap(sail, seeds, chunksize=20), strict=True):
+            troubles[end.trouble] += 1
+            if end.wrong:
+                bad += 1
+                sys.stdout.write(f"--first {seed} --seeds 1: {end.trouble}: {'; '.join(end.wrong)}\n")
+    sys.stdout.write(", ".join(f"{trouble} {times}" for trouble, times in sorted(troubles.items())) + "\n")
+    sys.stdout.write(f"{len(seeds)} seeds, {bad} bad\n")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

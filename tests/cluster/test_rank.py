@@ -16,10 +16,13 @@ from coexec.cluster import rank as rank_module
 from coexec.cluster.launching import beside
 from coexec.cluster.rank import (
     ENDS,
+    USUAL,
     End,
+    Patience,
     environment,
     failures,
     note_end,
+    note_met,
     patience,
     pump,
     rank_of,
@@ -27,6 +30,7 @@ from coexec.cluster.rank import (
     wait_for_others,
     watch,
 )
+from coexec.config import Config
 
 
 def as_rank(rank: int, script: str, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -100,6 +104,9 @@ def test_signals_reach_the_program(tmp_path: Path) -> None:
 # Ranks of one run ---------------------------------------------------------------------------------------------------------
 
 
+AT_ONCE, SOON, EVER = Patience(0.0, 0.0), Patience(0.1, 0.1), Patience(float("inf"), float("inf"))
+
+
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody have time for anything."""
@@ -117,8 +124,8 @@ def test_failures_are_told_in_the_order_in_which_ranks_ended(tmp_path: Path) -> 
 
 def test_a_program_is_left_alone_while_no_rank_has_failed(tmp_path: Path, at_once: None) -> None:
     note_end(tmp_path, End(1.0, 1, 0))
-    assert watch(subprocess.Popen(["sh", "-c", "sleep 0.1; exit 6"]), tmp_path, 0.0) == 6
-    assert watch(subprocess.Popen(["sh", "-c", "exit 5"]), None, 0.0) == 5
+    assert watch(subprocess.Popen(["sh", "-c", "sleep 0.1; exit 6"]), tmp_path, 0, AT_ONCE) == 6
+    assert watch(subprocess.Popen(["sh", "-c", "exit 5"]), None, 0, AT_ONCE) == 5
 
 
 def test_a_program_that_does_not_end_after_another_rank_failed_is_ended(tmp_path: Path, at_once: None) -> None:
@@ -126,13 +133,24 @@ def test_a_program_that_does_not_end_after_another_rank_failed_is_ended(tmp_path
     asked = subprocess.Popen(["sh", "-c", "trap 'exit 9' TERM; while true; do sleep 0.01; done"])
     deaf = subprocess.Popen(["sh", "-c", "trap '' TERM; while true; do sleep 0.01; done"])
     stays = subprocess.Popen(["sh", "-c", "kill -STOP $$"])
-    assert watch(asked, tmp_path, 0.1) in (
+    assert watch(asked, tmp_path, 0, SOON) in (
         9,
         -signal.SIGTERM,
         -signal.SIGKILL,
     )  # it may not have come to its first line
-    assert watch(deaf, tmp_path, 0.1) in (-signal.SIGTERM, -signal.SIGKILL)
-    assert watch(stays, tmp_path, float("inf")) == -signal.SIGKILL
+    assert watch(deaf, tmp_path, 0, SOON) in (-signal.SIGTERM, -signal.SIGKILL)
+    assert watch(stays, tmp_path, 0, EVER) == -signal.SIGKILL
+
+
+def test_a_program_that_has_met_no_rank_is_ended_sooner(tmp_path: Path, at_once: None) -> None:
+    note_end(tmp_path, End(1.0, 1, 3))
+    waits = ["sleep", "60"]
+    assert watch(subprocess.Popen(waits), tmp_path, 0, EVER._replace(unmet=0.0)) == -signal.SIGTERM
+    note_met({ENDS: str(tmp_path), "PMI_RANK": "2"})
+    assert watch(subprocess.Popen(waits), tmp_path, 2, EVER._replace(met=0.0)) == -signal.SIGTERM
+    assert failures(tmp_path) == [End(1.0, 1, 3)]  # which a note that ranks have met is none of
+    note_met({ENDS: str(tmp_path / "gone")})  # the launcher has ended
+    note_met({})
 
 
 def test_whoever_has_ended_waits_for_the_others(tmp_path: Path, at_once: None) -> None:
@@ -147,8 +165,10 @@ def test_whoever_has_ended_waits_for_the_others(tmp_path: Path, at_once: None) -
 
 
 def test_how_long_and_for_how_many_is_said_by_the_environment() -> None:
-    assert patience({}) == patience({"COEXEC_PATIENCE": "no number"}) == 7.0
-    assert patience({"COEXEC_PATIENCE": "20"}) == 22.0 and patience({"COEXEC_PATIENCE": "0"}) == float("inf")
+    assert patience({}) == patience({"COEXEC_PATIENCE": "no number"}) == Patience(6.0, 2.0)
+    assert patience({"COEXEC_PATIENCE": "20"}) == Patience(22.0, 10.0)
+    assert patience({"COEXEC_PATIENCE": "0"}) == EVER
+    assert Config().patience == USUAL  # this file imports no coexec, so it has a figure of its own
     assert size_of({"PMI_SIZE": "4"}) == size_of({"OMPI_COMM_WORLD_SIZE": "4"}) == 4
     assert size_of({}) == size_of({"PMI_SIZE": "4", "CX_RANK": "1"}) == 1
 

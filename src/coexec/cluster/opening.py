@@ -26,6 +26,7 @@ from .endpoint import Endpoint
 from .launched import Launched, launched
 from .loopback import Loop, LoopbackCarrier
 from .neighbours import Neighbours, Person, myself
+from .rank import note_met
 from .sharing import as_words, cores_of, keep_to, local_of, read_words
 from .team import Team
 
@@ -49,6 +50,7 @@ def open_team() -> Team:
     team.local = local_of(team.rank, told)
     keep_to(cores_of(team.rank, told))
     cluster.interested = team
+    note_met(os.environ)
     return team
 
 

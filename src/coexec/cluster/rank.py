@@ -1,6 +1,6 @@
 """Beside one rank: run its program, let its lines come out whole and with its number, and end when it ends.
 
-Before: nothing: launchers run this file by its path, so it imports no coexec and starts at once.  After: launching.py.
+Before: nothing: launchers run this file by its path, so it imports no coexec and starts at once.  After: launching.py, opening.py.
 
     python rank.py PROGRAM ARGUMENTS...
 
@@ -8,8 +8,8 @@ Rank 0 prints as it is. Lines of others begin with "rank 1: ". Signals reach the
 is the program. The exit code is the program's, 128 + n if signal n ended it.
 
 Ranks of one run note in a folder how they ended. If one failed, a program that is stopped is killed at once, and one that
-does not end by itself, as it was told to, some seconds later: launchers wait for all of them, some for ever. mpiexec, on the
-contrary, kills all ranks when a process ends that had begun with MPI: so this one ends after the others have.
+does not end by itself, as it was told to, some seconds later: launchers wait for all of them, some for ever. A program that
+has met no other rank is told nothing, and is ended sooner. mpiexec, on the contrary, kills all ranks when a process ends that had begun with MPI: so this one ends after the others have.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -36,10 +37,14 @@ MOMENT = 0.1
 ENDS = "CX_ENDS"
 """The folder in which ranks of one run note how they ended."""
 PATIENCE = "COEXEC_PATIENCE"
+USUAL = 4.0
+"""Seconds of COEXEC_PATIENCE unless it is said: config.py has the same."""
 LOOK = 0.2
 """Seconds between two looks at how other ranks ended."""
 MORE = 2.0
-"""Seconds beyond COEXEC_PATIENCE, 5 unless said, that a program has to end by itself after another rank failed."""
+"""Seconds beyond COEXEC_PATIENCE, 4 unless said, that a program has to end by itself after another rank failed."""
+UNMET = 0.5
+"""Part of COEXEC_PATIENCE that a program has which has met no rank: it waits for one that will not come."""
 LAST = 1.0
 """Seconds between asking a program to end and ending it."""
 SOON = 0.05
@@ -118,13 +123,31 @@ def failures(folder: Path) -> list[End]:
     return sorted(found)
 
 
-def patience(environ: Mapping[str, str]) -> float:
+def note_met(environ: Mapping[str, str]) -> None:
+    """Let the process beside this one know that its program has met the other ranks, so it hears of their ends itself."""
+    if environ.get(ENDS):
+        with suppress(OSError):  # the launcher has ended, and its folder with it
+            _met(Path(environ[ENDS]), rank_of(environ)).touch()
+
+
+def _met(folder: Path, rank: int) -> Path:
+    return folder / f"met{rank}"
+
+
+class Patience(NamedTuple):
+    """How many seconds a program has to end after another rank failed."""
+
+    met: float  # if it has met the others, and ends by itself
+    unmet: float
+
+
+def patience(environ: Mapping[str, str]) -> Patience:
     """Return how many seconds a program has to end after another rank failed."""
     try:
-        found = float(environ.get(PATIENCE, "") or 5.0)
+        found = float(environ.get(PATIENCE, "") or USUAL)
     except ValueError:
-        found = 5.0  # the program says what is wrong with it
-    return found + MORE if found > 0 else float("inf")
+        found = USUAL  # the program says what is wrong with it
+    return Patience(found + MORE, found * UNMET) if found > 0 else Patience(float("inf"), float("inf"))
 
 
 def stopped(pid: int) -> bool:
@@ -147,8 +170,8 @@ def _ended(program: subprocess.Popen[bytes]) -> int:
     return program.wait(0)
 
 
-def watch(program: subprocess.Popen[bytes], folder: Path | None, seconds: float) -> int:
-    """Wait for a program and return its exit code; end it if another rank failed and it does not end by itself."""
+def watch(program: subprocess.Popen[bytes], folder: Path | None, rank: int, seconds: Patience) -> int:
+    """Wait for a rank's program and return its exit code; end it if another failed and it does not end by itself."""
     since = asked = 0.0
     while folder is not None:
         try:
@@ -159,7 +182,7 @@ def watch(program: subprocess.Popen[bytes], folder: Path | None, seconds: float)
             since = now
         if since and (stopped(program.pid) or (asked and now > asked + LAST)):
             program.kill()
-        elif since and not asked and now > since + seconds:
+        elif since and not asked and now > since + (seconds.met if _met(folder, rank).exists() else seconds.unmet):
             program.terminate()
             asked = now
     return program.wait()
@@ -207,13 +230,13 @@ def main(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> int
     for thread in pumps:
         thread.start()
     folder = Path(environ[ENDS]) if environ.get(ENDS) else None
-    found = watch(program, folder, patience(environ))
+    found = watch(program, folder, rank, patience(environ))
     when, code = time.monotonic(), found if found >= 0 else 128 - found
     for thread in pumps:
         thread.join()
     if folder is not None:
         note_end(folder, End(when, rank, code))
-        wait_for_others(folder, size_of(environ), patience(environ))
+        wait_for_others(folder, size_of(environ), patience(environ).met)
     return code
 
 

@@ -1,6 +1,6 @@
 """`coexec bench cluster`: real ranks of this machine over MPI, beside the same algorithms written by hand; and many, simulated.
 
-Before: on_rank.py, scaling.py, cluster/launching.py.  After: cli/.  Starts processes; what they measure is theirs.
+Before: on_rank.py, simulated.py, scaling.py, cluster/launching.py.  After: cli/.  Starts processes; what they measure is theirs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ...backend.simulated import Costs
+from ...calibrate.costs import measured_costs
 from ...cluster.launching import mpi_command, mpi_environment
 from ...config import PREFIX
 from ...errors import ClusterError, ConfigError
-from ..measure import Data, Others, Progress, machine
+from ..measure import Data, Others, Progress, bandwidth, machine, one_library_thread
+from .on_rank import EFFORTS
 from .scaling import measure as scaled
+from .simulated import compare
 
 LONGEST = 3600.0
 """Seconds after which ranks that have not ended are taken for hung."""
@@ -28,13 +32,18 @@ def run(quick: bool, progress: Progress, ranks: int = 2) -> Data:
         raise ConfigError(f"--ranks {ranks}: messages need 2 ranks at least")
     progress(f"{ranks} ranks over MPI, in turns with mpi4py")
     others = Others()
-    found = measured(ranks, "quick" if quick else "full")
+    with one_library_thread():
+        costs, memory = measured_costs(), bandwidth()["threads_1_GB_per_s"] * 1e9
+    found = measured(ranks, "quick" if quick else "full", costs, memory)
     busy = others.cores()  # beside the real ranks; simulated ones have a clock of their own
-    return {"machine": machine(), "ranks": ranks, **found, "others_cores": busy, "scaling": scaled(quick, progress)}
+    return {"machine": machine(), **found, "others_cores": busy, "scaling": scaled(quick, progress)}
 
 
-def measured(ranks: int, effort: str) -> Data:
-    """Return what so many ranks of this machine found; `effort` is one of on_rank.py's."""
+def measured(ranks: int, effort: str, costs: Costs, memory: float) -> Data:
+    """Return what so many ranks of this machine found, and the same simulated; `effort` is one of on_rank.py's.
+
+    The simulation takes what scheduling `costs` and how many bytes per second a core gets from `memory`.
+    """
     with TemporaryDirectory(prefix="coexec-") as folder:
         file = Path(folder) / "found.json"
         module = [sys.executable, "-m", "coexec.bench.cluster.on_rank", effort, str(file)]
@@ -51,5 +60,7 @@ def measured(ranks: int, effort: str) -> Data:
         if ended.returncode or not file.is_file():
             last = ended.stderr.strip().splitlines()[-1:] or ["they said nothing"]
             raise ClusterError(f"the ranks ended with exit code {ended.returncode}: {last[0]}")
-        found: Data = json.loads(file.read_text())
+        found: Data = {"ranks": ranks, **json.loads(file.read_text())}
+        with one_library_thread():
+            compare(found, EFFORTS[effort], Path(folder), costs, memory)
     return found

@@ -20,7 +20,9 @@ import numpy as np
 
 import coexec as cx
 
+from ...backend.base import Ran
 from ...cluster.here import team_here
+from ...graph.instruction import Instruction, Launch
 from ...joined import RankDriver
 from ..measure import Data, one_library_thread
 from . import apps
@@ -52,6 +54,8 @@ class Bench:
         assert isinstance(way, RankDriver)
         self.network, self.comm, self.team = way.network, comm, way.team
         self.endpoint = self.team.endpoint
+        self.taken = Taken(way.executor.on_finished)
+        way.executor.on_finished = self.taken
 
     def seconds(self, act: Callable[[], Any]) -> tuple[float, Any]:
         """Return how long it takes until all ranks have done it, and what it returned."""
@@ -161,6 +165,29 @@ class Bench:
         return share
 
 
+class Taken:
+    """Stands in front of a rank's own account of what is over, and keeps the seconds of every kernel."""
+
+    def __init__(self, then: Callable[[Ran], None]) -> None:
+        self._then = then
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with nothing."""
+        self.seconds: dict[str, list[float]] = {}  # by kernel and shape, in the order in which they ended
+
+    def __call__(self, ran: Ran) -> None:
+        if type(ran.instruction.step) is Launch:
+            self.seconds.setdefault(kernel_name(ran.instruction), []).append(ran.stop - ran.start)
+        self._then(ran)
+
+
+def kernel_name(launch: Instruction) -> str:
+    """Return what is alike of kernels that should take alike: their call's name, and the shape of their part."""
+    assert isinstance(launch.step, Launch)
+    return f"{launch.task.name if launch.task else ''} {launch.step.chunk.box.shape}"
+
+
 def _run(app: RankApp, arrays: Any) -> Any:
     result = app.coexec(*arrays)
     cx.wait()
@@ -179,7 +206,9 @@ def measure(effort: Effort) -> Data:
     with cx.Runtime("cpu:0", store="off", policy="even", diagnostics="off") as runtime:
         bench = Bench(runtime, MPI.COMM_WORLD.Dup())
         for name, (size, steps) in effort.sizes.items():
+            bench.taken.begin()
             case = bench.case(APPS[name](size, steps, team.size), rounds)
+            case["kernels"] = bench.comm.allgather(bench.taken.seconds)
             found.append({**case, "step_us": bench.step_us(name, rounds)})
         short, long = bench.ping(8, effort.turns[0]), bench.ping(large, effort.turns[1])
         blocked = bench.blocked_core()
