@@ -129,6 +129,37 @@ def test_libraries_kept_to_one_thread_are_told(monkeypatch: pytest.MonkeyPatch) 
     assert (finding.state, finding.text) == ("hint", "openblas 1: fewer than cores, set by OMP_NUM_THREADS")
 
 
+@pytest.mark.parametrize(
+    ("pools", "flags", "state", "says"),
+    [
+        (["Haswell"], doctor.WIDE | {"avx2"}, "hint", "the kernels for Haswell, and the processor has AVX-512"),
+        (["Haswell"], {"avx2", "avx512f"}, "ok", "the kernels for Haswell"),
+        (["SkylakeX"], doctor.WIDE, "ok", "the kernels for SkylakeX"),
+        (["Haswell", "SkylakeX", "Haswell"], {"avx2"}, "ok", "the kernels for Haswell, SkylakeX"),
+        ([], doctor.WIDE, "ok", "does not tell its kernels"),
+    ],
+)
+def test_it_tells_for_which_processor_openblas_computes(
+    monkeypatch: pytest.MonkeyPatch, pools: list[str], flags: set[str], state: str, says: str
+) -> None:
+    import threadpoolctl
+
+    told = [{"internal_api": "openblas", "architecture": name} for name in pools]
+    monkeypatch.setattr(threadpoolctl, "threadpool_info", lambda: [*told, {"internal_api": "openmp"}])
+    monkeypatch.setattr(cores, "cpu_flags", lambda: frozenset(flags))
+    (finding,) = found("BLAS")
+    assert finding.state == state and finding.text.endswith(says)
+    assert ("OPENBLAS_CORETYPE=SkylakeX" in finding.fix) == (state == "hint")
+
+
+def test_the_architecture_is_that_of_the_library_which_is_loaded() -> None:
+    import threadpoolctl
+
+    (finding,) = found("BLAS")
+    for pool in threadpoolctl.threadpool_info():
+        assert pool["internal_api"] != "openblas" or pool["architecture"] in finding.text
+
+
 def mpi_at(monkeypatch: pytest.MonkeyPatch, place: Path | None) -> None:
     def mpiexec() -> Path:
         if place is None:

@@ -15,7 +15,9 @@ from typing import Any
 
 import html5lib
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import coexec as cx
 from coexec.cli.model_page import model_page
@@ -23,6 +25,7 @@ from coexec.models.onnx_annotations import read_annotations
 from coexec.plan.plan import Part, Plan
 from tests.cli.commands import call
 from tests.models.test_model_plans import small_net
+from tests.models.test_onnx_files import floats, model as onnx_model
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -153,6 +156,64 @@ def test_a_model_runs_as_planned_and_tells_both_times(file: Path, tmp_path: Path
     data = call(*arguments, "--plan", saved, "--json").data
     assert data["seconds"] > 0 and data["predicted_s"] > 0
     np.testing.assert_allclose(np.load(out), np.asarray(small_net()(x)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def reshaped(tmp_path: Path) -> Path:
+    """A file whose second input decides about shapes, and whose third has one element."""
+    number = helper.make_tensor_value_info("to", TensorProto.INT64, (2,))
+    scale = helper.make_tensor_value_info("scale", TensorProto.FLOAT, (1,))
+    nodes = [helper.make_node("Reshape", ["x", "to"], ["r"]), helper.make_node("Mul", ["r", "scale"], ["y"])]
+    path = tmp_path / "reshaped.onnx"
+    onnx.save(onnx_model(nodes, [floats("x", 6), number, scale], ["y"], shape=(2, 3)), path)
+    return path
+
+
+@pytest.mark.parametrize("to", ["2,3", "2, 3", "FILE"])
+def test_inputs_that_must_be_constants_are_given_as_values(reshaped: Path, tmp_path: Path, to: str) -> None:
+    x, out = np.arange(6, dtype=np.float32), tmp_path / "y.npy"
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "to.npy", np.array([2, 3]))
+    values = ("--value", f"to={tmp_path / 'to.npy' if to == 'FILE' else to}", "--value", "scale=0.1,")
+    ended = call("run-model", reshaped, *values, "--input", tmp_path / "x.npy", "--output", out)
+    assert ended.code == 0, ended.err
+    np.testing.assert_array_equal(np.load(out), (x * np.float32(0.1)).reshape(2, 3))
+
+
+def test_a_model_with_values_is_planned(tmp_path: Path) -> None:
+    number = helper.make_tensor_value_info("to", TensorProto.INT64, (2,))
+    nodes = [helper.make_node("Reshape", ["x", "to"], ["r"]), helper.make_node("MatMul", ["r", "w"], ["y"])]
+    onnx.save(
+        onnx_model(nodes, [floats("x", 6), number, floats("w", 3, 4)], ["y"], shape=(2, 4)), tmp_path / "product.onnx"
+    )
+    asked = ("plan", tmp_path / "product.onnx", "--platform", "f1.16xlarge", "--budget", "20min", "--json")
+    assert call(*asked, "--value", "to=2,3").data["macs"] == 2 * 3 * 4
+    ended = call(*asked)
+    assert ended.code != 0 and "on the command line as --value name=2,3" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("to", "--value 'to' must be name=16000"),
+        ("to=", "--value 'to=' must be name=16000"),
+        ("=2,3", "must be name=16000"),
+        ("to=two", "must be a number, numbers separated by commas"),
+        ("to=2,,3", "must be a number, numbers separated by commas"),
+        ("to=none.npy", "give a .npy file of numbers"),
+        ("q=1", "'q', which is no input of the model"),
+        ("to=2", "the shape (), and the model says (2)"),
+        ("to=2.5,3", "'to' float64, and the model takes int64"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence(reshaped: Path, value: str, says: str) -> None:
+    ended = call("run-model", reshaped, "--value", value)
+    assert ended.code in (1, 2) and says in ended.err
+    assert "Traceback" not in ended.err
+    twice = call("run-model", reshaped, "--value", "to=2,3", "--value", "to=3,2")
+    assert "'to' is given twice" in twice.err
+    for command in (("plan", "matmul"), ("plan", "resnet18"), ("run-model", "resnet18")):
+        assert "is for inputs of ONNX files" in call(*command, "--value", "to=2,3").err
 
 
 @pytest.mark.parametrize(

@@ -116,3 +116,9 @@ def test_the_processor_is_named_as_its_vendor_does(tmp_path):
     (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Fancy   CPU @ 3 GHz\nmodel name : other\n")
     assert cores.cpu_model(tmp_path) == "Fancy CPU @ 3 GHz"
     assert cores.cpu_model(tmp_path / "nowhere")
+
+
+def test_what_a_processor_can_do_is_read_or_unknown(tmp_path):
+    assert cores.cpu_flags(tmp_path) == frozenset()
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu avx2 avx512f\nprocessor\t: 1\nflags\t\t: fpu\n")
+    assert cores.cpu_flags(tmp_path) == {"fpu", "avx2", "avx512f"}

@@ -110,6 +110,15 @@ def test_values_that_an_input_cannot_take_are_refused() -> None:
         read_onnx(proto, values={"to": ["two", "three"]})
 
 
+def test_floats_of_python_are_rounded_to_the_type_of_the_input_and_those_of_numpy_are_not() -> None:
+    scale = helper.make_tensor_value_info("scale", TensorProto.FLOAT, ())
+    proto = model([helper.make_node("Mul", ["x", "scale"], ["y"])], [floats("x", 6), scale], ["y"])
+    assert read_onnx(proto, values={"scale": 0.1}).constants["scale"] == np.float32(0.1)
+    for wrong in (np.float64(0.1), 1e300):
+        with pytest.raises(ModelError, match="gives 'scale' float64, and the model takes float32"):
+            read_onnx(proto, values={"scale": wrong})
+
+
 def test_sizes_that_depend_on_values_are_named() -> None:
     number = helper.make_tensor_value_info("to", TensorProto.INT64, (2,))
     proto = model([helper.make_node("Reshape", ["x", "to"], ["y"], name="r")], [floats("x", 6), number], ["y"])

@@ -22,6 +22,8 @@ State = Literal["ok", "hint", "warning", "broken"]
 OLDEST_PYTHON = (3, 11)
 OLDEST_NUMPY = (2, 0)
 LIBRARIES = ("threadpoolctl", "psutil", "platformdirs", "typer", "rich")
+WIDE = frozenset({"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"})
+"""What a processor must be able to do for OpenBLAS's kernels named SkylakeX."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
@@ -209,6 +211,24 @@ def _library_threads(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("library threads", "ok", text)
 
 
+def _blas(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Tell for which processor NumPy's OpenBLAS computes: it chooses when it is loaded, and not always well."""
+    del environ
+    import numpy as np  # noqa: F401 - loads the BLAS that is asked about
+    from threadpoolctl import threadpool_info
+
+    from ..machine.cores import cpu_flags
+
+    pools = [pool for pool in threadpool_info() if pool["internal_api"] == "openblas"]
+    chosen = sorted({str(pool["architecture"]) for pool in pools if pool.get("architecture")})
+    text = f"OpenBLAS computes with the kernels for {', '.join(chosen)}"
+    if "Haswell" in chosen and cpu_flags() >= WIDE:
+        fix = "set OPENBLAS_CORETYPE=SkylakeX before the program starts: it may be quicker"
+        yield Finding("BLAS", "hint", f"{text}, and the processor has AVX-512", fix)
+    else:
+        yield Finding("BLAS", "ok", text if chosen else "NumPy's is not OpenBLAS, or does not tell its kernels")
+
+
 def _cpu(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Run a divided kernel on every core and compare, whatever the environment says."""
     del environ
@@ -323,6 +343,7 @@ CHECKS: tuple[Check, ...] = (
     _cores,
     _memory,
     _library_threads,
+    _blas,
     _opencl,
     _torch,
     _ranks,

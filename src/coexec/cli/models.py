@@ -29,6 +29,7 @@ class ModelRequest(NamedTuple):
     budget: str = "30s"
     baselines: tuple[str, ...] = ()
     shapes: str | None = None
+    values: tuple[str, ...] = ()
     devices: str | None = None
     explain: bool = False
     json: bool = False
@@ -69,11 +70,52 @@ def shapes_of(text: str | None) -> dict[str, Any]:
     return found
 
 
-def load_model(name: str, shapes: str | None = None) -> Model:
+def refuse_values(name: str, values: Sequence[str]) -> None:
+    """Raise ConfigError if `--value` is given for something whose inputs it cannot turn into constants."""
+    if values:
+        raise ConfigError(f"--value {shortened(values[0])!r} is for inputs of ONNX files, and {name} is none")
+
+
+def values_of(entries: Sequence[str]) -> dict[str, Any]:
+    """Read "sr=16000", "to=2,3", "to=6," (one element) and "to=v.npy" as constants by name."""
+    found: dict[str, Any] = {}
+    for entry in entries:
+        name, _, text = entry.partition("=")
+        name, text = name.strip(), text.strip()
+        if not name or not text:
+            raise ConfigError(f"--value {shortened(entry)!r} must be name=16000, name=2,3 or name=v.npy")
+        if name in found:
+            raise ConfigError(f"--value {shortened(entry)!r}: {name!r} is given twice; name each once")
+        if text.endswith(".npy"):
+            found[name] = read_array("--value", Path(text))
+            continue
+        try:
+            numbers = [_number(part.strip()) for part in text.removesuffix(",").split(",")]
+        except ValueError:
+            raise ConfigError(
+                f"--value {shortened(entry)!r} must be a number, numbers separated by commas, true, false or a .npy file"
+            ) from None
+        found[name] = numbers if "," in text else numbers[0]
+    return found
+
+
+def _number(text: str) -> bool | int | float:
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def load_model(name: str, shapes: str | None = None, values: Sequence[str] = ()) -> Model:
     """Return the model of a file, or one that comes with coexec."""
     from ..models.model import Model
 
-    return Model.from_onnx(name, shapes_of(shapes)) if name.endswith(".onnx") else Model.named(name)
+    if name.endswith(".onnx"):
+        return Model.from_onnx(name, shapes_of(shapes), values_of(values))
+    refuse_values(name, values)
+    return Model.named(name)
 
 
 def show_plan(name: str, request: ModelRequest) -> None:
@@ -81,7 +123,7 @@ def show_plan(name: str, request: ModelRequest) -> None:
     check_files(
         ("--plot", request.plot, (".html",)), ("--save", request.save, ()), ("--annotate", request.annotate, (".onnx",))
     )
-    model = load_model(name, request.shapes)
+    model = load_model(name, request.shapes, request.values)
     with spoken_warnings():
         plan = make_plan(model, request)
     if request.plot is not None:
@@ -180,6 +222,7 @@ class RunRequest(NamedTuple):
     plan: Path | None = None
     devices: str | None = None
     shapes: str | None = None
+    values: tuple[str, ...] = ()
     repeat: int = 1
     json: bool = False
 
@@ -193,7 +236,7 @@ def run_model(name: str, request: RunRequest) -> None:
     from ..plan.plan import Plan
     from ..runtime import Runtime
 
-    model = load_model(name, request.shapes)
+    model = load_model(name, request.shapes, request.values)
     given = read_inputs(model, request.inputs)
     targets = named_files("--output", request.outputs, list(model.outputs))
     check_files(*(("--output", path, (".npy",)) for path in targets.values()))
@@ -248,16 +291,20 @@ def named_files(option: str, entries: Sequence[str], names: Sequence[str]) -> di
     return found
 
 
-def read_inputs(model: Model, entries: Sequence[str]) -> dict[str, Any]:
-    """Read the inputs of a model from .npy files."""
+def read_array(option: str, path: Path) -> Any:
+    """Read a .npy file that an option names."""
     import numpy as np
 
-    found = {}
-    for name, path in named_files("--input", entries, list(model.inputs)).items():
-        try:
-            found[name] = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise ConfigError(f"--input {path}: {shortened(str(error))}; give a .npy file of numbers") from error
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ConfigError(f"{option} {path}: {shortened(str(error))}; give a .npy file of numbers") from error
+
+
+def read_inputs(model: Model, entries: Sequence[str]) -> dict[str, Any]:
+    """Read the inputs of a model from .npy files."""
+    files = named_files("--input", entries, list(model.inputs))
+    found = {name: read_array("--input", path) for name, path in files.items()}
     if missing := [name for name in model.inputs if name not in found]:
         kind = model.inputs[missing[0]]
         raise ConfigError(

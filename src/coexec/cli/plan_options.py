@@ -27,6 +27,10 @@ Size = Annotated[int | None, typer.Option(min=1, metavar="N", help="sum and othe
 Shape = Annotated[
     str | None, typer.Option(metavar="N,C,H,W", help="conv2d: its images; a model: x=1,3,224,224 or size=1.")
 ]
+Values = Annotated[
+    list[str] | None,
+    typer.Option("--value", metavar="NAME=...", help="A model: an input that is constant, sr=16000, to=2,3, to=v.npy."),
+]
 Filters = Annotated[int | None, typer.Option(min=1, metavar="N", help="conv2d: output channels.")]
 Taps = Annotated[str | None, typer.Option(metavar="R[,S]", help="conv2d: rows and columns of a filter.")]
 Stride = Annotated[int | None, typer.Option(min=1, metavar="N", help="conv2d: stride, default 1.")]
@@ -67,6 +71,7 @@ def plan(
     k: K = None,
     size: Size = None,
     shape: Shape = None,
+    value: Values = None,
     filters: Filters = None,
     kernel: Taps = None,
     stride: Stride = None,
@@ -104,10 +109,11 @@ def plan(
     from . import models, plan as calls
 
     if models.is_model(op):
-        told = (objective or "latency", budget, tuple(baseline or ()), shape)
+        told = (objective or "latency", budget, tuple(baseline or ()), shape, tuple(value or ()))
         models.show_plan(op, models.ModelRequest(platform, *told, devices, explain, json, plot, save, annotate))
     else:
         models.refuse_unknown(op, [*calls.OPS, "pipeline"])
+        models.refuse_values(op, value or ())
         sizes = calls.Sizes(m, n, k, size, shape, filters, kernel, stride, padding, groups, dtype)
         goals = (objective or "time", energy_cap, watts, policy)
         calls.show(op, sizes, calls.Request(devices, *goals, explain, json, plot, save, target, platform))
@@ -130,6 +136,7 @@ def run_model(
     output: Outputs = None,
     plan: Planned = None,
     shape: Sizes = None,
+    value: Values = None,
     devices: Devices = None,
     repeat: Repeat = 1,
     json: Json = False,
@@ -141,7 +148,10 @@ def run_model(
     coexec run-model resnet18.onnx --input x.npy --output y.npy
 
     coexec run-model resnet18.onnx --plan plan.json --input x.npy --output y.npy --devices cpu:0,cpu:1
+
+    coexec run-model voice.onnx --value sr=16000 --shape input=1,576 --input input=x.npy --output output=y.npy
     """
     from .models import RunRequest, run_model as run
 
-    run(model, RunRequest(tuple(input or ()), tuple(output or ()), plan, devices, shape, repeat, json))
+    told = (shape, tuple(value or ()))
+    run(model, RunRequest(tuple(input or ()), tuple(output or ()), plan, devices, *told, repeat, json))

@@ -41,6 +41,16 @@ def cpu_model(proc: Path = PROC) -> str:
     return platform.processor() or platform.machine() or "unknown processor"
 
 
+def cpu_flags(proc: Path = PROC) -> frozenset[str]:
+    """Return what the first processor can do, as Linux names it ("avx2"); nothing where the system does not tell."""
+    try:
+        text = (proc / "cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return frozenset()
+    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
+    return frozenset(line.partition(":")[2].split())
+
+
 def memory_capacity(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
     """Return the bytes of memory this process may use: the machine's, or less in a container; None = unknown."""
     limits = [limit for limit in (_machine_memory(), memory_limit(proc, cgroups)) if limit is not None]

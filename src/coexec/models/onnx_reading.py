@@ -258,7 +258,7 @@ class _Reader:
         if self.depending:
             wrong.append(
                 f"sizes depend on the values of inputs: {listed(self.depending)}; if an input is meant to be fixed, give "
-                "it as values={'name': array}"
+                "it as values={'name': array}, on the command line as --value name=2,3"
             )
         if wrong:
             raise ModelError(". Beside that, ".join(wrong))

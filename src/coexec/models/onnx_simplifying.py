@@ -79,13 +79,19 @@ class Binding:
 
     def _fix(self, value: Any) -> None:
         """Turn an input into a constant."""
-        ir, graph, given = needs("onnx_ir"), self.model.graph, np.asarray(self.values[value.name])
+        told = self.values[value.name]
+        ir, graph, given = needs("onnx_ir"), self.model.graph, np.asarray(told)
         try:
             dtype = value.dtype.numpy()
-            taken = given.astype(dtype)
+            with np.errstate(all="ignore"):  # what does not fit is refused below
+                taken = given.astype(dtype)
         except (AttributeError, TypeError, ValueError) as error:
             raise ModelError(f"values= gives {value.name!r} {given.dtype}, which it cannot take: {error}") from error
-        if not np.array_equal(taken, given, equal_nan=dtype.kind in "fc"):
+        if given.dtype.kind == dtype.kind == "f" and not isinstance(told, np.ndarray | np.generic):
+            same = np.array_equal(np.isfinite(taken), np.isfinite(given))  # Python's floats are rounded, as NumPy does
+        else:
+            same = np.array_equal(taken, given, equal_nan=dtype.kind in "fc")
+        if not same:
             raise ModelError(f"values= gives {value.name!r} {given.dtype}, and the model takes {dtype}; convert it")
         if value.shape is not None and not _fits(value.shape, given.shape):
             raise ModelError(
