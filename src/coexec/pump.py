@@ -92,7 +92,7 @@ class EventPump:
         self.executor.attend(
             finished=self._finished,
             redo=self._redo,
-            check_signals=self.signals.check,
+            signals=self.signals,
             look_up=parts.diagnostics.progress(self.lock, self.engine.issued, time.monotonic),
         )
         self.scheduler.lowering.capacity.listen = self.signals.listen

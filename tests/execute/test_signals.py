@@ -36,6 +36,37 @@ def test_ctrl_c_never_breaks_into_the_bookkeeping_of_a_second_runtime() -> None:
     assert (done.returncode, done.stdout) == (0, "registered\ninterrupted\n"), done.stderr
 
 
+def test_ctrl_c_while_a_waiting_thread_reports_what_it_did_loses_no_instruction() -> None:
+    done = run_script(
+        """
+        with cx.Runtime("cpu:0", sync=True, inline=False) as runtime:
+            executor = runtime._driver.executor
+            (cpu,) = executor._helpers
+            report, strike = cpu._finished, [True]
+
+            def interrupted(ran):
+                if strike and threading.current_thread() is threading.main_thread():
+                    strike.clear()
+                    os.kill(os.getpid(), signal.SIGINT)
+                    len("here the handler is called")
+                report(ran)
+
+            cpu._finished = interrupted
+            x = cx.zeros(100_000)
+            try:
+                x[...] = 1
+                np.asarray(x)
+            except KeyboardInterrupt:
+                print("interrupted")
+            if not executor.engine.idle:
+                executor.cancel(executor.engine.waiting(), "the test is over")
+            print(executor.engine.idle, executor.broken, flush=True)
+            os._exit(0)
+        """
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\nTrue None\n"), done.stderr
+
+
 def test_ctrl_c_in_a_finalizer_is_raised_at_the_next_call() -> None:
     """Python drops what a finalizer raises, and the end of an array is one."""
     done = run_script(

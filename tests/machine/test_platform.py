@@ -243,3 +243,10 @@ def test_a_platform_describes_itself() -> None:
     assert "4 x gpu (Fast GPU), 1 Tflop/s float64, 2 Tflop/s float32, 100 W (10 idle), memory gpu" in text
     assert "gpu:0 and gpu:1 (nvlink), 100 GB/s, 2 µs" in text and "pcie and its gpu (pcie), 20 GB/s, 1 µs" in text
     assert "5 GB/s per nic" in text
+
+
+def test_a_device_says_whether_it_is_one_core_and_whether_it_loops_by_itself() -> None:
+    asked = [Device("cpu:0", "cpu", HOST), Device("cpu:all", "cpu", HOST, wide=True)]
+    asked += [Device(f"{kind}:0", kind, 2) for kind in ("torch", "opencl", "gpu", "null")]
+    assert [device.name for device in asked if device.is_core] == ["cpu:0"]
+    assert [device.name for device in asked if device.loops] == ["cpu:0", "cpu:all", "torch:0"]

@@ -288,13 +288,14 @@ def test_a_forked_child_makes_no_small_calls() -> None:
 def test_a_loop_of_small_calls_can_be_interrupted(call: str) -> None:
     done = run_script(
         f"""
-        import threading
+        looping = threading.Event()
+        threading.Thread(target=lambda: (looping.wait(), os.kill(os.getpid(), signal.SIGINT))).start()
         with cx.Runtime("cpu:0"):
             a = cx.ones(3)
-            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
             try:
                 while True:
                     {call}
+                    looping.set()
             except KeyboardInterrupt:
                 print("interrupted")
         """

@@ -251,6 +251,40 @@ def test_a_key_that_is_pressed_while_items_are_under_way_ends_the_stream() -> No
         assert runtime._driver.executor.engine.idle
 
 
+@pytest.mark.parametrize("moment", ["asked", "left"])
+def test_a_key_that_is_pressed_when_the_consumer_asks_or_is_answered_ends_the_stream(moment: str) -> None:
+    class Pressing:
+        """Stands for the stream's watch, and presses a key at the third result."""
+
+        def __init__(self, watch: Any) -> None:
+            self.watch, self.calls = watch, 0
+
+        def asked(self) -> None:
+            self.watch.asked()
+            self.press("asked")
+
+        def left(self) -> None:
+            self.watch.left()
+            self.press("left")
+
+        def press(self, now: str) -> None:
+            self.calls += now == moment
+            if now == moment and self.calls == 3:
+                _thread.interrupt_main()
+                len("here the handler is called")
+
+    with opened(devices="cpu:0,cpu:1") as runtime:
+        pipe = cx.Pipeline(reads_inside, w=weights())
+        stream = pipe.stream(items(20), ahead=3)
+        stream.consumer = Pressing(stream.consumer)
+        with pytest.raises(KeyboardInterrupt):
+            list(stream)
+        assert stream.closed and left_behind() == []
+        assert list(stream) == []
+        cx.wait()
+        assert runtime._driver.executor.engine.idle
+
+
 def test_failures_of_items_are_the_streams_and_nobody_elses() -> None:
     def waits(item: Any) -> Any:
         result = may_fail(item)

@@ -59,7 +59,7 @@ def here(environ: Mapping[str, str]) -> Platform:
 
 def _rated(device: Device, flops: float | None, bandwidth: float | None) -> Device:
     """Return the device with measured peaks where it states none; cores are described alike, so that one entry will do."""
-    description = f"one core of {cpu_model()}" if device.kind == "cpu" and not device.wide else device.description
+    description = f"one core of {cpu_model()}" if device.is_core else device.description
     flops, bandwidth = device.flops or flops, device.bandwidth or bandwidth
     return replace(
         device,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from ..backend.base import Backend, Postponed, Ran
@@ -20,6 +20,7 @@ from ..graph.instruction import Alloc, Allocation, Free, Instruction, Join, Laun
 from ..graph.task import Task
 from .engine import Engine, followed
 from .memories import Memories
+from .signals import Signals
 
 LOOK_UP = 0.5  # seconds: a signal that comes just before a thread blocks does not wake it, so it looks up now and then
 
@@ -42,6 +43,7 @@ class Executor:
         self.broken: BaseException | None = None  # an error of our own: every wait raises it
         self._waiting_for_idle: list[Callable[[], None]] = []
         self.check_signals: Callable[[], None] = _no_signals
+        self._deferred: Callable[[], AbstractContextManager[object]] = nullcontext  # no interrupt is raised within
         self.look_up: Callable[[], None] = _no_signals  # called by a thread that has waited for a while
         self.on_finished: Callable[[Ran], None] = _nothing  # locked; for load accounting
         self._redo: Callable[[Ran], list[Instruction]] = _nobody  # locked; what redoes a failed instruction
@@ -56,12 +58,12 @@ class Executor:
         *,
         finished: Callable[[Ran], None],
         redo: Callable[[Ran], list[Instruction]],
-        check_signals: Callable[[], None],
+        signals: Signals,
         look_up: Callable[[], None],
     ) -> None:
         """Say who is told of completions, who redoes what failed, and what a thread looks at while it waits."""
-        self.on_finished, self._redo = finished, redo
-        self.check_signals, self.look_up = check_signals, look_up
+        self.on_finished, self._redo, self.look_up = finished, redo, look_up
+        self.check_signals, self._deferred = signals.check, signals.deferred
 
     # Work in ------------------------------------------------------------------------------------------------------
 
@@ -336,11 +338,8 @@ class Executor:
                 self.look_up()
 
     def _awake(self, wake: Callable[[], None]) -> None:
-        if wake in self._sleepers:
-            try:
-                self._sleepers.remove(wake)
-            except ValueError:  # called for help at this moment
-                return
+        with suppress(ValueError):  # it was called for help
+            self._sleepers.remove(wake)
 
     def _call_helper(self) -> bool:
         """Wake a thread that waits, to do host work; False if there is none."""
@@ -352,8 +351,9 @@ class Executor:
         return True
 
     def help(self, waiting_for: Task | None = None) -> bool:
-        """Run one piece of work on the calling thread, if a backend has any for it."""
-        return any(backend.help(waiting_for) for backend in self._helpers)
+        """Run one piece of work on the calling thread, if a backend has any; what was taken is reported before Ctrl-C is raised."""
+        with self._deferred():
+            return any(backend.help(waiting_for) for backend in self._helpers)
 
     def check_broken(self) -> None:
         """Raise if coexec itself has failed."""

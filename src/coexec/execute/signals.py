@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -29,7 +28,8 @@ class Signals:
 
     def __init__(self, lock: Any, cancel: Callable[[str], None]) -> None:
         self._locked: Callable[[], bool] = lock._is_owned  # by the present thread: what threading.Condition itself asks
-        self._deferring = 0  # the thread that must not be interrupted
+        self._deferral = Deferral(self)
+        self.deferring = 0  # blocks of the main thread, to which interrupts come, that must end first
         self._cancel = cancel  # cancels what has not begun, for a reason
         self._waiting = False  # an interrupt wants the lock, which another thread holds
         self.pending: BaseException | None = None
@@ -49,18 +49,12 @@ class Signals:
 
     @property
     def busy(self) -> bool:
-        """Whether the present thread must not be interrupted now."""
-        return self._locked() or self._deferring == threading.get_ident()
+        """Whether the main thread, which asks, must not be interrupted now."""
+        return self._locked() or self.deferring > 0
 
-    @contextmanager
-    def deferred(self) -> Iterator[None]:
-        """Let the block end before an interrupt is raised in this thread."""
-        self._deferring = threading.get_ident()
-        try:
-            yield
-        finally:
-            self._deferring = 0
-        self.check()
+    def deferred(self) -> Deferral:
+        """Let a block end before an interrupt is raised. Such blocks may be nested; in other threads they do nothing."""
+        return self._deferral
 
     def restore(self) -> None:
         """Put back what was there if this was the last open runtime, unless the program has replaced it since."""
@@ -88,6 +82,23 @@ class Signals:
             self._cancel(WHY)
         finally:
             self._waiting = False
+
+
+class Deferral:
+    """A block that ends before an interrupt is raised in it. It is entered at every wait, so it is no generator."""
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._signals.deferring += 1
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._signals.deferring -= 1
+            if kind is None and not self._signals.deferring:
+                self._signals.check()
 
 
 def stand() -> None:

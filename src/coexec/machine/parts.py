@@ -94,6 +94,16 @@ class Device:
     achieved: tuple[AchievedRate, ...] = ()  # operations whose speed or watts are known better than by its peaks
     configurations: tuple[DeviceDesign, ...] = ()  # designs of which more than the name is known
 
+    @property
+    def is_core(self) -> bool:
+        """Whether it is one core, which any thread can stand in for; all cores at once are none."""
+        return self.kind == "cpu" and not self.wide
+
+    @property
+    def loops(self) -> bool:
+        """Whether it computes the pieces of a chunk one after the other by itself, with nobody handing them over."""
+        return self.kind in ("cpu", "torch")
+
     def reads(self, memory: int) -> bool:
         """Tell whether kernels on this device read `memory` in place."""
         return memory == self.memory or memory in self.readable

@@ -71,7 +71,7 @@ def exact_only(found: Sequence[Candidate]) -> tuple[list[Candidate], Exclusions]
             left_out[candidate.name] = (
                 f"reproducible=True: its variant {variant.name!r} is {variant.numerics}, not exact: other bits than NumPy's"
             )
-    cores = [c for c in kept.values() if c.device.kind == "cpu" and not c.wide]
+    cores = [c for c in kept.values() if c.device.is_core]
     for wide in [c.name for c in kept.values() if c.wide and cores]:
         del kept[wide]
         left_out[wide] = ALL_CORES

@@ -65,7 +65,7 @@ class Candidate:
         self.name = device.name
         self.memory = device.memory
         self.wide = device.wide
-        self.runs_here = device.kind == "cpu" and not device.wide  # any thread can stand in for a core
+        self.runs_here = device.is_core
         self._chunks: tuple[Chunk] | None = None  # the last answers: programs repeat themselves
         self._shares: tuple[Share] | None = None
         self._share: Share | None = None
@@ -208,7 +208,7 @@ class Candidates:
         return [
             Candidate(c.device, c.variant, self._learned.model(kernel, c.variant, c.device, "in cache"), blocked=True)
             for c in found
-            if c.device.kind == "cpu" and not c.wide and c.variant.kind != COMPILED  # which makes one pass anyway
+            if c.device.is_core and c.variant.kind != COMPILED  # which makes one pass anyway
         ]
 
     def named(self, devices: str | None) -> list[Device]:
@@ -273,7 +273,7 @@ class Candidates:
         if variant.kind == "python":
             return self._runs_python[device.name] and (device.kind == NUMPY or device.name in self._invented)
         if variant.kind == COMPILED:
-            return device.kind == NUMPY and not device.wide
+            return device.is_core
         return variant.kind == device.kind or device.name in self._invented
 
     def holding(self, candidates: list[Candidate], dtypes: list[np.dtype[Any]]) -> list[Candidate]:

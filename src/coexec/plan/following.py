@@ -14,7 +14,7 @@ from ..graph.task import Task
 from ..program.variant import COMPILED
 from .candidate import Candidate
 from .plan import Plan
-from .split import LOOPING, blocks, deal, in_runs, tiles
+from .split import blocks, deal, in_runs, tiles
 
 PYTHON = "python"  # the name of every kernel's first variant
 Call = tuple[str, str]  # a kernel's name, and the shapes and types of its arrays as text
@@ -22,7 +22,7 @@ Call = tuple[str, str]  # a kernel's name, and the shapes and types of its array
 
 def looping(group: Sequence[Candidate]) -> set[str]:
     """Return the devices that loop over pieces."""
-    return {c.name for c in group if c.device.kind in LOOPING}
+    return {c.name for c in group if c.device.loops}
 
 
 def following(task: Task, plan: Plan, candidates: Sequence[Candidate]) -> tuple[tuple[Chunk, ...], list[Candidate]]:

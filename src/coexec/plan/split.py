@@ -24,8 +24,6 @@ BLOCKS = 32
 BLOCK_ELEMENTS = 1 << 15
 SEVERAL_BLOCKS = 2 * BLOCK_ELEMENTS
 """Points from which a reduction has more than one block."""
-LOOPING = ("cpu", "torch")
-"""Kinds of devices that compute one piece after the other by themselves."""
 SQUARE = 0.95  # extents whose ratio is closer to one than this are nearly square
 
 

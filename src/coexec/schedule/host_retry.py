@@ -81,7 +81,7 @@ class HostRetry:
 
     def _host_device(self, op: str) -> str:
         """Return the CPU device that is free first and can do an operation, or the host itself."""
-        cores = [d for d in self._platform.devices if d.kind == "cpu" and not d.wide and d.memory == HOST]
+        cores = [d for d in self._platform.devices if d.is_core and d.memory == HOST]
         able = [d.name for d in cores if d.does(op)]
         return min(able, key=lambda name: self._loads.seconds[name], default="host")
 

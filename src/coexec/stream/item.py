@@ -61,7 +61,7 @@ class ItemRun:
         own = list(storages(self.item))
         self.session = ItemSession(self._runtime, self.index, route, watched, own)
         if threaded:
-            self._turn = Turn(self._call, f"coexec-item-{self.index}")
+            self._turn = Turn(self._call, f"coexec-item-{self.index}", self._driver.signals.deferred)
             self.advance()
         else:
             self._ended(self._call)

@@ -96,28 +96,28 @@ class Stream(Iterator[Any]):
     def __next__(self) -> Any:
         if not self._taking.acquire(blocking=False):
             raise ProgramError("another thread is taking a result of this stream; take them from one thread at a time")
-        self.consumer.asked()
         try:
-            return self._next()
-        finally:
+            self.consumer.asked()
+            result = self._next()
             self.consumer.left()
+        except BaseException:  # the end, a failure, or Ctrl-C at any moment
+            self.close()
+            self.consumer.left()
+            raise
+        finally:
             self._taking.release()
+        return result
 
     def _next(self) -> Any:
-        try:
-            while not self.closed:
-                self._fill()
-                result = self._deliver()
-                if result is not NOTHING:
-                    return result
-                if self._finished():
-                    break
-                if not self._window.advance():
-                    self._window.wait()
-        except BaseException:
-            self.close()
-            raise
-        self.close()
+        while not self.closed:
+            self._fill()
+            result = self._deliver()
+            if result is not NOTHING:
+                return result
+            if self._finished():
+                break
+            if not self._window.advance():
+                self._window.wait()
         raise StopIteration
 
     def __aiter__(self) -> AsyncIterator[Any]:

@@ -1,6 +1,6 @@
 """Functions that wait in the middle: each call has a thread of its own, but only one of all threads runs at a time.
 
-Before: program/session.py.  After: stream/running.py.  Knows no array and no stage.
+Before: program/session.py.  After: stream/item.py.  Knows no array and no stage.
 
 Whoever starts or resumes a call waits until it ends or waits for a task. So the program's own order of events depends on no
 thread's speed, and a function needs no locks.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import copy_context
 from typing import Any
 
@@ -23,10 +24,13 @@ class Abandoned(BaseException):
 class Turn:
     """One call of a function on a thread of its own."""
 
-    def __init__(self, function: Callable[[], Any], name: str) -> None:
+    def __init__(
+        self, function: Callable[[], Any], name: str, uninterrupted: Callable[[], AbstractContextManager[object]]
+    ) -> None:
+        """Take a function; what happens within `uninterrupted()` is over before Ctrl-C is raised."""
         self.waiting_for: Any = None  # a task, while the function waits
         self.over = False
-        self._function = function
+        self._function, self._uninterrupted = function, uninterrupted
         self._error: BaseException | None = None
         self._result: Any = None
         self._abandoned = False
@@ -41,8 +45,9 @@ class Turn:
             return
         try:
             if not self._begun:
-                self._thread.start()
-                self._begun = True
+                with self._uninterrupted():  # else nobody knows whether there is a thread to wait for
+                    self._thread.start()
+                    self._begun = True
             self._go.release()
             self._back.acquire()
         except BaseException:  # Ctrl-C: nothing of it may be left behind
@@ -54,7 +59,7 @@ class Turn:
         self._abandoned = True
         if not self._begun:
             self.over = True
-            self._go.release()  # Ctrl-C may have come just when the thread had started
+            self._go.release()  # a handler of the program's own may have raised just when the thread had started
             return
         while not self.over:
             self._go.release()

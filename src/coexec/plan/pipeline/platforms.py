@@ -86,7 +86,7 @@ def _name(chosen: Sequence[Device], members: Sequence[Device]) -> str:
 
 
 def _is_core(device: Device) -> bool:
-    return device.kind == "cpu" and not device.wide and device.memory == HOST_MEMORY
+    return device.is_core and device.memory == HOST_MEMORY
 
 
 def _class(platform: Platform, name: str, members: Sequence[Device], cores: Sequence[Device]) -> DeviceClass:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from ...geometry import overlap
 from ...machine.platform import HOST, USER, Device, Link, Platform
-from ..split import LOOPING
 from .estimate import Overheads, Where, fresh
 from .profile import CallProfile, StepCall, StepProfile
 
@@ -96,7 +95,7 @@ class Bounds:
         """Ask for every call and class of devices."""
         self._step, self._machine, self._costs = step, machine, machine.overheads
         self._first = [group[0] for group in groups]
-        self._looping = [device.kind in LOOPING for device in self._first]
+        self._looping = [device.loops for device in self._first]
         self._away = [device.memory != HOST for device in self._first]
         self._brought = Brought(step, machine)
         self._latency = min([link.latency for link in machine.platform.links.values()], default=0.0)

@@ -18,7 +18,7 @@ from ..candidate import Candidate, one_per_device
 from ..conflicts import however_cut
 from ..host_only import Who
 from ..placing import is_cut
-from ..split import LOOPING, blocks
+from ..split import blocks
 
 KEPT = 64  # cuts of one call whose parts are remembered
 
@@ -126,7 +126,7 @@ class CallProfile:
     def launches(self, device: str, box: Box) -> int:
         """Return how many kernels compute a part: the fixed blocks of a reduction are one each, unless a device loops over them."""
         candidate = self.devices.get(device)
-        if not self.blocks or candidate is None or candidate.device.kind in LOOPING:
+        if not self.blocks or candidate is None or candidate.device.loops:
             return 1
         return max(1, round(self.blocks * box.volume / (self.box.volume or 1)))
 
