@@ -24,10 +24,10 @@ def test_in_weak_scaling_each_rank_has_as_much_to_do_as_one_alone() -> None:
 
 
 def test_a_picture_has_a_panel_for_each_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scaling, "QUICK_RANKS", (1, 2))
+    monkeypatch.setattr(scaling, "RANKS", (1, 2))
     monkeypatch.setattr(scaling, "APPS", {"wave_sim": APPS["wave_sim"]})
     said: list[str] = []
-    found = scaling.measure(True, said.append)
+    found = scaling.measure(said.append, quick=True, full=False)
     assert [(case["app"], case["kind"]) for case in found["cases"]] == [("wave_sim", "strong"), ("wave_sim", "weak")]
     assert len(said) == 2
     drawn = picture({"scaling": found})

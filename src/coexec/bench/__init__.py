@@ -29,5 +29,8 @@ PICTURES: dict[str, str] = {
 ON_RANKS = frozenset({"cluster"})
 """Those that take a number of `ranks`, too."""
 
+LONG = frozenset({"cluster"})
+"""Those that do more with `full`."""
+
 BRIEF = frozenset({"plan"})
 """Those whose quick set is all that is asked for, unless `--full` is."""

@@ -314,7 +314,9 @@ def bench(
     *,
     json: Json = False,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, fewer repetitions.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Everything, where a quick set is usual (plan).")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Everything, where a smaller set is usual (plan, cluster).")
+    ] = False,
     plot: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the result (.svg).")] = None,
     ranks: Annotated[int | None, typer.Option(metavar="N", help="On so many ranks (cluster).")] = None,
 ) -> None:

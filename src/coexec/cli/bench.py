@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..bench import BRIEF, ON_RANKS
+from ..bench import BRIEF, LONG, ON_RANKS
 from ..errors import CoexecError, ConfigError, PerformanceWarning, unknown_name
 from ..files import write_text
 from .output import FAILURE, check_files, console, emit, fields, say, table
@@ -51,7 +51,7 @@ def show(
     failed = False
     for chosen in known if name == "all" else [name]:
         try:
-            results[chosen] = _run(chosen, known, quick=quick or (chosen in BRIEF and not full), ranks=ranks)
+            results[chosen] = _run(chosen, known, quick=quick or (chosen in BRIEF and not full), full=full, ranks=ranks)
         except CoexecError as error:
             if name != "all":
                 raise
@@ -94,7 +94,7 @@ def load(name: str, known: Mapping[str, str]) -> Benchmark:
     return found
 
 
-def _run(name: str, known: Mapping[str, str], *, quick: bool, ranks: int | None) -> Data:
+def _run(name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks: int | None) -> Data:
     from rich.text import Text
 
     screen = console(stderr=True)
@@ -106,7 +106,8 @@ def _run(name: str, known: Mapping[str, str], *, quick: bool, ranks: int | None)
             if not screen.is_terminal:
                 say(f"{name}: {text}")
 
-        return load(name, known)(quick, progress, **({} if ranks is None else {"ranks": ranks}))
+        more = ({} if ranks is None else {"ranks": ranks}) | ({"full": True} if full and name in LONG else {})
+        return load(name, known)(quick, progress, **more)
 
 
 def _list(known: Mapping[str, str], *, json: bool) -> None:

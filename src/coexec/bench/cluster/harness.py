@@ -26,7 +26,7 @@ LONGEST = 3600.0
 """Seconds after which ranks that have not ended are taken for hung."""
 
 
-def run(quick: bool, progress: Progress, ranks: int = 2) -> Data:
+def run(quick: bool, progress: Progress, ranks: int = 2, *, full: bool = False) -> Data:
     """Measure real ranks against hand-written MPI: time, messages, bytes, latency, and what a waiting rank uses."""
     if ranks < 2:
         raise ConfigError(f"--ranks {ranks}: messages need 2 ranks at least")
@@ -36,7 +36,7 @@ def run(quick: bool, progress: Progress, ranks: int = 2) -> Data:
         costs, memory = measured_costs(), bandwidth()["threads_1_GB_per_s"] * 1e9
     found = measured(ranks, "quick" if quick else "full", costs, memory)
     busy = others.cores()  # beside the real ranks; simulated ones have a clock of their own
-    return {"machine": machine(), **found, "others_cores": busy, "scaling": scaled(quick, progress)}
+    return {"machine": machine(), **found, "others_cores": busy, "scaling": scaled(progress, quick=quick, full=full)}
 
 
 def measured(ranks: int, effort: str, costs: Costs, memory: float) -> Data:

@@ -25,7 +25,8 @@ from ..apps.programs import load
 from ..measure import Data, Progress
 
 PLATFORM = "a100x128"
-RANKS, QUICK_RANKS = (1, 4, 16, 64, 256, 1024), (1, 4, 16)
+RANKS = (1, 4, 16, 64, 256, 1024)
+QUICK, USUAL = 3, 4  # how many of them are simulated with --quick, and without --full: 1,024 ranks take many minutes
 WARM, STEPS = 4, 6
 """Steps before time counts, for plans and first copies, and steps that count."""
 
@@ -98,9 +99,9 @@ SIZE = 4
 """How much more work strong scaling has than one rank of weak scaling: arrays that fill a good part of one GPU."""
 
 
-def measure(quick: bool, progress: Progress) -> Data:
+def measure(progress: Progress, *, quick: bool, full: bool) -> Data:
     """Return strong and weak scaling of every application."""
-    numbers = QUICK_RANKS if quick else RANKS
+    numbers = RANKS[:QUICK] if quick else RANKS if full else RANKS[:USUAL]
     begin = perf_counter()
     cases = []
     with rarely_collecting():
