@@ -179,7 +179,7 @@ def test_files_may_be_given_as_paths(tmp_path) -> None:
         x = cx.zeros(4)
         cx.kernel(x=cx.update)(lambda x: None).plan(x).save(tmp_path / "p.json")
     with cx.Runtime("cpu:0", plan=tmp_path / "p.json") as runtime:
-        assert len(planner_of(runtime)._followed_plans.plans) == 1
+        assert len(planner_of(runtime).to_the_letter.plans) == 1
 
 
 @pytest.mark.parametrize("store", ["folder", "read-only"])

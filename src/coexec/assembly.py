@@ -131,7 +131,7 @@ def _scheduler(
     planner = make_planner(config, platform, candidates, loads, cache, note, diagnostics, where)
     narrow = [device.name for device in platform.devices if not device.wide]  # where compiled bodies run
     bodies.ahead = lambda: (
-        {} if planner._followed_plans.plans else {d: last for d in narrow if (last := loads.latest.get(d)) is not None}
+        {} if planner.to_the_letter.plans else {d: last for d in narrow if (last := loads.latest.get(d)) is not None}
     )
     settings = Settings(
         lookahead="none" if at_once else config.lookahead,

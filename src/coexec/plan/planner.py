@@ -92,7 +92,7 @@ class Planner:
         self._note = note  # where remarks are recorded; reasons are worked out only if there is such a place
         self._blocking = Blocking(cache)
         divider.offering.lags, divider.offering.idle = loads.lags, lambda: loads.idle
-        self._followed_plans = Followed(plans)  # to the letter
+        self.to_the_letter = Followed(plans)
         self._step_plan = Followed()  # as far as it can be followed
         self._guide: Callable[[Task], Guided | None] | None = None  # for calls of which it says nothing
         self._conflicts = Conflicts(tell)
@@ -118,7 +118,7 @@ class Planner:
     def follow(self, plans: Sequence[Plan]) -> None:
         """Plan as these plans say, to the letter, from now on: nothing that was decided before holds."""
         for plan in plans:
-            self._followed_plans.add(plan)
+            self.to_the_letter.add(plan)
         self._candidates.forget()
 
     def adopt(self, plan: Plan | None, guide: Callable[[Task], Guided | None]) -> None:
@@ -182,7 +182,7 @@ class Planner:
             shares = [HOST._replace(work=work_of_part(task, chunk.box)) for chunk in chunks]
             return self._command(task, chunks, tuple(shares), nobody_else)
         work = work_of(task)
-        told = self._followed_plans.plans or self._step_plan.plans
+        told = self.to_the_letter.plans or self._step_plan.plans
         if told and (followed := self._as_planned(task, candidates, work)) is not None:
             return followed
         only = ONLY if options.devices is None else NAMED
@@ -250,7 +250,7 @@ class Planner:
         """Return what a plan says of a call, if there is one; a plan says nothing of arguments that overlap."""
         if task.deal is not None or sees_itself(task):
             return None
-        plan = self._followed_plans.of(task)
+        plan = self.to_the_letter.of(task)
         if plan is not None:
             return self._followed(task, plan, candidates)
         plan = self._step_plan.of(task)
