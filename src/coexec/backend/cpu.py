@@ -28,7 +28,8 @@ from .host_memory import HostMemory
 from .launch import run, run_kernel
 from .library_threads import LibraryThreads
 
-LONG = 50e-6  # seconds: from here on a kernel's wait for the interpreter lock is measured
+LONG = 50e-6  # seconds: from here on a kernel claims its core, and the interpreter lock in short turns
+TIMED = 15e-6  # seconds: from here on a kernel's wait for the lock is measured; what is shorter soon runs in its caller
 EAGER_SWITCH = 10e-6  # seconds between switches of threads that want the interpreter lock, while long kernels run
 
 _new: Callable[..., Any] = tuple.__new__  # makes a named tuple without its constructor
@@ -279,13 +280,14 @@ class CpuBackend:
         kernel = isinstance(step, Launch) and error is None
         predicted = step.predicted if isinstance(step, Launch) else 0.0
         long = kernel and (predicted is None or predicted > LONG)  # of a first run nothing is known
+        timed = kernel and (predicted is None or predicted > TIMED) and not worker.device.wide
         exclusive = kernel and (long or self._has_wide)
         if exclusive:
             self._enter(worker, long=long)
         start = time.perf_counter()  # not before: waiting for the cores is no part of the kernel
         try:
             if kernel:
-                waited = self._run_kernel(instruction, step, timed=long and not worker.device.wide)  # type: ignore[arg-type]
+                waited = self._run_kernel(instruction, step, timed=timed)  # type: ignore[arg-type]
             elif error is None:
                 run(instruction.task, step)
         except BaseException as caught:  # noqa: BLE001 - reported, never lost

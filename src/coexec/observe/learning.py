@@ -16,7 +16,7 @@ from ..backend.base import Ran
 from ..graph.instruction import Copy, Launch
 from ..predict.links import Links
 
-LONG = 50e-6  # seconds: of shorter kernels backends do not measure how long they wait
+LONG = 50e-6  # seconds: how long shorter kernels wait is measured by few backends, and says little about long ones
 
 Spans = list[tuple[float, float]]
 """When kernels began and ended, in seconds."""
