@@ -104,6 +104,13 @@ class EventPump:
     ) -> IdleTimer | None:
         return IdleTimer(self.lock, let_go, name, pause, longer * pause) if on else None
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is under way, held back or poisoned, here and now; never in a simulation or where memory is limited."""
+        scheduler, engine = self.scheduler, self.engine
+        held = scheduler.fuse.held is not None or scheduler.hold.held or scheduler.limits_host
+        return not (held or engine.open or engine.failed or self._simulation is not None or self.closed)
+
     # Events -----------------------------------------------------------------------------------------------------------
 
     def send(self, event: Event, now: float = 0.0) -> None:

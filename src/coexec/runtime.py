@@ -88,6 +88,10 @@ class Runtime:
         """How many instructions were made so far."""
         return self._way.instructions
 
+    def quiet(self) -> bool:
+        """Tell whether nothing is under way, so that arrays may be written anew without waiting, and no other rank must do the same."""
+        return self.config.ranks == 1 and self._joined is None and self._driver.pump.quiet
+
     # What the program asks --------------------------------------------------------------------------------------------
 
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:

@@ -17,6 +17,7 @@ from ..machine.platform import Platform
 from ..plan.plan import Plan
 from ..program import array as arrays, session
 from ..program.array import Array
+from ..program.kept import Kept
 from . import catalogue
 from .extract import workload
 from .fusing import fused
@@ -24,6 +25,7 @@ from .loops import Workload
 from .multimodal import NOT_A_MODEL
 from .onnx_reading import read_onnx
 from .onnx_simplifying import Shapes, Values
+from .operators.calls import OpCall
 from .running import GraphConstants, RunNode, as_called, own, run_graph
 from .searching import Tell
 from .values import LayerGraph, ValueType
@@ -38,6 +40,9 @@ class Model:
             raise ArgumentError("cx.Model needs a graph; use cx.Model.from_onnx, from_torch or named")
         self._graph, self._listed, self._why_not = graph, layers, why_not
         self._constants: tuple[Any, GraphConstants | None] = (None, None)
+        self._scratch: list[
+            tuple[Any, Kept]
+        ] = []  # the arrays between operations, and whose they are; empty while in use
         self._deployed: tuple[Any, Plan | None, RunNode | None] = (None, None, None)
 
     # Where models come from -------------------------------------------------------------------------------------------
@@ -214,8 +219,29 @@ class Model:
     def run(self, run: RunNode, *args: Any, **kwargs: Any) -> Any:
         """Do the same with another way to run an operation."""
         given = self._given(args, kwargs)
-        results = own(run_graph(self.running, given, self._kept(), run), given)
+        results = own(self._results(given, run), given)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _results(self, given: Mapping[str, Array], run: RunNode) -> list[Array]:
+        """Run its operations. If nothing is under way, what is between them is written to the arrays of the call before."""
+        current, constants = session.current(), self._kept()
+        if not current.quiet():
+            return run_graph(self.running, given, constants, run)
+        try:
+            owner, kept = self._scratch.pop()  # another thread that comes meanwhile finds nothing
+        except IndexError:
+            owner, kept = current, Kept()
+        kept = kept if owner is current else Kept()
+
+        def part(position: int, call: OpCall) -> list[Array]:
+            kept.part(position)
+            return run(position, call)
+
+        with kept.again():
+            results = run_graph(self.running, given, constants, part)
+        kept.leave(results)
+        self._scratch[:] = [(current, kept)]
+        return results
 
     def _kept(self) -> GraphConstants:
         """Return the constants as arrays of the present runtime, which keeps them where they were used."""

@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import ArgumentError, ShapeError
 from ..geometry import Box, Grid
 from . import session
+from .kept import making
 from .late import late
 from .manners import ALWAYS_COPIED, absent, check_swap, fixed, no_attribute
 from .methods import Methods
@@ -341,6 +342,11 @@ def asarray(data: Any, dtype: Any = None) -> Array:
 
 def empty(shape: Any, dtype: Any = float) -> Array:
     """Return an array whose elements have no defined value yet."""
+    return fresh(shape, dtype) if making.give is None else making.give(shape, dtype, fresh)
+
+
+def fresh(shape: Any, dtype: Any) -> Array:
+    """Return the same, and never an array that was kept."""
     return _new(shape, dtype, None)
 
 

@@ -58,6 +58,9 @@ class Session(Protocol):
     def flush(self) -> None:
         """Begin with everything so far, whatever is still to come."""
 
+    def quiet(self) -> bool:
+        """Tell whether nothing is under way, so that arrays may be written anew without waiting, and no other rank must do the same."""
+
     def dropped(self, storage_id: int) -> None:
         """Note that the last handle of an array is gone. Called by finalizers: only enqueues."""
 

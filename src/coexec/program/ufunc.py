@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -249,7 +250,7 @@ def elementwise(
     # NumPy answers as if everything were read first. Devices compute points in any order, so they read from a copy.
     inputs = [private_copy(value) if entangled(value, given) else value for value in inputs]
     storages = {id(value._storage) for value in inputs if isinstance(value, Array)}
-    outputs = [arrays.empty(shape, dtype) if out is None else out for out, dtype in zip(given, dtypes, strict=True)]
+    outputs = [_output(shape, dtype) if out is None else out for out, dtype in zip(given, dtypes, strict=True)]
     # An output that is also an input is not written blindly, nor one that a mask protects.
     modes = ["update" if mask is not True or id(out._storage) in storages else "write" for out in outputs]
     operands = tuple([_operand_of(value, shape) for value in inputs])
@@ -265,6 +266,11 @@ def elementwise(
             return outputs
     kernel(*passed, *outputs)
     return outputs
+
+
+def _output(shape: Shape, dtype: np.dtype[Any]) -> Array:
+    """Return an array for a result; one that may become part of a chain must be gone when nobody asks for it, so it is new."""
+    return (arrays.fresh if prod(shape) * dtype.itemsize >= FUSED_FROM else arrays.empty)(shape, dtype)
 
 
 def applied(function: Any, *inputs: Any, **options: Any) -> Array:
