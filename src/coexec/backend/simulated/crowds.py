@@ -62,10 +62,10 @@ def crowds_of(platform: Platform) -> tuple[dict[str, Crowds], Mapping[str, Crowd
     for device in platform.devices:
         rate = Crowd(1.0) if device.concurrent > 1 else None
         own = cores[node_of(device)] if device.cores else None
-        memory = memories.get(device.memory)
+        shared = memories.get(device.memory)
         most = device.bandwidth
-        if rate is not None and memory is not None and most is not None and most < memory.capacity:
-            memory = Crowd(most, within=memory)  # or several kernels at once would move more than one of them can
-        found[device.name] = Crowds(own, len(device.cores), memory, rate)
+        if rate is not None and shared is not None and most is not None and most < shared.capacity:
+            shared = Crowd(most, within=shared)  # or several kernels at once would move more than one of them can
+        found[device.name] = Crowds(own, len(device.cores), shared, rate)
     found["host"] = Crowds(None, 0, None, None)
     return found, cores
