@@ -7,6 +7,7 @@ import pytest
 
 import coexec as cx
 from coexec.backend.simulated import Costs, simulate
+from coexec.bench.plan.program import Given
 from tests.backend.simulated_parts import (
     CORES,
     DIRECT,
@@ -137,6 +138,34 @@ def test_a_kernel_that_computes_overlaps_one_that_moves() -> None:
         ON[0](large, 0.1)  # 8 MB at 4 MB/s: 2 s
         cx.wait()
         assert backend_of(runtime).now == pytest.approx(2.1, abs=0.01)  # the second needs a 20th of the rate
+
+
+def test_what_the_host_computes_it_computes_one_after_the_other() -> None:
+    """No device here can add, so one thread of the host does, at the speed of a core: 15 GB/s."""
+    with cx.Runtime("npu:0", platform="edge-soc", store="off", diagnostics="off") as runtime:
+        x = Given(runtime._driver)(4096, 4096)
+        for _ in range(5):
+            x.sum()
+        cx.wait()
+        assert backend_of(runtime).now == pytest.approx(
+            5 * x.nbytes / 15e9, rel=0.02
+        )  # beside what coexec itself takes
+
+
+def test_a_device_moves_no_more_than_it_can_however_many_kernels_it_runs_at_once() -> None:
+    device = 'name = "gpu:0"\nkind = "gpu"\nmemory = "host"\nflops = 1e9\nbandwidth = 2e6\nconcurrent = 4\n'
+    text = f"{CORES}\n[[device]]\n{device}"
+    with opened(text) as runtime:
+        for y in arrays(4, 2 * MB):
+            ON[0](y, 0.0)  # 2 MB at 2 MB/s: 1 s each, and the memory has 3 MB/s
+        cx.wait()
+        assert backend_of(runtime).now == pytest.approx(4.0)
+    with opened(text) as runtime:
+        for y in arrays(4, MB):
+            ON[0](y, 0.0)
+        make.using(devices="cpu:0")(arrays(1, 2 * MB)[0], 0.0)
+        cx.wait()  # both ask for 2 of 3 MB/s: the core is done after 4/3 s, and the device has moved 2 of its 4 MB
+        assert backend_of(runtime).now == pytest.approx(4.0 / 3.0 + 1.0)
 
 
 def test_cores_that_share_a_memory_slow_each_other_down() -> None:

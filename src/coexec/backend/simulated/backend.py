@@ -68,8 +68,8 @@ class SimulatedBackend:
         self.costs = costs
         self._meter = Meter() if costs.live else NoMeter()
         self._places = {d.name: self.world.places[d.name] for d in self.devices}
-        for name in ("host", "network"):
-            self._places[name] = Place(Device(name, "cpu", HOST), 1 << 30, 0.0, self.world.scenario.seed)
+        for name, at_once in (("host", 1), ("network", 1 << 30)):  # one thread does what the host computes
+            self._places[name] = Place(Device(name, "cpu", HOST), at_once, 0.0, self.world.scenario.seed)
         cores = self.world.cores
         first = min((node for d in self.devices if (node := node_of(d)) in cores), default="")  # the program's node
         self._host_cores = [cores[first]] if first in cores else []

@@ -62,6 +62,10 @@ def crowds_of(platform: Platform) -> tuple[dict[str, Crowds], Mapping[str, Crowd
     for device in platform.devices:
         rate = Crowd(1.0) if device.concurrent > 1 else None
         own = cores[node_of(device)] if device.cores else None
-        found[device.name] = Crowds(own, len(device.cores), memories.get(device.memory), rate)
+        shared = memories.get(device.memory)
+        most = device.bandwidth
+        if rate is not None and shared is not None and most is not None and most < shared.capacity:
+            shared = Crowd(most, within=shared)  # or several kernels at once would move more than one of them can
+        found[device.name] = Crowds(own, len(device.cores), shared, rate)
     found["host"] = Crowds(None, 0, None, None)
     return found, cores

@@ -6,6 +6,7 @@ Before: timeline.py.  After: backend.py.  Knows jobs and limits; no platform.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from itertools import chain
 
 from .timeline import Job, Timeline
 
@@ -149,13 +150,16 @@ class FairShare:
 class Crowd:
     """Something that kernels use up together: cores, a memory's bandwidth, a device's rate.
 
-    If they ask for more than there is, each is slowed down by the same factor.
+    If they ask for more than there is, each is slowed down by the same factor. A crowd may be `within` another: what it can
+    use at most is what all of its kernels together ask of that one.
     """
 
-    __slots__ = ("capacity", "extra", "fraction", "jobs")
+    __slots__ = ("capacity", "crowds", "extra", "fraction", "jobs", "within")
 
-    def __init__(self, capacity: float) -> None:
+    def __init__(self, capacity: float, within: Crowd | None = None) -> None:
         self.capacity = capacity
+        self.within = within
+        self.crowds: dict[Crowd, float] = {}  # within it, and how much each asks for
         self.jobs: dict[Job, float] = {}  # and how much each asks for at full speed
         self.extra = 0.0  # asked for by what is no job
         self.fraction = 1.0  # of what is asked for that everybody gets
@@ -163,8 +167,20 @@ class Crowd:
     def update(self) -> bool:
         """Find the fraction anew; tell whether it has changed."""
         before, asked = self.fraction, sum(self.jobs.values(), self.extra)
+        if self.within is not None:
+            self.within.crowds[self] = min(asked, self.capacity)
+        if self.crowds:
+            asked = sum(self.crowds.values(), asked)
         self.fraction = self.capacity / asked if asked > self.capacity * ROUNDING else 1.0
         return self.fraction != before
+
+    def share(self) -> float:
+        """Return which fraction of what a kernel asks for it gets."""
+        return self.fraction if self.within is None else self.fraction * self.within.fraction
+
+    def everybody(self) -> Iterable[Job]:
+        """Return the kernels that are in it, and in the crowds within it."""
+        return chain(self.jobs, *[crowd.jobs for crowd in self.crowds]) if self.crowds else self.jobs
 
 
 class Crowding:
@@ -197,11 +213,13 @@ class Crowding:
         """Let a kernel run at the speed that it gets now."""
         speed = self._factor(job)
         if job.uses:
-            speed *= min([crowd.fraction for crowd in job.uses])
+            speed *= min([crowd.share() for crowd in job.uses])
         self._timeline.pace(job, speed)
 
     def _changed(self, crowds: Iterable[Crowd]) -> None:
         for crowd in crowds:
             if crowd.update():
-                for job in crowd.jobs:
+                for job in crowd.everybody():
                     self.pace(job)
+            if crowd.within is not None:
+                self._changed((crowd.within,))
