@@ -294,6 +294,7 @@ def main() -> int:
             if end.wrong:
                 bad += 1
                 sys.stdout.write(f"--first {seed} --seeds 1: {end.trouble}: {'; '.join(end.wrong)}\n")
+                sys.stdout.flush()  # a long run may be broken off
     sys.stdout.write(", ".join(f"{trouble} {times}" for trouble, times in sorted(troubles.items())) + "\n")
     sys.stdout.write(f"{len(seeds)} seeds, {bad} bad\n")
     return int(bad > 0)
