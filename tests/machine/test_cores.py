@@ -116,3 +116,17 @@ def test_the_processor_is_named_as_its_vendor_does(tmp_path):
     (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Fancy   CPU @ 3 GHz\nmodel name : other\n")
     assert cores.cpu_model(tmp_path) == "Fancy CPU @ 3 GHz"
     assert cores.cpu_model(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "last"),
+    [
+        ({"index2": "1024K", "index3": "32768K"}, 1 << 20, 32 << 20),
+        ({"index2": "2M"}, 2 << 20, 2 << 20),
+        ({"index2": "1024K", "index3": "unknown"}, 1 << 20, 1 << 20),
+        ({}, 1 << 20, 32 << 20),
+    ],
+)
+def test_the_sizes_of_caches_are_the_systems_or_usual_ones(tmp_path, files, own, last):
+    tree(tmp_path, {f"{index}/size": f"{text}\n" for index, text in files.items()})
+    assert (cores.cache_bytes(tmp_path), cores.last_cache_bytes(tmp_path)) == (own, last)
