@@ -88,7 +88,7 @@ class ByHand:
 class Through:
     """Through coexec."""
 
-    def __init__(self, app: App, devices: str, trace: str | None = None, compile_bodies: str = "auto") -> None:
+    def __init__(self, app: App, devices: str, trace: str | None = None, compile_bodies: str | None = None) -> None:
         self._app = app
         self.runtime = cx.Runtime(devices=devices, trace=trace, diagnostics="off", compile_bodies=compile_bodies)
         with current(self.runtime):
