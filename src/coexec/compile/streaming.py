@@ -3,7 +3,7 @@
 Before: compile/graph.py, machine/cores.py.  After: compile/llvm.py, compile/entering.py.  Pure: compiles nothing.
 
 An ordinary store first reads the line that it changes. A result that is never read by the body and is larger than the last
-cache is written without that, which saves a third to a half of a plain formula's traffic. A form streams or it does not: calls
+cache is written without that, which saves a quarter to a third of a plain formula's traffic. A form streams or it does not: calls
 on the other side of the limit are served by another form.
 """
 
