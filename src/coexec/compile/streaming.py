@@ -27,7 +27,7 @@ _PLAIN = (Apply, Constant, Convert, Counting, Read, Scalar, View)
 
 def worth_streaming(array: Any) -> bool:
     """Tell whether an array that is only written should go past the caches."""
-    if not isinstance(array, np.ndarray):
+    if not isinstance(array, np.ndarray) or not array.ndim:
         return False
     return array.nbytes >= CACHES * last_cache_bytes() and array.shape[-1] * array.itemsize >= ROW
 
