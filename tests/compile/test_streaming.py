@@ -59,7 +59,7 @@ def test_rows_that_begin_anywhere_have_numpys_bits_and_nothing_beside_them_chang
     assert "!nontemporal" in form.text
     body(x, wanted)
     assert form(x, got) == ""
-    assert np.array_equal(*wide)
+    assert np.array_equal(wide[0], wide[1])
 
 
 @pytest.mark.parametrize("side", [129, 200])

@@ -122,3 +122,17 @@ def test_what_a_processor_can_do_is_read_or_unknown(tmp_path):
     assert cores.cpu_flags(tmp_path) == frozenset()
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu avx2 avx512f\nprocessor\t: 1\nflags\t\t: fpu\n")
     assert cores.cpu_flags(tmp_path) == {"fpu", "avx2", "avx512f"}
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "last"),
+    [
+        ({"index2": "1024K", "index3": "32768K"}, 1 << 20, 32 << 20),
+        ({"index2": "2M"}, 2 << 20, 2 << 20),
+        ({"index2": "1024K", "index3": "unknown"}, 1 << 20, 1 << 20),
+        ({}, 1 << 20, 32 << 20),
+    ],
+)
+def test_the_sizes_of_caches_are_the_systems_or_usual_ones(tmp_path, files, own, last):
+    tree(tmp_path, {f"{index}/size": f"{text}\n" for index, text in files.items()})
+    assert (cores.cache_bytes(tmp_path), cores.last_cache_bytes(tmp_path)) == (own, last)

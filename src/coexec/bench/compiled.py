@@ -15,14 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..compile import Compiled, compile_body
-from ..compile.verify import compare
 from ..errors import BackendError
+from ..machine.cores import last_cache_bytes
 from ..program.variant import Numerics, close, exact
+from .apps.harness import APPS
 from .by_numba import loops
 from .by_opencl import Run, opencl
+from .compiled_apps import app_case, how_equal
 from .measure import Data, Others, Progress, in_turns, machine
+from .peers import PEERS, by_peer
 
-LARGE, SMALL = 16_000_000, 40_000  # elements of the long vectors: a large one is several times the last cache
+SMALL = 40_000  # elements of the long vectors when it must be quick
+CACHES = 5  # last caches that a long vector fills otherwise: the half of it that each of two threads writes fills two
+MOST = 1 << 27  # elements, whatever the cache: eight of the wider vectors are 8 GB
+FEW = 1 << 24  # elements of what is bound by computing: NumPy's temporaries are twenty times as large
 ROUNDS, QUICK = (5, 15), (1, 2)  # runs of each way, least and most
 SECONDS = 4.0  # per case
 BLOCK = 1 << 17  # elements of a block of rows: what the body makes of them stays in a core's own cache
@@ -38,10 +44,16 @@ class Case(NamedTuple):
     streams: tuple[str, ...]  # an array that is read and written counts twice
     rows: tuple[str, ...]  # arrays that are cut by rows for two threads; what has two rows more keeps a halo
     numerics: Numerics = exact
+    itemsize: int = 8  # bytes of an element
+    triad: str = "triad"  # the case that tells the speed of memory by the same kind of stores
 
 
 def _triad(x: Any, y: Any, out: Any, s: float) -> None:
     out[...] = x + s * y
+
+
+def _in_place(x: Any, out: Any, s: float) -> None:
+    out[...] = x + s * out  # the line is read before it is written: nothing goes past the caches
 
 
 def _wave(u: Any, out: Any, speed: float) -> None:
@@ -107,13 +119,14 @@ def _grid(dtype: str) -> Callable[[int, np.random.Generator], Arrays]:
 
 
 def _stars(n: int, rng: np.random.Generator) -> Arrays:
-    count = max(64, int(n**0.5) // 2)
+    count = max(64, int(min(n, FEW) ** 0.5) // 2)
     places = rng.normal(0, 0.25, (count, 3))
     return {"stars": places, "mass": np.full(count, 1 / count), "mine": places.copy(), "pull": np.zeros((count, 3))}
 
 
 def _points(n: int, rng: np.random.Generator) -> Arrays:
-    return {"x": rng.normal(size=(n // 8, 8)), "centre": rng.normal(size=(20, 8)), "label": np.zeros(n // 8, np.intp)}
+    rows = min(n, FEW) // 8
+    return {"x": rng.normal(size=(rows, 8)), "centre": rng.normal(size=(20, 8)), "label": np.zeros(rows, np.intp)}
 
 
 def _table(n: int, rng: np.random.Generator) -> Arrays:
@@ -133,7 +146,17 @@ _PAIR = ("x", "y", "out")
 _MARKET = ("spot", "strike", "years", "call", "put")
 CASES: dict[str, Case] = {
     "triad": Case(_triad, _with(_vectors(*_PAIR), s=3.0), ("out",), _PAIR, _PAIR),
-    "wave": Case(_wave, _with(_grid("f4"), speed=0.25), ("out",), ("u", "out", "out"), ("u", "out")),
+    "triad_in_place": Case(
+        _in_place,
+        _with(_vectors("x", "out"), s=0.5),
+        ("out",),
+        ("x", "out", "out"),
+        ("x", "out"),
+        triad="triad_in_place",
+    ),
+    "wave": Case(
+        _wave, _with(_grid("f4"), speed=0.25), ("out",), ("u", "out", "out"), ("u", "out"), exact, 4, "triad_in_place"
+    ),
     "heat": Case(_heat, _with(_grid("f8"), k=0.2), ("out",), ("u", "out"), ("u", "out")),
     "black_scholes": Case(_black_scholes, _options, ("call", "put"), _MARKET, _MARKET),
     "chain": Case(_chain, _vectors(*_PAIR), ("out",), _PAIR, _PAIR),
@@ -141,30 +164,54 @@ CASES: dict[str, Case] = {
     "nbody_close": Case(_nbody, _stars, ("pull",), ("mine", "pull"), ("mine", "pull"), close(1024)),
     "kmeans_assign": Case(_assign, _points, ("label",), ("x", "label"), ("x", "label")),
     "softmax": Case(_softmax, _table, ("out",), ("x", "out"), ("x", "out")),
-    "masked": Case(_masked, _with(_vectors(*_PAIR, dtype="f4"), limit=0.5), ("out",), (*_PAIR, "out"), _PAIR),
+    "masked": Case(
+        _masked,
+        _with(_vectors(*_PAIR, dtype="f4"), limit=0.5),
+        ("out",),
+        (*_PAIR, "out"),
+        _PAIR,
+        exact,
+        4,
+        "triad_in_place",
+    ),
 }
 
 
 def run(quick: bool, progress: Progress) -> Data:
-    """Measure plain NumPy bodies, compiled by themselves, against NumPy and the speed of memory."""
+    """Measure plain NumPy bodies, compiled by themselves, against NumPy, its peers and the speed of memory."""
     others = Others()
+    off: dict[str, str] = {}  # what a peer does not compute, and why
     cases: list[Data] = []
-    triads: dict[str, float] = {}
     with opencl() as device:
         for name, case in CASES.items():
             progress(name)
-            for found in _measured(name, case, device, quick=quick):
-                if name == "triad":
-                    triads[found["devices"]] = found.get("gb_per_s", 0.0)
-                triad = triads.get(found["devices"], 0.0)
-                part = found.get("gb_per_s", 0.0) / triad if triad else 0.0
-                cases.append(found | {"triad_gb_per_s": triad, "of_triad": part})
-    return {"machine": machine(), "other_processes_cores": others.cores(), "cases": cases}
+            cases += _measured(name, case, device, off, quick=quick)
+    rates = {(found["name"], found["devices"]): found.get("gb_per_s", 0.0) for found in cases}
+    for name in APPS:
+        progress(name)
+        cases.append(app_case(name, QUICK if quick else ROUNDS, 0.0 if quick else SECONDS, quick=quick))
+    for found in cases:
+        case = CASES.get(found["name"], CASES["triad"])
+        triad = rates.get((case.triad, found["devices"]), 0.0)
+        part = found.get("gb_per_s", 0.0) / triad if triad else 0.0
+        found |= {"triad_gb_per_s": triad, "of_triad": part}
+    return {
+        "machine": machine(),
+        "last_cache_bytes": last_cache_bytes(),
+        "other_processes_cores": others.cores(),
+        "cases": cases,
+        "off": off,
+    }
 
 
-def _measured(name: str, case: Case, device: Run | None, *, quick: bool) -> list[Data]:
+def elements(case: Case, cache: int) -> int:
+    """Return how many elements the long vectors of a case have, several last caches of so many bytes."""
+    return min(MOST, CACHES * cache // case.itemsize)
+
+
+def _measured(name: str, case: Case, device: Run | None, off: dict[str, str], *, quick: bool) -> list[Data]:
     """Return the figures of one case, on one core, on two, and on the OpenCL device if there is one."""
-    arguments = case.make(SMALL if quick else LARGE, np.random.default_rng(0))
+    arguments = case.make(SMALL if quick else elements(case, last_cache_bytes()), np.random.default_rng(0))
     form = compile_body(case.body, arguments, writes=case.writes, numerics=case.numerics)
     if not isinstance(form, Compiled):
         return [{"name": name, "devices": "core:1", "refused": form.reason}]
@@ -174,6 +221,7 @@ def _measured(name: str, case: Case, device: Run | None, *, quick: bool) -> list
     case.body(**wanted)
     missed = form(*got.values())
     found = missed or _bits(case, wanted, got)
+    beside = _beside(name, case, arguments, wanted, off)
     on_device = None if device is None else device(case.body, arguments, case.writes, case.numerics)
     halves = _halves(case, arguments)
     blocks = _blocks(case, arguments)
@@ -185,10 +233,7 @@ def _measured(name: str, case: Case, device: Run | None, *, quick: bool) -> list
     }
     if on_device is not None and not on_device.refused:
         ways["opencl:0"] = on_device.seconds
-    by_numba = loops(name)
-    if by_numba is not None:
-        by_numba(**got)  # compiles
-        ways["numba"] = lambda: _timed(lambda: by_numba(**arguments))
+    ways |= beside
     with np.errstate(all="ignore"):
         times = {
             way: min(t) for way, t in in_turns(ways, QUICK if quick else ROUNDS, 0.0 if quick else SECONDS).items()
@@ -201,7 +246,7 @@ def _measured(name: str, case: Case, device: Run | None, *, quick: bool) -> list
             "devices": way,
             "numpy_ms": times["numpy"] * 1e3,
             "blocked_ms": times["blocked"] * 1e3,
-            **({"numba_ms": times["numba"] * 1e3} if "numba" in times and way == "core:1" else {}),
+            **{f"{peer.split()[0]}_ms": times[peer] * 1e3 for peer in beside if peer.endswith(way)},
             "compiled_ms": times[way] * 1e3,
             "gb_per_s": moved / times[way] / 1e9,
             "bits": _bits(case, wanted, on_device.results) if on_device and way == "opencl:0" else found,
@@ -211,16 +256,33 @@ def _measured(name: str, case: Case, device: Run | None, *, quick: bool) -> list
     ] + [{"name": name, "devices": "opencl:0", "refused": why} for why in refused]
 
 
+def _beside(
+    name: str, case: Case, arguments: Arrays, wanted: Arrays, off: dict[str, str]
+) -> dict[str, Callable[[], float]]:
+    """Return how long the peers that are installed take for a case, by "peer devices"; all but one thread's by the clock."""
+    ways: dict[str, Callable[[], float]] = {}
+    for way, clock in (("core:1", thread_time), ("core:2", perf_counter)):
+        by_numba = loops(name, parallel=way == "core:2")
+        if by_numba is not None:
+            by_numba(**arguments | {key: arguments[key].copy() for key in case.writes})  # compiles
+            ways[f"numba {way}"] = partial(_timed, partial(by_numba, **arguments), clock)
+    fresh = arguments | {key: arguments[key].copy() for key in case.writes}
+    for peer in PEERS:
+        try:
+            work = by_peer(peer, name, case.body, fresh, case.writes)
+            if work is None:
+                continue
+            for key, result in zip(case.writes, work(), strict=True):
+                np.testing.assert_allclose(np.asarray(result), wanted[key], rtol=1e-4, atol=1e-4)
+        except Exception as error:  # noqa: BLE001 - whatever another library cannot do
+            off[f"{peer} {name}"] = f"{type(error).__name__}: {str(error).strip().splitlines()[:1]}"
+        else:
+            ways[f"{peer} core:2"] = partial(_timed, work, perf_counter)
+    return ways
+
+
 def _bits(case: Case, wanted: Arrays, got: Arrays) -> str:
-    """Return "equal" if all results have NumPy's bits, else how far they lie apart in units of the largest one's last place."""
-    if not any(compare(key, wanted[key], got[key]) for key in case.writes):
-        return "equal"
-    gaps = []
-    for key in case.writes:
-        floats = wanted[key].dtype.kind == "f"
-        unit = float(np.finfo(wanted[key].dtype).eps * np.abs(wanted[key]).max()) if floats else 1.0
-        gaps.append(float(np.abs(wanted[key] - got[key]).max()) / unit)
-    return f"{max(gaps):.3g} ulp"
+    return how_equal([wanted[key] for key in case.writes], [got[key] for key in case.writes])
 
 
 def _timed(work: Callable[[], object], clock: Callable[[], float] = thread_time) -> float:

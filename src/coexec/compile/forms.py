@@ -163,6 +163,12 @@ class Forms:
         return not self.off and any(known.verified for known in list(self._signatures.values()))
 
     @property
+    def seconds(self) -> float:
+        """How long tracing and compiling took, all forms together."""
+        with self._lock:
+            return sum(form.seconds for known in self._signatures.values() for form in known.forms)
+
+    @property
     def refusal(self) -> str:
         """Why there is no form, as far as that is known; else empty."""
         return self.off or next((known.reason for known in list(self._signatures.values()) if known.reason), "")

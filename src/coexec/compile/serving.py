@@ -51,6 +51,11 @@ class CompiledBody:
                     known = self._forms.setdefault(body, made)
         return known
 
+    @property
+    def seconds(self) -> float:
+        """How long tracing and compiling took, all forms together."""
+        return sum(forms.seconds for forms in list(self._forms.values()))
+
     def states(self) -> list[State]:
         """Return what is known of each signature that was called."""
         return [state for forms in list(self._forms.values()) for state in forms.states()]

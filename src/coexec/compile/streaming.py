@@ -3,7 +3,7 @@
 Before: compile/graph.py, machine/cores.py.  After: compile/llvm.py, compile/entering.py.  Pure: compiles nothing.
 
 An ordinary store first reads the line that it changes. A result that is never read by the body and is larger than the last
-cache is written without that, which saves a third to a half of a plain formula's traffic. A form streams or it does not: calls
+cache is written without that, which saves a quarter to a third of a plain formula's traffic. A form streams or it does not: calls
 on the other side of the limit are served by another form.
 """
 
@@ -27,7 +27,7 @@ _PLAIN = (Apply, Constant, Convert, Counting, Read, Scalar, View)
 
 def worth_streaming(array: Any) -> bool:
     """Tell whether an array that is only written should go past the caches."""
-    if not isinstance(array, np.ndarray):
+    if not isinstance(array, np.ndarray) or not array.ndim:
         return False
     return array.nbytes >= CACHES * last_cache_bytes() and array.shape[-1] * array.itemsize >= ROW
 

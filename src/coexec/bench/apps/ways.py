@@ -88,9 +88,9 @@ class ByHand:
 class Through:
     """Through coexec."""
 
-    def __init__(self, app: App, devices: str, trace: str | None = None) -> None:
+    def __init__(self, app: App, devices: str, trace: str | None = None, compile_bodies: str | None = None) -> None:
         self._app = app
-        self.runtime = cx.Runtime(devices=devices, trace=trace, diagnostics="off")
+        self.runtime = cx.Runtime(devices=devices, trace=trace, diagnostics="off", compile_bodies=compile_bodies)
         with current(self.runtime):
             self._arrays = tuple(cx.array(array) for array in app.inputs)
             self.runtime.wait()
