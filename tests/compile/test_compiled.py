@@ -189,6 +189,15 @@ def test_floating_point_flags_are_treated_as_errstate_says() -> None:
         assert form(x, out) == ""
 
 
+@pytest.mark.parametrize("at", [0, 33, 63, 97])
+def test_what_is_not_chosen_raises_its_flag_wherever_it_is(at: int) -> None:
+    form = made(divides, x=np.ones(100), out=np.ones(100))
+    x = np.ones(100)
+    x[at] = 0.0
+    with pytest.warns(RuntimeWarning, match="divide by zero"):  # processors with masks would compute chosen lanes alone
+        form(x, np.ones(100))
+
+
 def test_flags_of_numpys_own_loops_are_kept() -> None:
     def body(x, out):
         out[...] = np.exp(x)

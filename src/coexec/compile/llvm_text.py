@@ -125,7 +125,8 @@ class Inline:
         """Return a function of values; `dtype` is the type of its last input."""
         kind = type_text(dtype, lanes)
         if function == "where":
-            return put(f"select {type_text(BOOL, lanes)} {args[0]}, {kind} {args[1]}, {kind} {args[2]}")
+            either = [self._in_all_lanes(put, arg, dtype, lanes) for arg in args[1:]]
+            return put(f"select {type_text(BOOL, lanes)} {args[0]}, {kind} {either[0]}, {kind} {either[1]}")
         if function == "positive":
             return args[0]
         if function in ORDER:
@@ -146,6 +147,17 @@ class Inline:
             return put(f"xor {kind} {args[0]}, {ones}")
         chosen = self.compare(put, "gt" if function == "maximum" else "lt", args, dtype, lanes)
         return put(f"select {type_text(BOOL, lanes)} {chosen}, {kind} {args[0]}, {kind} {args[1]}")
+
+    def _in_all_lanes(self, put: Put, text: str, dtype: np.dtype[Any], lanes: int) -> str:
+        """Return a value that is computed in all lanes, chosen or not, as NumPy does: a division that is not chosen raises its flag.
+
+        Without it, processors with masks compute the chosen lanes alone.
+        """
+        if dtype.kind != "f":
+            return text
+        kind, name = type_text(dtype, lanes), f"@llvm.arithmetic.fence.{suffix(dtype, lanes)}"
+        self.declared[name] = f"declare {kind} {name}({kind})"
+        return put(f"call {kind} {name}({kind} {text})")
 
     def compare(self, put: Put, order: str, args: list[str], dtype: np.dtype[Any], lanes: int) -> str:
         """Return a comparison that raises no flag for NaN, as NumPy's."""
