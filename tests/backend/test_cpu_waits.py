@@ -70,6 +70,12 @@ def runtime(**options: Any) -> cx.Runtime:
     return cx.Runtime("cpu:0", store="off", replay=False, compile_bodies="off", diagnostics="off", **options)
 
 
+def seen(rt: cx.Runtime) -> None:
+    """Let observers see everything that ran."""
+    cx.wait()
+    rt._driver.pump.drain()
+
+
 @pytest.mark.parametrize("predicted", [21 * US, 40 * US, 60 * US], ids=["21us", "40us", "60us"])
 def test_a_short_kernel_that_was_measured_while_it_waited_is_measured_again_and_comes_back(
     predicted: float,
@@ -78,6 +84,7 @@ def test_a_short_kernel_that_was_measured_while_it_waited_is_measured_again_and_
         records, x = Records(), cx.array(np.zeros(8))
         rt._driver.pump.observe(records)
         short(x).result()
+        seen(rt)
         for _ in range(40):  # until it is settled
             records.step.model.learn(records.step.work, predicted)
         whys: list[str] = []
@@ -96,6 +103,7 @@ def test_waiting_is_measured_from_where_a_kernel_does_not_run_in_its_caller() ->
         rt._driver.pump.observe(records)
         for _ in range(2):
             short(x).result()
+        seen(rt)
         for predicted in (5 * US, 16 * US, 40 * US, 60 * US):
             for _ in range(40):
                 records.step.model.learn(records.step.work, predicted)
