@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -81,6 +82,22 @@ def expected(program: Program, source: str) -> tuple[list[Look], list[int]]:
     return looks, names["log"]
 
 
+@cache
+def by_layout() -> tuple[str, ...]:
+    """Return the functions whose bits depend on the order in memory in NumPy itself: it has vectors for rising addresses alone."""
+    numbers = np.linspace(0.1, 9.0, 512)
+    found = []
+    for name in ("arctan2", "hypot", "sqrt", "exp", "tanh", "log1p"):
+        function = getattr(np, name)
+        for dtype in (np.float32, np.float64):
+            x = numbers.astype(dtype)
+            given = [x, x[::-1].copy()][: function.nin]
+            backwards = function(*[entry[::-1] for entry in given])[::-1]
+            if not np.array_equal(function(*given), backwards):
+                found.append(name)
+    return tuple(found)
+
+
 # coexec -----------------------------------------------------------------------------------------------------------------
 
 
@@ -90,7 +107,8 @@ class Side:
     def __init__(self, program: Program, source: str) -> None:
         self.mix = MIXES[program.mix]
         self.program, self.source = program, source
-        self.loose = program.rough and not (self.mix.exact and not {"reduce", "product"} & {*program.kinds()})
+        exact = self.mix.exact and not {"reduce", "product"} & {*program.kinds()}
+        self.loose = program.rough and not (exact and not any(f"np.{name}(" in source for name in by_layout()))
         self.looks, self.expected_log = expected(program, source)
         self.log: list[int] = []
         self.bits: list[bytes] = []  # of what was seen
