@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from coexec.backend.opencl.processor_name import LEVELS, OLDEST, RECORD, WORD, flags, nearest, stored_name
+from coexec.backend.opencl.processor_name import LEVELS, OLDEST, RECORD, WORD, nearest, stored_name
 
 
 def a_record(words: dict[int, int]) -> ctypes.Array[ctypes.c_uint64]:
@@ -39,9 +39,3 @@ def test_a_processor_is_called_by_the_most_able_one_that_it_can_stand_for() -> N
     assert nearest(by_name["haswell"]) == "haswell"
     assert nearest(by_name["skylake-avx512"] - {"avx512vl"}) == OLDEST  # without AVX2, an invented one
     assert nearest(frozenset()) == OLDEST
-
-
-def test_flags_are_those_of_the_first_processor() -> None:
-    text = "processor\t: 0\nmodel name\t: X\nflags\t\t: fpu avx2 fma\n\nprocessor\t: 1\nflags\t\t: sse2\n"
-    assert flags(text) == {"fpu", "avx2", "fma"}
-    assert flags("an ARM has Features instead\n") == frozenset()

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ...errors import BackendError, CoexecWarning, ConfigError
-from ...machine.cores import available_cores, native_threads, pin
+from ...machine.cores import available_cores, cpu_flags, native_threads, pin
 from . import caches
 from .processor_name import name_processor
 from .source import C_TYPES
@@ -69,7 +69,7 @@ def _load() -> Drivers:
     before = native_threads()
     devices = tuple(device for platform in cl.get_platforms() for device in platform.get_devices())
     for device in devices:
-        name_processor(device)
+        name_processor(device, cpu_flags())
     python = {thread.native_id for thread in threading.enumerate()}
     return Drivers(devices, native_threads() - before - python)
 

@@ -19,6 +19,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from ...machine.cores import cpu_flags
 from ..base import Unavailable
 from . import caches, processor_name
 
@@ -88,7 +89,7 @@ def run_child(timeout: float, environ: Mapping[str, str] | None = None) -> Probe
     try:
         done = subprocess.run(  # noqa: S603  our own interpreter and our own text
             [sys.executable, "-c", CHILD],
-            input=json.dumps([sys.path, processor_name.__file__]),
+            input=json.dumps([sys.path, processor_name.__file__, sorted(cpu_flags())]),
             capture_output=True,
             text=True,
             errors="replace",
@@ -164,7 +165,7 @@ def _driver_remedy(type: str) -> str:
 
 CHILD = """
 import json, sys
-sys.path[:], processor_name = json.load(sys.stdin)
+sys.path[:], processor_name, able = json.load(sys.stdin)
 
 def say(**row):
     print("\\ncoexec-probe " + json.dumps(row), flush=True)
@@ -186,7 +187,7 @@ def describe(index, device, platform):
     )
 
 def attempt(device):
-    name_processor(device)
+    name_processor(device, able)
     context = cl.Context([device])
     queue = cl.CommandQueue(context)
     fresh = time.time_ns() ^ (os.getpid() << 20)  # not from any cache: the compiler and the linker must run

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 UNNAMED = b"generic\0"
@@ -35,8 +35,11 @@ _names: list[ctypes.Array[ctypes.c_char]] = []
 """Names that devices point to: the driver reads them until the process ends."""
 
 
-def name_processor(device: Any) -> str | None:
-    """Let kernels of a PoCL `device` be compiled for a processor with a name; return the name if it had none."""
+def name_processor(device: Any, able: Iterable[str]) -> str | None:
+    """Let kernels of a PoCL `device` be compiled for a processor with a name; return the name if it had none.
+
+    `able` is what the processor can do, as Linux names it.
+    """
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return None
     if "portable computing language" not in device.platform.name.lower():
@@ -44,7 +47,7 @@ def name_processor(device: Any) -> str | None:
     field = stored_name(int(device.int_ptr))
     if field is None:
         return None
-    name = nearest(flags(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")))
+    name = nearest(frozenset(able))
     _names.append(ctypes.create_string_buffer(name.encode()))
     ctypes.c_void_p.from_address(field).value = ctypes.addressof(_names[-1])
     return name
@@ -68,12 +71,6 @@ def _read(memory: int, address: int) -> bytes:
         return os.pread(memory, WORD, address)
     except (OSError, OverflowError):
         return b""
-
-
-def flags(cpuinfo: str) -> frozenset[str]:
-    """Return what the first processor of the text of /proc/cpuinfo can do."""
-    line = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), "")
-    return frozenset(line.partition(":")[2].split())
 
 
 def nearest(able: frozenset[str]) -> str:
