@@ -262,8 +262,6 @@ def judged(error: BaseException, mix: Mix) -> Outcome:
         return next((part for part in parts if not part.fine), parts[0])
     if mix.capped and isinstance(error, DoesNotFit):
         return Outcome("refused", error)
-    if isinstance(error, cx.errors.UnsupportedError) and "cannot be cut to nothing" in str(error):
-        return Outcome("refused", error)
     if isinstance(error, cx.errors.ArgumentError) and "never changes, as a number in NumPy" in str(error):
         return Outcome("refused", error)  # the body would rebind its own name to a new number, and nobody would see it
     if mix.alone and isinstance(error, cx.errors.PlanError) and ("runs on" in str(error) or "can hold" in str(error)):

@@ -23,7 +23,7 @@ from .methods import Methods
 from .operators import Operators
 from .sizes import check_size
 from .storage import Shape, Storage as Storage  # noqa: PLC0414 - many know it from here
-from .view import Cut, grid_of, index, transpose, view_shape
+from .view import NOTHING, Cut, grid_of, index, transpose, view_shape
 
 GEOMETRY = frozenset({"_box", "_cut", "_grid", "_shape", "_size"})
 """What is worked out for a view that program/small.py made when somebody asks for it."""
@@ -126,6 +126,8 @@ class Array(Operators, Methods):
     def _view(self, key: Any) -> Array:
         """Return the elements that `key` names as a view, also if that is a single one."""
         box, cut = index(self._box, self._cut, self._shape, key)
+        if cut is not None and NOTHING in cut.axes:
+            return fresh(view_shape(box, cut), self._storage.dtype)
         return Array(self._storage, box, cut)
 
     def __getitem__(self, key: Any) -> Array:
@@ -231,7 +233,7 @@ class Array(Operators, Methods):
         if parent is None:
             box, cut = self._storage.box, None
         else:
-            box, cut = index(parent._box, parent._cut, parent._shape, self._key)
+            box, cut = index(parent._box, parent._cut, parent._shape, self._key)  # has elements, so never NOTHING
         self._box, self._cut, self._grid = box, cut, None if cut is None else grid_of(box, cut)
         return getattr(self, name)
 

@@ -152,7 +152,7 @@ class AtHome:
         if type(data) is not _ndarray:
             return known_value(data, self.owner, self.values)
         if not data.size:
-            return None  # which elements it is beside is worked out, or refused
+            return None  # which elements it is beside is worked out
         parent = array._parent
         if parent is not None and parent._parent is not None:
             array._box  # noqa: B018 - works it out: views of views of views would go on for ever

@@ -15,6 +15,8 @@ from .manners import BY_VALUE
 
 NEW = -1
 """In `Cut.axes`: an axis of length one that the base does not have."""
+NOTHING = -2
+"""In what `index` returns: such an axis cut to length zero. No array keeps it: what has no elements needs no base."""
 
 
 class Cut(NamedTuple):
@@ -39,7 +41,7 @@ def view_shape(box: Box, cut: Cut | None) -> tuple[int, ...]:
     if cut is None:
         return box.shape
     counts = [max(0, (hi - lo + abs(step) - 1) // abs(step)) for lo, hi, step in zip(*box, cut.steps, strict=True)]
-    return tuple(1 if axis == NEW else counts[axis] for axis in cut.axes)
+    return tuple([counts[axis] if axis >= 0 else axis - NOTHING for axis in cut.axes])
 
 
 def grid_of(box: Box, cut: Cut | None) -> Grid | None:
@@ -105,12 +107,11 @@ def index(box: Box, cut: Cut | None, shape: tuple[int, ...], key: Any) -> tuple[
             start, stop, stride = entry.indices(count)
             picked = range(start, stop, stride)
             if axis == NEW:
-                if len(picked) != 1:
-                    raise UnsupportedError("an axis of length one made with None cannot be cut to nothing")
+                axes.append(NEW if picked else NOTHING)
             else:
                 span = _span(los[axis], his[axis], steps[axis], start, len(picked), stride)
                 los[axis], his[axis], steps[axis] = span
-            axes.append(axis)
+                axes.append(axis)
         else:
             position = _position(entry, count, view_axis)
             if axis != NEW:
