@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.bench.measure import current
 from coexec.compile import Declined, build, serving
 from coexec.compile.compiled import compile_body
 from coexec.compile.forms import Forms
@@ -377,3 +378,18 @@ def test_whether_a_body_is_one_to_compile_is_looked_at_once(monkeypatch: pytest.
         for _ in range(5):
             nothing(x, y).result()
     look.assert_called_once_with(nothing)
+
+
+def test_what_one_runtime_compiled_is_told_to_the_planners_of_all() -> None:
+    """Or a step that another one repeats would go on with the NumPy body for good."""
+    heat, u = heat_kernel(), rng.random((300, 200))
+    with runtime() as first, runtime() as second:
+        planning: list[Any] = [r._driver.scheduler.plan.planner for r in (first, second)]
+        marks = [planner._candidates.mark for planner in planning]
+        with current(first):
+            for _ in range(CALLS):
+                heat(cx.array(u), cx.empty(u.shape), 0.1)
+            first.wait()
+        assert variants(heat) == {"python": "", "compiled": ""}
+        after = [planner._candidates.mark for planner in planning]
+    assert all(mark is not before for mark, before in zip(after, marks, strict=True))

@@ -24,6 +24,7 @@ from .forms import Forms, State, Way
 PATIENCE = 50e-3  # seconds that NumPy computes before a body is compiled: as long as that takes
 OUTSIDE = 8  # sets of values from outside for which one body is compiled; beyond, they change all the time
 _all: WeakSet[CompiledBody] = WeakSet()
+_open: WeakSet[Bodies] = WeakSet()  # of all runtimes: what one of them compiled is there for the others
 
 
 class CompiledBody:
@@ -109,6 +110,7 @@ class Bodies:
         self._note = note
         aside, patience = (None, 0.0) if mode == "always" else (self.compiler, PATIENCE)
         self._way = Way(aside, debug, patience)
+        _open.add(self)
 
     def turn(
         self, kernel: Kernel, body: Callable[..., Any], variant: Variant, device: str = "", task: int = 0
@@ -145,17 +147,20 @@ class Bodies:
                 return  # it is off for good, or compiled and not compared yet
             if known.listed and (variant.off == off or (off and not variant.off and not forms.off)):
                 return  # said before, or of another signature
-            if not off:
-                self._ahead[kernel.serial] = self.ahead()  # before any planner sees the variant
+            everybody = list(_open)
+            for bodies in everybody if not off else ():
+                bodies._ahead[kernel.serial] = bodies.ahead()  # before any planner sees the variant
             variant.off, known.failed = off, bool(forms.off)
             if not known.listed:
                 known.listed = True
                 kernel.variants.append(variant)
-        self.changed()
+        for bodies in everybody:
+            bodies.changed()
         self._note(f"kernel {kernel.name!r}: variant {COMPILED!r} is {f'off: {off}' if off else 'on'}")
 
     def close(self) -> None:
         """End the thread; what was not begun is not compiled."""
+        _open.discard(self)
         self.compiler.close()
 
 
