@@ -13,8 +13,8 @@ from typing import Any
 
 from ..errors import InvariantError, PlanError
 from ..graph.task import Task
-from ..program.kernel import Kernel
 from ..predict.work import Work
+from ..program.kernel import Kernel
 from ..program.variant import Variant, exact
 from .candidate import Candidate, Candidates, Choice
 from .fixed import in_blocks, set_grain
