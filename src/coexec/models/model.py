@@ -29,6 +29,7 @@ from .operators.calls import OpCall
 from .running import GraphConstants, RunNode, as_called, own, run_graph
 from .searching import Tell
 from .values import LayerGraph, ValueType
+from .whole import WholeModel, whole_device
 
 
 class Model:
@@ -219,8 +220,22 @@ class Model:
     def run(self, run: RunNode, *args: Any, **kwargs: Any) -> Any:
         """Do the same with another way to run an operation."""
         given = self._given(args, kwargs)
-        results = own(self._results(given, run), given)
+        results = self._at_once(given, run)
+        if results is None:
+            results = own(self._results(given, run), given)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _at_once(self, given: Mapping[str, Array], run: RunNode) -> list[Array] | None:
+        """Return the results as one call where one device does everything; None where there is more than one to make."""
+        wanted = "" if run is as_called else getattr(run, "alone", None)
+        if wanted is None:
+            return None
+        name, kind = whole_device(session.current(), wanted)
+        return self._whole.call(list(given.values()), name if wanted else "", kind) if name else None
+
+    @cached_property
+    def _whole(self) -> WholeModel:
+        return WholeModel(self.running, self.name, 2.0 * self.macs)
 
     def _results(self, given: Mapping[str, Array], run: RunNode) -> list[Array]:
         """Run its operations. If nothing is under way, what is between them is written to the arrays of the call before."""

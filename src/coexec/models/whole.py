@@ -1,0 +1,186 @@
+"""A model as one call, for a device that computes all of it: its operations are bodies, run one after another on kept memory.
+
+Before: program/tape.py, models/running.py.  After: models/model.py, models/deploying.py.  Knows no plan.
+
+A call costs some 100 microseconds of Python, and a layer of a small network less than that. Where one device does everything
+there is nothing to divide, to place or to move between calls, so the calls are written down once and become the body of one kernel.
+Its results have the bits of the calls; the torch variant takes torch's own bodies where operations have one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..program import array as arrays, session
+from ..program.access import read, write
+from ..program.array import Array
+from ..program.body import signature
+from ..program.call import DEFAULT, placed_now
+from ..program.kernel import Kernel, kernel
+from ..program.mapper import all as map_all
+from ..program.tape import Tape, TapeStep
+from .operators.calls import NUMERICS
+from .running import GraphConstants, run_graph
+from .values import LayerGraph
+
+Step = tuple[Callable[..., Any], tuple[Any, ...]]
+NAMES = ("cpu:", "torch:cpu")
+"""Beginnings of the names of devices whose memory is the host's, and which run a model as one call."""
+MOST_BYTES = 1 << 30
+"""Bytes of values that a model may have between its operations to be one call: 1 GiB. They stay as long as the model does."""
+
+
+class Recorded:
+    """The operations of a model as steps on memory of their own."""
+
+    def __init__(self, graph: LayerGraph) -> None:
+        tape = Tape()
+        with session.within(tape):  # type: ignore[arg-type]
+            given = {name: arrays.fresh(graph.types[name].shape, graph.types[name].dtype) for name in graph.inputs}
+            for array in given.values():
+                tape.keep(array)
+            constants = GraphConstants(graph)
+            results = run_graph(graph, given, constants)
+        self.steps: Sequence[TapeStep] = tape.steps
+        self.inputs = [tape.memory(array) for array in given.values()]
+        self.results = [tape.memory(array) for array in results]
+        self._held = (tape, given, constants, results)  # memory of what is dropped would be used again
+
+
+class RecordedBody:
+    """A body: the steps of a model, on NumPy arrays. One thread at a time runs them."""
+
+    def __init__(self, name: str, recorded: Recorded, steps: Sequence[Step], lock: threading.Lock) -> None:
+        count = len(recorded.inputs) + len(recorded.results)
+        self.__signature__ = signature([f"a{i}" for i in range(count)])
+        self.__name__ = name
+        self._inputs, self._results, self._steps, self._lock = recorded.inputs, recorded.results, steps, lock
+
+    def __call__(self, *values: Any) -> None:
+        """Compute the results of a model."""
+        given = [np.asarray(value) for value in values]  # of a tensor in the host's memory, the same memory
+        count = len(self._inputs)
+        with self._lock:
+            for mine, value in zip(self._inputs, given[:count], strict=True):
+                np.copyto(mine, value)
+            for function, arguments in self._steps:
+                function(*arguments)
+            for value, mine in zip(given[count:], self._results, strict=True):
+                np.copyto(value, mine)
+
+
+class WholeModel:
+    """A model's kernel, made when it is first called; whether that is possible is found out then."""
+
+    def __init__(self, graph: LayerGraph, name: str, flops: float) -> None:
+        self._graph, self._name, self._flops = graph, name, flops
+        self._making = threading.Lock()
+        self._kernel: Kernel | None = None
+        self._recorded: Recorded | None = None
+        self._running = threading.Lock()
+        self._refused = False
+        self._torch = False
+
+    def call(self, given: Sequence[Array], device: str, kind: str) -> list[Array] | None:
+        """Return the results for inputs, computed by one device; None if the model has to be called operation by operation."""
+        made = self.kernel(kind)
+        if made is None:
+            return None
+        results = [arrays.empty(*self._graph.types[name]) for name in self._graph.outputs]
+        using = made.using(devices=device) if device else made
+        with np.errstate(all="ignore"):  # as in models/running.py
+            using(*given, *results)
+        return results
+
+    def kernel(self, kind: str) -> Kernel | None:
+        """Return the kernel, with a variant for a kind of device; None if there can be none."""
+        with self._making:
+            if self._refused:
+                return None
+            if self._kernel is None:
+                self._kernel = self._made()
+            if self._kernel is not None and kind == "torch" and not self._torch:
+                self._add_torch(self._kernel)
+            return self._kernel
+
+    def _made(self) -> Kernel | None:
+        types = self._graph.types
+        sizes = [types[name].elements * np.dtype(types[name].dtype).itemsize for name in types]
+        outputs = self._graph.outputs
+        if sum(sizes) > MOST_BYTES or not self._graph.inputs or len(set(outputs)) < len(outputs):
+            self._refused = True
+            return None
+        try:
+            self._recorded = recorded = Recorded(self._graph)
+        except Exception:  # noqa: BLE001 - made operation by operation, the same calls say what is wrong
+            self._refused = True
+            return None
+        steps = [(step.function, step.arguments) for step in recorded.steps]
+        count = len(recorded.inputs)
+        accesses: dict[str, Any] = {f"a{i}": read(map_all) for i in range(count)}
+        accesses |= {f"a{i}": write(map_all) for i in range(count, count + len(recorded.results))}
+        body = RecordedBody(self._name, recorded, steps, self._running)
+        return kernel(name=self._name, flops=self._flops, **accesses)(body)
+
+    def _add_torch(self, made: Kernel) -> None:
+        """Add the variant for torch on this machine's memory."""
+        assert self._recorded is not None
+        steps = [_by_torch(step) for step in self._recorded.steps]
+        body = RecordedBody(self._name, self._recorded, steps, self._running)
+        made.variant(body, kind="torch", name="torch", numerics=NUMERICS)
+        self._torch = True
+
+
+def _by_torch(step: TapeStep) -> Step:
+    """Return a step on tensors if torch has a body of its own for it, else on arrays; the memory is the same."""
+    import torch
+
+    found = None if step.kernel is None else next((v for v in step.kernel.variants if v.kind == "torch"), None)
+    if found is None or found.function is None or found.off:
+        return step.function, step.arguments
+    values = [value for value in step.arguments if isinstance(value, np.ndarray)]
+    if any(not all(s >= 0 for s in value.strides) for value in values):
+        return step.function, step.arguments
+    tensors = [torch.from_numpy(_writable(v)) if isinstance(v, np.ndarray) else v for v in step.arguments]
+    return found.function, tuple(tensors)
+
+
+def _writable(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array that torch takes without a warning; bodies write their outputs only."""
+    if value.flags.writeable:
+        return value
+    return np.asarray(_Shown(value))
+
+
+class _Shown:
+    """The same memory as an array that may be written, by NumPy's interface."""
+
+    def __init__(self, value: np.ndarray[Any, Any]) -> None:
+        interface = dict(value.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__, self._value = interface, value
+
+
+def whole_device(runtime: Any, wanted: str = "") -> tuple[str, str]:
+    """Return name and kind of the device that computes whole models: that of a plan, or the only one of a runtime; else "".
+
+    Its memory has to be the host's; and whoever asks for every call to be checked, kept to a plan or analysed gets every call.
+    """
+    config = getattr(runtime, "config", None)
+    if config is None or config.platform or config.ranks != 1 or runtime.joined:
+        return "", ""
+    if config.debug or config.memory or config.plan or config.reproducible or not config.replay:
+        return "", ""
+    if placed_now.get() is not DEFAULT:
+        return "", ""
+    devices = [device for device in runtime.platform.devices if wanted in ("", device.name)]
+    if len(devices) != 1 or devices[0].wide or not devices[0].name.startswith(NAMES):
+        return "", ""
+    return devices[0].name, devices[0].kind
+
+
+__all__ = ["WholeModel", "whole_device"]
