@@ -10,7 +10,7 @@ Its results have the bits of the calls; the torch variant takes torch's own bodi
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,32 +23,50 @@ from ..program.call import DEFAULT, placed_now
 from ..program.kernel import Kernel, kernel
 from ..program.mapper import all as map_all
 from ..program.tape import Tape, TapeStep
-from .operators.calls import NUMERICS
-from .running import GraphConstants, run_graph
+from .joining import joined
+from .operators.calls import NUMERICS, OpCall
+from .operators.linear import LINEAR, linear
+from .running import GraphConstants, as_called, run_graph
+from .torch_steps import Step, by_torch
 from .values import LayerGraph
 
-Step = tuple[Callable[..., Any], tuple[Any, ...]]
 NAMES = ("cpu:", "torch:cpu")
 """Beginnings of the names of devices whose memory is the host's, and which run a model as one call."""
 MOST_BYTES = 1 << 30
 """Bytes of values that a model may have between its operations to be one call: 1 GiB. They stay as long as the model does."""
 
 
+IMAGES = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool"})
+"""Operations on images, in whose results torch likes an image's channels beside each other."""
+BY_ELEMENTS = frozenset(
+    {"Relu", "Clip", "Add", "Mul", "Sub", "Sigmoid", "HardSwish", "HardSigmoid", "LeakyRelu", "Concat"}
+)
+"""Operations whose results lie best as their operands do."""
+
+
 class Recorded:
     """The operations of a model as steps on memory of their own."""
 
-    def __init__(self, graph: LayerGraph) -> None:
-        tape = Tape()
+    def __init__(self, graph: LayerGraph, *, images: bool = False) -> None:
+        """Record a graph; with `images`, the channels of images lie beside each other."""
+        self.tape = tape = Tape()
+
+        def run(position: int, call: OpCall) -> list[Array]:
+            kind = call.node.kind
+            if images:
+                tape.channels_last = kind in IMAGES or (kind in BY_ELEMENTS and tape.lie_channels_last(call.arrays()))
+            return linear(call) if kind == LINEAR else as_called(position, call)
+
         with session.within(tape):  # type: ignore[arg-type]
             given = {name: arrays.fresh(graph.types[name].shape, graph.types[name].dtype) for name in graph.inputs}
             for array in given.values():
                 tape.keep(array)
             constants = GraphConstants(graph)
-            results = run_graph(graph, given, constants)
+            results = run_graph(graph, given, constants, run)
         self.steps: Sequence[TapeStep] = tape.steps
         self.inputs = [tape.memory(array) for array in given.values()]
         self.results = [tape.memory(array) for array in results]
-        self._held = (tape, given, constants, results)  # memory of what is dropped would be used again
+        self._held = (given, constants, results)  # memory of what is dropped would be used again
 
 
 class RecordedBody:
@@ -77,11 +95,9 @@ class WholeModel:
     """A model's kernel, made when it is first called; whether that is possible is found out then."""
 
     def __init__(self, graph: LayerGraph, name: str, flops: float) -> None:
-        self._graph, self._name, self._flops = graph, name, flops
+        self._graph, self._name, self._flops = joined(graph), name, flops
         self._making = threading.Lock()
         self._kernel: Kernel | None = None
-        self._recorded: Recorded | None = None
-        self._running = threading.Lock()
         self._refused = False
         self._torch = False
 
@@ -115,7 +131,7 @@ class WholeModel:
             self._refused = True
             return None
         try:
-            self._recorded = recorded = Recorded(self._graph)
+            recorded = Recorded(self._graph)
         except Exception:  # noqa: BLE001 - made operation by operation, the same calls say what is wrong
             self._refused = True
             return None
@@ -123,46 +139,16 @@ class WholeModel:
         count = len(recorded.inputs)
         accesses: dict[str, Any] = {f"a{i}": read(map_all) for i in range(count)}
         accesses |= {f"a{i}": write(map_all) for i in range(count, count + len(recorded.results))}
-        body = RecordedBody(self._name, recorded, steps, self._running)
+        body = RecordedBody(self._name, recorded, steps, threading.Lock())
         return kernel(name=self._name, flops=self._flops, **accesses)(body)
 
     def _add_torch(self, made: Kernel) -> None:
         """Add the variant for torch on this machine's memory."""
-        assert self._recorded is not None
-        steps = [_by_torch(step) for step in self._recorded.steps]
-        body = RecordedBody(self._name, self._recorded, steps, self._running)
+        recorded = Recorded(self._graph, images=True)
+        steps = [by_torch(step, recorded.tape) for step in recorded.steps]
+        body = RecordedBody(self._name, recorded, steps, threading.Lock())
         made.variant(body, kind="torch", name="torch", numerics=NUMERICS)
         self._torch = True
-
-
-def _by_torch(step: TapeStep) -> Step:
-    """Return a step on tensors if torch has a body of its own for it, else on arrays; the memory is the same."""
-    import torch
-
-    found = None if step.kernel is None else next((v for v in step.kernel.variants if v.kind == "torch"), None)
-    if found is None or found.function is None or found.off:
-        return step.function, step.arguments
-    values = [value for value in step.arguments if isinstance(value, np.ndarray)]
-    if any(not all(s >= 0 for s in value.strides) for value in values):
-        return step.function, step.arguments
-    tensors = [torch.from_numpy(_writable(v)) if isinstance(v, np.ndarray) else v for v in step.arguments]
-    return found.function, tuple(tensors)
-
-
-def _writable(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array that torch takes without a warning; bodies write their outputs only."""
-    if value.flags.writeable:
-        return value
-    return np.asarray(_Shown(value))
-
-
-class _Shown:
-    """The same memory as an array that may be written, by NumPy's interface."""
-
-    def __init__(self, value: np.ndarray[Any, Any]) -> None:
-        interface = dict(value.__array_interface__)
-        interface["data"] = (interface["data"][0], False)
-        self.__array_interface__, self._value = interface, value
 
 
 def whole_device(runtime: Any, wanted: str = "") -> tuple[str, str]:

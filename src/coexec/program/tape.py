@@ -10,7 +10,7 @@ have to be made as ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any, NamedTuple
 
@@ -27,6 +27,8 @@ from .value import Value
 from .view import extract
 
 Memory = np.ndarray[Any, Any]
+IMAGE = 4
+"""Axes of images: number, channel, row, column."""
 ALIGNMENT = 128
 """Bytes: what vector instructions and cache lines like to begin at."""
 
@@ -52,9 +54,11 @@ class Tape:
         self.steps: list[TapeStep] = []
         self._memory: dict[int, Memory] = {}
         self._fixed: set[int] = set()  # arrays whose contents were given: nobody may write them
+        self._given: dict[int, Memory] = {}  # these by where they begin; held, so that nothing else ever begins there
         self._free: list[Memory] = []  # bytes of arrays that are gone
         self._raw: dict[int, Memory] = {}  # bytes of arrays whose memory may be used again
         self._last = 0
+        self.channels_last = False  # arrays of four axes, which are images, have their second one innermost in memory
 
     # What arrays ask ----------------------------------------------------------------------------------------------------
 
@@ -63,13 +67,18 @@ class Tape:
         self._last += 1
         storage.id, storage.end = self._last, End(self, self._last)
         if data is not None:
-            self._memory[storage.id] = data if borrowed else np.array(data, order="C")
+            self._memory[storage.id] = memory = data if borrowed else np.array(data, order="C")
             self._fixed.add(storage.id)
+            self._given[memory.__array_interface__["data"][0]] = memory
             return
-        raw = self._taken(prod(storage.shape) * storage.dtype.itemsize)
-        self._raw[storage.id] = raw
         size = prod(storage.shape) * storage.dtype.itemsize
-        memory = raw[:size].view(storage.dtype).reshape(storage.shape)
+        self._raw[storage.id] = raw = self._taken(size)
+        memory = raw[:size].view(storage.dtype)
+        if self.channels_last and len(storage.shape) == IMAGE:
+            images, channels, rows, columns = storage.shape
+            memory = memory.reshape(images, rows, columns, channels).transpose(0, 3, 1, 2)
+        else:
+            memory = memory.reshape(storage.shape)
         self._memory[storage.id] = memory
         if storage.initial is not None:
             self.steps.append(TapeStep(memory.fill, (storage.initial,), None))
@@ -87,6 +96,15 @@ class Tape:
             raise NotTaped("an array of another runtime is used")
         found: Memory = extract(self._memory[storage.id], storage.box.lo, array._box, array._cut)
         return found
+
+    def given(self, memory: Memory) -> bool:
+        """Tell whether memory is that of an array whose contents were given: it never changes."""
+        return memory.__array_interface__["data"][0] in self._given
+
+    def lie_channels_last(self, found: Iterable[Array]) -> bool:
+        """Tell whether one of some arrays is an image with its channels innermost in memory."""
+        images = [self.memory(array) for array in found if array.ndim == IMAGE]
+        return any(image.shape[1] > 1 and image.strides[1] == image.itemsize for image in images)
 
     def keep(self, array: Array) -> None:
         """Never use the memory of an array again."""
