@@ -11,6 +11,7 @@ import pytest
 import coexec as cx
 from coexec.models.building import NetBuilder
 from coexec.models.whole import WholeModel, whole_device
+from coexec.program.fingerprint import fingerprint
 
 SMALL = {
     "mobilenet_v2": {"image": 32},
@@ -124,6 +125,12 @@ def test_a_failure_says_the_models_name_and_leaves_the_model_usable() -> None:
 
 def _fail() -> None:
     raise ValueError("no")
+
+
+def test_measurements_of_one_model_are_not_those_of_another_of_its_name() -> None:
+    kernels = [cx.Model.named("resnet18", image=image)._whole.kernel("cpu") for image in (32, 64, 32)]
+    first, second, third = map(fingerprint, kernels)
+    assert first == third != second
 
 
 def test_only_a_device_with_the_hosts_memory_computes_whole_models() -> None:

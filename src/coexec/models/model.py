@@ -55,6 +55,8 @@ class Model:
         `shapes` gives the sizes that the file leaves open, by the name of the size or of the input:
         `{"batch": 1}` or `{"x": (1, 3, 224, 224)}`. `values` turns inputs into constants.
         """
+        if not isinstance(path, str | Path):
+            raise ArgumentError(f"cx.Model.from_onnx takes the path of a file, not {type(path).__name__}")
         return cls(read_onnx(path, shapes, values))
 
     @classmethod
@@ -207,6 +209,8 @@ class Model:
         from .plan_tree import check_platform, cuts_of
 
         current = session.current()
+        if not isinstance(plan, Plan):
+            raise ArgumentError(f"{self.name}: plan= takes what model.plan() returns, not {type(plan).__name__}")
         runtime, known, run = self._deployed
         if runtime is not current or known is not plan or run is None:
             cuts = cuts_of(plan, self.layers)
@@ -288,7 +292,14 @@ class Model:
     def _checked(self, name: str, value: Any) -> Array:
         """Return an input as an array, or raise if it is another one than the model takes."""
         kind = self.graph.types[name]
-        taken = value if isinstance(value, Array) else np.asarray(value)
+        try:
+            taken = value if isinstance(value, Array) else np.asarray(value)
+        except (
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:  # a tensor with gradients or elsewhere, rows of unlike lengths
+            raise ArgumentError(f"{self.name}: input {name!r} is no array: {error}") from error
         if taken.shape != kind.shape:
             raise ShapeError(f"{self.name}: input {name!r} has shape {taken.shape}, and the model takes {kind.shape}")
         if taken.dtype != np.dtype(kind.dtype):

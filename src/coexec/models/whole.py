@@ -4,7 +4,7 @@ Before: program/tape.py, models/running.py.  After: models/model.py, models/depl
 
 A call costs some 100 microseconds of Python, and a layer of a small network less than that. Where one device does everything
 there is nothing to divide, to place or to move between calls, so the calls are written down once and become the body of one kernel.
-Its results have the bits of the calls; the torch variant takes torch's own bodies where operations have one.
+Its results have the bits of the calls; the torch variant takes torch's own bodies where operations have one. Decision 200.
 """
 
 from __future__ import annotations
@@ -72,11 +72,13 @@ class Recorded:
 class RecordedBody:
     """A body: the steps of a model, on NumPy arrays. One thread at a time runs them."""
 
-    def __init__(self, name: str, recorded: Recorded, steps: Sequence[Step], lock: threading.Lock) -> None:
+    def __init__(self, name: str, flops: float, recorded: Recorded, steps: Sequence[Step]) -> None:
         count = len(recorded.inputs) + len(recorded.results)
         self.__signature__ = signature([f"a{i}" for i in range(count)])
         self.__name__ = name
-        self._inputs, self._results, self._steps, self._lock = recorded.inputs, recorded.results, steps, lock
+        self.work = (name, flops, len(steps), tuple([mine.shape for mine in recorded.inputs]))  # tells models apart
+        self._inputs, self._results, self._steps = recorded.inputs, recorded.results, steps
+        self._lock = threading.Lock()
 
     def __call__(self, *values: Any) -> None:
         """Compute the results of a model."""
@@ -139,14 +141,14 @@ class WholeModel:
         count = len(recorded.inputs)
         accesses: dict[str, Any] = {f"a{i}": read(map_all) for i in range(count)}
         accesses |= {f"a{i}": write(map_all) for i in range(count, count + len(recorded.results))}
-        body = RecordedBody(self._name, recorded, steps, threading.Lock())
+        body = RecordedBody(self._name, self._flops, recorded, steps)
         return kernel(name=self._name, flops=self._flops, **accesses)(body)
 
     def _add_torch(self, made: Kernel) -> None:
         """Add the variant for torch on this machine's memory."""
         recorded = Recorded(self._graph, images=True)
         steps = [by_torch(step, recorded.tape) for step in recorded.steps]
-        body = RecordedBody(self._name, recorded, steps, threading.Lock())
+        body = RecordedBody(self._name, self._flops, recorded, steps)
         made.variant(body, kind="torch", name="torch", numerics=NUMERICS)
         self._torch = True
 
