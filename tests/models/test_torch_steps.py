@@ -9,7 +9,7 @@ import pytest
 
 import coexec as cx
 from coexec.models.building import NetBuilder
-from coexec.models.torch_steps import by_torch
+from coexec.models.torch_steps import torch_steps
 from coexec.models.whole import Recorded
 
 torch = pytest.importorskip("torch", reason="steps by torch need it")
@@ -76,7 +76,7 @@ def test_a_torch_that_refuses_laid_out_weights_computes_by_its_functions(monkeyp
 
     monkeypatch.setattr("coexec.models.torch_steps._packed", refuse)
     recorded = Recorded(network("even")._whole._graph, images=True)
-    steps = [by_torch(step, recorded.tape) for step in recorded.steps]
+    steps = torch_steps(recorded.steps, recorded.tape, recorded.results)
     assert all(arguments for _, arguments in steps), "none of them has its operands inside"
 
 

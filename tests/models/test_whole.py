@@ -1,4 +1,4 @@
-"""A model that one device computes is one call, with the bits of its operations' calls."""
+"""A model that one device computes is one call, with the results of its operations' calls."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def inputs(model: cx.Model, seed: int = 0) -> dict[str, Any]:
     return {name: draw(kind.shape).astype(kind.dtype) for name, kind in model.inputs.items()}
 
 
+def close(found: Any, right: Any) -> None:
+    """Compare results; with another number of its threads BLAS adds up in another order."""
+    np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5 * np.abs(right).max())
+
+
 def small() -> cx.Model:
     net = NetBuilder("small")
     x = net.same("Relu", net.conv(net.input("x", (1, 3, 9, 9)), 4, 3))
@@ -49,14 +54,14 @@ def _several(found: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_one_call_gives_the_bits_of_many(name: str) -> None:
+def test_one_call_gives_what_many_give(name: str) -> None:
     model = cx.Model.named(name, **SMALL[name])
     with cx.Runtime("cpu:0", store="off", replay=False):
         right = [np.array(model(**inputs(model, seed))) for seed in range(3)]
     with cx.Runtime("cpu:0", store="off"):
         found = [model(**inputs(model, seed)) for seed in range(3)]
         for one, expected in zip(found, right, strict=True):
-            np.testing.assert_array_equal(one, expected)
+            close(one, expected)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -67,7 +72,7 @@ def test_torch_computes_the_same_within_tolerance(name: str) -> None:
         right = np.array(model(**inputs(model)))
     with cx.Runtime("torch:cpu", store="off"):
         for _ in range(2):
-            np.testing.assert_allclose(model(**inputs(model)), right, rtol=1e-4, atol=1e-4 * np.abs(right).max())
+            close(model(**inputs(model)), right)
 
 
 def test_a_model_on_one_device_is_one_call_and_who_asks_for_every_call_gets_every_call() -> None:
@@ -92,7 +97,7 @@ def test_threads_share_a_model() -> None:
         found = list(pool.map(lambda seed: [np.array(one) for one in model(**inputs(model, seed))], range(8)))
     for seed, results in enumerate(found):
         for one, expected in zip(results, right[seed], strict=True):
-            np.testing.assert_array_equal(one, expected)
+            close(one, expected)
 
 
 def test_a_model_that_cannot_be_written_down_is_called_operation_by_operation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +109,7 @@ def test_a_model_that_cannot_be_written_down_is_called_operation_by_operation(mo
     monkeypatch.undo()
     with cx.Runtime("cpu:0", store="off"):
         for one, expected in zip(other(**inputs(other)), found, strict=True):
-            np.testing.assert_array_equal(one, expected)
+            close(one, expected)
 
 
 def test_a_failure_says_the_models_name_and_leaves_the_model_usable() -> None:
@@ -120,7 +125,7 @@ def test_a_failure_says_the_models_name_and_leaves_the_model_usable() -> None:
             np.asarray(model(**inputs(model))[0])
         body._steps = steps
         for one, expected in zip(model(**inputs(model)), right, strict=True):
-            np.testing.assert_array_equal(one, expected)
+            close(one, expected)
 
 
 def _fail() -> None:

@@ -9,7 +9,7 @@ or refuses a step, computes it by its functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,13 @@ ACTIVATIONS = {"": ("none", ""), "relu": ("relu", ""), "gelu": ("gelu", "none"),
 """What oneDNN calls what follows a product, and how it is computed."""
 
 
+def torch_steps(steps: Sequence[TapeStep], tape: Tape, results: Sequence[Any]) -> list[Step]:
+    """Return steps by torch; `results` is the memory that is looked at when they are over."""
+    made = [by_torch(step, tape) for step in steps]
+    chained(steps, made, results)
+    return made
+
+
 def by_torch(step: TapeStep, tape: Tape) -> Step:
     """Return a step on tensors if torch has a body of its own for it, else on arrays; the memory is the same."""
     import torch
@@ -34,17 +41,87 @@ def by_torch(step: TapeStep, tape: Tape) -> Step:
     tensors = tuple([torch.from_numpy(writable(v)) if isinstance(v, np.ndarray) else v for v in step.arguments])
     assert step.kernel is not None
     known = len(values) > 1 and tape.given(values[1]) and all(v.dtype == np.float32 for v in values)
-    if known and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    if known and torch.backends.mkldnn.is_available():
         try:
             packed = _packed(step, tensors)
         except (RuntimeError, AttributeError, TypeError, NotImplementedError):
             packed = None  # another version of torch
         if packed is not None:
+            packed()
             return packed, ()
     return found.function, tensors
 
 
-def _packed(step: TapeStep, tensors: tuple[Any, ...]) -> Callable[[], None] | None:
+class PackedStep:
+    """A step whose weights are laid out. Its result stays a tensor where only such steps read it, and else goes to memory, too."""
+
+    def __init__(self, compute: Callable[..., Any], operands: Sequence[Any], out: Any) -> None:
+        self._compute, self.out = compute, out
+        self.operands = list(operands)  # tensors in the steps' memory, or the steps before whose results they are
+        self.last: list[PackedStep] = []  # whose results nobody reads after this
+        self.value: Any = None
+        self.stored = True  # whether the result goes to memory
+
+    def __call__(self) -> None:
+        """Compute."""
+        self.value = self._compute(*[v.value if type(v) is PackedStep else v for v in self.operands])
+        if self.stored:
+            self.out.copy_(self.value)
+            self.value = None
+        for step in self.last:
+            step.value = None
+
+
+def chained(steps: Sequence[TapeStep], made: Sequence[Step], results: Sequence[Any]) -> None:
+    """Pass results of packed steps on to those that read them, where these are packed steps only, and nothing else ever sees them."""
+    for position, (function, _) in enumerate(made):
+        if type(function) is not PackedStep:
+            continue
+        out = function.out.numpy()
+        readers = _readers(out, steps, made, position)
+        if not readers or any(np.may_share_memory(out, result) for result in results):
+            continue
+        function.stored = False
+        for reader in readers:
+            reader.operands = [
+                function if type(v) is not PackedStep and _same(v, function.out) else v for v in reader.operands
+            ]
+        readers[-1].last.append(function)
+
+
+def _readers(out: Any, steps: Sequence[TapeStep], made: Sequence[Step], position: int) -> list[PackedStep]:
+    """Return the packed steps that read a result as a whole; none if anybody reads it otherwise."""
+    found: list[PackedStep] = []
+    for step, (function, _) in zip(steps[position + 1 :], made[position + 1 :], strict=True):
+        if step.kernel is None:  # fills memory: what was there is gone, or was never there
+            if np.may_share_memory(out, step.function.__self__):  # type: ignore[attr-defined]
+                return found
+            continue
+        modes = {param.name: param.access.mode for param in step.kernel.array_params}
+        over = False
+        for name, value in zip(step.kernel.params, step.arguments, strict=True):
+            if not isinstance(value, np.ndarray) or not np.may_share_memory(out, value):
+                continue
+            if modes[name] == "write":
+                over = True  # memory is used again
+            elif type(function) is PackedStep and _same(value, out) and any(_same(v, out) for v in function.operands):
+                found.append(function)
+            else:
+                return []
+        if over:
+            return found
+    return found
+
+
+def _same(tensor: Any, out: Any) -> bool:
+    """Tell whether a tensor is all of a result, as it lies."""
+    seen = tensor.out if type(tensor) is PackedStep else tensor
+    a, b = (x if isinstance(x, np.ndarray) else x.numpy() for x in (seen, out))
+    begin = a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+    return bool(begin and a.shape == b.shape and a.strides == b.strides)
+
+
+def _packed(step: TapeStep, tensors: tuple[Any, ...]) -> PackedStep | None:
     """Return a step whose weights are laid out already; None if oneDNN does not do it."""
     assert step.kernel is not None
     if step.kernel.name == "linear":
@@ -52,7 +129,7 @@ def _packed(step: TapeStep, tensors: tuple[Any, ...]) -> Callable[[], None] | No
     return _packed_convolution(step, tensors) if step.kernel.op == "conv2d" else None
 
 
-def _packed_product(step: TapeStep, tensors: tuple[Any, ...]) -> Callable[[], None] | None:
+def _packed_product(step: TapeStep, tensors: tuple[Any, ...]) -> PackedStep | None:
     """Return a product by weights that are laid out."""
     import torch
 
@@ -68,18 +145,16 @@ def _packed_product(step: TapeStep, tensors: tuple[Any, ...]) -> Callable[[], No
     weights = torch.ops.mkldnn._reorder_linear_weight((w if after.transposed else w.t()).contiguous(), rows)
     compute = torch.ops.mkldnn._linear_pointwise
 
-    def run() -> None:
+    def run(x: Any, other: Any = None) -> Any:
         if other is None:
-            out.copy_(compute(x, weights, bias, attribute, [], how))
-            return
+            return compute(x, weights, bias, attribute, [], how)
         found = compute(x, weights, bias, "none", [], "").add_(other)
-        out.copy_(found.relu_() if attribute == "relu" else found)
+        return found.relu_() if attribute == "relu" else found
 
-    run()
-    return run
+    return PackedStep(run, [x] if other is None else [x, other], out)
 
 
-def _packed_convolution(step: TapeStep, tensors: tuple[Any, ...]) -> Callable[[], None] | None:
+def _packed_convolution(step: TapeStep, tensors: tuple[Any, ...]) -> PackedStep | None:
     """Return a convolution by weights that are laid out, if its padding is the same on both sides."""
     import torch
 
@@ -103,15 +178,13 @@ def _packed_convolution(step: TapeStep, tensors: tuple[Any, ...]) -> Callable[[]
     if other is not None and attribute not in ("none", "relu"):
         return None
 
-    def run() -> None:
+    def run(x: Any, other: Any = None) -> Any:
         if other is None:
-            out.copy_(compute(x, weights, bias, pads, steps, apart, groups, attribute, scalars, ""))
-            return
+            return compute(x, weights, bias, pads, steps, apart, groups, attribute, scalars, "")
         unary = None if attribute == "none" else attribute
-        out.copy_(compute.binary(x, other, weights, bias, pads, steps, apart, groups, "add", 1.0, unary, [], ""))
+        return compute.binary(x, other, weights, bias, pads, steps, apart, groups, "add", 1.0, unary, [], "")
 
-    run()
-    return run
+    return PackedStep(run, [x] if other is None else [x, other], out)
 
 
 def _bounds(after: After) -> tuple[str | None, list[float]]:

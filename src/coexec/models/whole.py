@@ -4,7 +4,7 @@ Before: program/tape.py, models/running.py.  After: models/model.py, models/depl
 
 A call costs some 100 microseconds of Python, and a layer of a small network less than that. Where one device does everything
 there is nothing to divide, to place or to move between calls, so the calls are written down once and become the body of one kernel.
-Its results have the bits of the calls; the torch variant takes torch's own bodies where operations have one. Decision 200.
+Its bodies are those of the calls; the torch variant takes torch's own bodies where operations have one. Decision 200.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .joining import joined
 from .operators.calls import NUMERICS, OpCall
 from .operators.linear import LINEAR, linear
 from .running import GraphConstants, as_called, run_graph
-from .torch_steps import Step, by_torch
+from .torch_steps import Step, torch_steps
 from .values import LayerGraph
 
 NAMES = ("cpu:", "torch:cpu")
@@ -57,7 +57,7 @@ class Recorded:
                 tape.channels_last = kind in IMAGES or (kind in BY_ELEMENTS and tape.lie_channels_last(call.arrays()))
             return linear(call) if kind == LINEAR else as_called(position, call)
 
-        with session.within(tape):  # type: ignore[arg-type]
+        with session.within(tape):
             given = {name: arrays.fresh(graph.types[name].shape, graph.types[name].dtype) for name in graph.inputs}
             for array in given.values():
                 tape.keep(array)
@@ -147,7 +147,7 @@ class WholeModel:
     def _add_torch(self, made: Kernel) -> None:
         """Add the variant for torch on this machine's memory."""
         recorded = Recorded(self._graph, images=True)
-        steps = [by_torch(step, recorded.tape) for step in recorded.steps]
+        steps = torch_steps(recorded.steps, recorded.tape, recorded.results)
         body = RecordedBody(self._name, self._flops, recorded, steps)
         made.variant(body, kind="torch", name="torch", numerics=NUMERICS)
         self._torch = True

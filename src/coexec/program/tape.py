@@ -141,7 +141,7 @@ class Tape:
                 raise NotTaped(f"kernel {kernel.name!r} sees padding")
             if param.access.writes and array._storage.id in self._fixed:
                 raise NotTaped(f"kernel {kernel.name!r} changes an array that was given")
-            data = self.memory(array)
+            data: Any = self.memory(array)
             if not kernel.simple or type(mapper) not in (Same, All):
                 box = mapper.box(domain, extents, array.shape)
                 parts[param.name] = box
@@ -173,11 +173,17 @@ class Tape:
         """Refuse: nothing is computed."""
         raise NotTaped(f"an array of shape {array.shape} is read, and nothing is computed yet")
 
-    def plan(self, *_: Any) -> Any:
-        """Refuse."""
-        raise NotTaped("calls are written down and not planned")
+    def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Any) -> Any:
+        """Refuse: nobody divides what is written down."""
+        raise NotTaped(f"a call of {kernel.name!r} is written down and not planned")
 
-    begin_step = end_step = plan
+    def begin_step(self, times: int = 0) -> Any:
+        """Refuse: steps are a scheduler's."""
+        raise NotTaped("calls are written down and no step")
+
+    def end_step(self, begun: Any, *, left: bool) -> tuple[bool, str]:
+        """Refuse: steps are a scheduler's."""
+        raise NotTaped("calls are written down and no step")
 
     def wait(self) -> None:
         """Refuse: nothing is computed."""
