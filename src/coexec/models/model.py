@@ -29,6 +29,7 @@ from .operators.calls import OpCall
 from .running import GraphConstants, RunNode, as_called, own, run_graph
 from .searching import Tell
 from .values import LayerGraph, ValueType
+from .whole import WholeModel, whole_device
 
 
 class Model:
@@ -54,6 +55,8 @@ class Model:
         `shapes` gives the sizes that the file leaves open, by the name of the size or of the input:
         `{"batch": 1}` or `{"x": (1, 3, 224, 224)}`. `values` turns inputs into constants.
         """
+        if not isinstance(path, str | Path):
+            raise ArgumentError(f"cx.Model.from_onnx takes the path of a file, not {type(path).__name__}")
         return cls(read_onnx(path, shapes, values))
 
     @classmethod
@@ -206,6 +209,8 @@ class Model:
         from .plan_tree import check_platform, cuts_of
 
         current = session.current()
+        if not isinstance(plan, Plan):
+            raise ArgumentError(f"{self.name}: plan= takes what model.plan() returns, not {type(plan).__name__}")
         runtime, known, run = self._deployed
         if runtime is not current or known is not plan or run is None:
             cuts = cuts_of(plan, self.layers)
@@ -219,8 +224,22 @@ class Model:
     def run(self, run: RunNode, *args: Any, **kwargs: Any) -> Any:
         """Do the same with another way to run an operation."""
         given = self._given(args, kwargs)
-        results = own(self._results(given, run), given)
+        results = self._at_once(given, run)
+        if results is None:
+            results = own(self._results(given, run), given)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _at_once(self, given: Mapping[str, Array], run: RunNode) -> list[Array] | None:
+        """Return the results as one call where one device does everything; None where there is more than one to make."""
+        wanted = "" if run is as_called else getattr(run, "alone", None)
+        if wanted is None:
+            return None
+        name, kind = whole_device(session.current(), wanted)
+        return self._whole.call(list(given.values()), name if wanted else "", kind) if name else None
+
+    @cached_property
+    def _whole(self) -> WholeModel:
+        return WholeModel(self.running, self.name, 2.0 * self.macs)
 
     def _results(self, given: Mapping[str, Array], run: RunNode) -> list[Array]:
         """Run its operations. If nothing is under way, what is between them is written to the arrays of the call before."""
@@ -273,7 +292,14 @@ class Model:
     def _checked(self, name: str, value: Any) -> Array:
         """Return an input as an array, or raise if it is another one than the model takes."""
         kind = self.graph.types[name]
-        taken = value if isinstance(value, Array) else np.asarray(value)
+        try:
+            taken = value if isinstance(value, Array) else np.asarray(value)
+        except (
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:  # a tensor with gradients or elsewhere, rows of unlike lengths
+            raise ArgumentError(f"{self.name}: input {name!r} is no array: {error}") from error
         if taken.shape != kind.shape:
             raise ShapeError(f"{self.name}: input {name!r} has shape {taken.shape}, and the model takes {kind.shape}")
         if taken.dtype != np.dtype(kind.dtype):

@@ -109,12 +109,12 @@ class FinishedConvolution:
         self.__signature__ = signature(["x", "w", *after.operands, "out", *SCALARS, "chunk"])
         self.__name__ = "convolve_and_finish"
         self._convolution: Callable[..., None] = convolve
-        self._finish, self._after = Finish, after
+        self._finish, self.after = Finish, after
 
     def __call__(self, x: Any, w: Any, *rest: Any) -> None:
         """Convolve the images of a chunk and finish the sums."""
-        count = len(self._after.operands)
-        self._convolution(x, w, *rest[count:], self._finish(self._after, rest[:count]))
+        count = len(self.after.operands)
+        self._convolution(x, w, *rest[count:], self._finish(self.after, rest[:count]))
 
 
 @lru_cache(maxsize=64)

@@ -27,6 +27,7 @@ def run(quick: bool, progress: Callable[[str], None]) -> dict[str, Any]:
             "mean_reduction": mean(case["reduction"] for case in typical),
             "mean_reduction_all8": mean(case["reduction_all8"] for case in typical),
             "mean_reduction_h2h": mean(case["reduction"] for case in modal),
+            "mean_genetic_gap": mean(case["genetic"]["gap"] for case in typical),
             "worse_than_h2h": sum(case["latency_s"] > case["baseline_s"] * (1 + EQUAL) for case in modal),
             "worse_than_all8": sum(case["latency_s"] > case["all8_s"] * (1 + EQUAL) for case in typical),
         },

@@ -13,12 +13,14 @@ from ...machine.platform import Platform
 from ...models.baselines import PLAIN, all_as_one, computation_prioritised
 from ...models.catalogue import layers
 from ...models.fabric import Fabric, fabric
+from ...models.genetic import USUAL, GeneticEffort, GeneticSearch
 from ...models.h2h import four_steps
 from ...models.h2h_costs import BANDWIDTHS, cost_table
 from ...models.loops import CONV, Workload
 from ...models.mapping import evaluate
-from ...models.planning import plan_model
+from ...models.planning import ModelPlan, plan_model
 from ...models.queues import check_queues
+from ...models.tables import ChainCosts
 from ...models.unsharded import search_queues
 from ...models.unsharded_bound import relaxed
 
@@ -29,6 +31,8 @@ TRIALS = {True: 4_000, False: 30_000}
 """Mappings that annealing looks at, quick or not."""
 MILP_SECONDS = 240.0
 """Wall seconds for the bound; it needs 1 to 3 on a free core, and a bound that was stopped early is not tight."""
+GENETIC = {True: GeneticEffort(), False: GeneticEffort(24, 40, 32, 24)}
+"""How much the genetic search tries: two to five times the processor time of the exact one, if not quick."""
 Case = dict[str, Any]
 Progress = Callable[[str], None]
 
@@ -38,11 +42,11 @@ def typical_cases(quick: bool, progress: Progress) -> Iterator[Case]:
     machine = fabric(Platform.load(PLATFORM))
     for name in TYPICAL[:3] if quick else TYPICAL:
         progress(f"{name} on {PLATFORM}")
-        yield typical_case(layers(name).only(CONV), machine)
+        yield typical_case(layers(name).only(CONV), machine, GENETIC[quick])
 
 
-def typical_case(workload: Workload, machine: Fabric) -> Case:
-    """Return one network's case."""
+def typical_case(workload: Workload, machine: Fabric, effort: GeneticEffort = USUAL) -> Case:
+    """Return one network's case: the exact search, the baselines, and the genetic search of MARS as comparison."""
     cp = evaluate(workload, machine, computation_prioritised(workload, machine), PLAIN).latency
     every = evaluate(workload, machine, all_as_one(workload, machine), PLAIN).latency
     begun, asked = process_time(), [0]
@@ -58,7 +62,18 @@ def typical_case(workload: Workload, machine: Fabric) -> Case:
         "reduction": 1 - latency / cp, "all8_s": every, "reduction_all8": 1 - latency / every, "bound_s": plan.bound,
         "gap": latency / plan.bound - 1, "seconds": took, "evaluations": asked[0], "baseline": "cp",
         "class": "contiguous sets, equal parts", "cost_model": "designs and links of the platform",
+        "genetic": genetic(workload, machine, plan, effort),
     }  # fmt: skip
+
+
+def genetic(workload: Workload, machine: Fabric, exact: ModelPlan, effort: GeneticEffort) -> Case:
+    """Return what the genetic search finds by the rules of the exact one, and how far that is from its optimum."""
+    begun = process_time()
+    search = GeneticSearch(ChainCosts(workload, machine, exact.rules), seed=0, effort=effort)
+    found = search.run()
+    took = process_time() - begun
+    latency = evaluate(workload, machine, found, exact.rules).latency
+    return {"latency_s": latency, "gap": latency / exact.bound - 1, "evaluations": search.evaluations, "seconds": took}
 
 
 def multimodal_cases(quick: bool, progress: Progress) -> Iterator[Case]:

@@ -152,11 +152,11 @@ class FixedBody:
     def __init__(self, function: Callable[..., None], arrays: int, fixed: tuple[Any, ...], *, chunked: bool) -> None:
         self.__signature__ = signature([f"a{i}" for i in range(arrays)] + ["chunk"] * chunked)
         self.__name__ = function.__name__
-        self._function, self._fixed = function, fixed
+        self._function, self.fixed = function, fixed
 
     def __call__(self, *values: Any) -> None:
         """Compute one chunk."""
-        self._function(*values, *self._fixed)
+        self._function(*values, *self.fixed)
 
 
 class KernelForm(NamedTuple):

@@ -264,8 +264,15 @@ def max_pool_torch(x: Any, out: Any, chunk: Any, shape: Geometry) -> None:
         needed = (n - 1) * shape.strides[axis] + shape.reach(axis)
         widths = [before, needed - before - x.shape[2 + axis], *widths]
     function = {1: functional.max_pool1d, 2: functional.max_pool2d, 3: functional.max_pool3d}[len(shape.taps)]
-    padded = functional.pad(x, widths, value=float("-inf"))
-    out[...] = function(padded, shape.taps, shape.strides, 0, shape.dilations)
+    around = [max(0, width) for width in widths[::-2]]
+    fits = all(2 * pad <= taps for pad, taps in zip(around, shape.taps, strict=True))
+    sizes = [
+        (n + 2 * pad - shape.reach(axis)) // shape.strides[axis] + 1
+        for axis, (n, pad) in enumerate(zip(x.shape[2:], around, strict=True))
+    ]
+    if not fits or sizes != list(out.shape[2:]) or min(widths) < 0:  # otherwise than torch pads
+        x, around = functional.pad(x, widths, value=float("-inf")), [0] * len(around)
+    out[...] = function(x, shape.taps, shape.strides, around, shape.dilations)
 
 
 def max_pool(call: OpCall) -> list[Array]:

@@ -1,0 +1,174 @@
+"""A model as one call, for a device that computes all of it: its operations are bodies, run one after another on kept memory.
+
+Before: program/tape.py, models/running.py.  After: models/model.py, models/deploying.py.  Knows no plan.
+
+A call costs some 100 microseconds of Python, and a layer of a small network less than that. Where one device does everything
+there is nothing to divide, to place or to move between calls, so the calls are written down once and become the body of one kernel.
+Its bodies are those of the calls; the torch variant takes torch's own bodies where operations have one. Decision 200.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..program import array as arrays, session
+from ..program.access import read, write
+from ..program.array import Array
+from ..program.body import signature
+from ..program.call import DEFAULT, placed_now
+from ..program.kernel import Kernel, kernel
+from ..program.mapper import all as map_all
+from ..program.tape import Tape, TapeStep
+from .joining import joined
+from .operators.calls import NUMERICS, OpCall
+from .operators.linear import LINEAR, linear
+from .running import GraphConstants, as_called, run_graph
+from .torch_steps import Step, torch_steps
+from .values import LayerGraph
+
+NAMES = ("cpu:", "torch:cpu")
+"""Beginnings of the names of devices whose memory is the host's, and which run a model as one call."""
+MOST_BYTES = 1 << 30
+"""Bytes of values that a model may have between its operations to be one call: 1 GiB. They stay as long as the model does."""
+
+
+IMAGES = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool"})
+"""Operations on images, in whose results torch likes an image's channels beside each other."""
+BY_ELEMENTS = frozenset(
+    {"Relu", "Clip", "Add", "Mul", "Sub", "Sigmoid", "HardSwish", "HardSigmoid", "LeakyRelu", "Concat"}
+)
+"""Operations whose results lie best as their operands do."""
+
+
+class Recorded:
+    """The operations of a model as steps on memory of their own."""
+
+    def __init__(self, graph: LayerGraph, *, images: bool = False) -> None:
+        """Record a graph; with `images`, the channels of images lie beside each other."""
+        self.tape = tape = Tape()
+
+        def run(position: int, call: OpCall) -> list[Array]:
+            kind = call.node.kind
+            if images:
+                tape.channels_last = kind in IMAGES or (kind in BY_ELEMENTS and tape.lie_channels_last(call.arrays()))
+            return linear(call) if kind == LINEAR else as_called(position, call)
+
+        with session.within(tape):
+            given = {name: arrays.fresh(graph.types[name].shape, graph.types[name].dtype) for name in graph.inputs}
+            for array in given.values():
+                tape.keep(array)
+            constants = GraphConstants(graph)
+            results = run_graph(graph, given, constants, run)
+        self.steps: Sequence[TapeStep] = tape.steps
+        self.inputs = [tape.memory(array) for array in given.values()]
+        self.results = [tape.memory(array) for array in results]
+        self._held = (given, constants, results)  # memory of what is dropped would be used again
+
+
+class RecordedBody:
+    """A body: the steps of a model, on NumPy arrays. One thread at a time runs them."""
+
+    def __init__(self, name: str, flops: float, recorded: Recorded, steps: Sequence[Step]) -> None:
+        count = len(recorded.inputs) + len(recorded.results)
+        self.__signature__ = signature([f"a{i}" for i in range(count)])
+        self.__name__ = name
+        self.work = (name, flops, len(steps), tuple([mine.shape for mine in recorded.inputs]))  # tells models apart
+        self._inputs, self._results, self._steps = recorded.inputs, recorded.results, steps
+        self._lock = threading.Lock()
+
+    def __call__(self, *values: Any) -> None:
+        """Compute the results of a model."""
+        given = [np.asarray(value) for value in values]  # of a tensor in the host's memory, the same memory
+        count = len(self._inputs)
+        with self._lock:
+            for mine, value in zip(self._inputs, given[:count], strict=True):
+                np.copyto(mine, value)
+            for function, arguments in self._steps:
+                function(*arguments)
+            for value, mine in zip(given[count:], self._results, strict=True):
+                np.copyto(value, mine)
+
+
+class WholeModel:
+    """A model's kernel, made when it is first called; whether that is possible is found out then."""
+
+    def __init__(self, graph: LayerGraph, name: str, flops: float) -> None:
+        self._graph, self._name, self._flops = joined(graph), name, flops
+        self._making = threading.Lock()
+        self._kernel: Kernel | None = None
+        self._refused = False
+        self._torch = False
+
+    def call(self, given: Sequence[Array], device: str, kind: str) -> list[Array] | None:
+        """Return the results for inputs, computed by one device; None if the model has to be called operation by operation."""
+        made = self.kernel(kind)
+        if made is None:
+            return None
+        results = [arrays.empty(*self._graph.types[name]) for name in self._graph.outputs]
+        using = made.using(devices=device) if device else made
+        with np.errstate(all="ignore"):  # as in models/running.py
+            using(*given, *results)
+        return results
+
+    def kernel(self, kind: str) -> Kernel | None:
+        """Return the kernel, with a variant for a kind of device; None if there can be none."""
+        with self._making:
+            if self._refused:
+                return None
+            if self._kernel is None:
+                self._kernel = self._made()
+            if self._kernel is not None and kind == "torch" and not self._torch:
+                self._add_torch(self._kernel)
+            return self._kernel
+
+    def _made(self) -> Kernel | None:
+        types = self._graph.types
+        sizes = [types[name].elements * np.dtype(types[name].dtype).itemsize for name in types]
+        outputs = self._graph.outputs
+        if sum(sizes) > MOST_BYTES or not self._graph.inputs or len(set(outputs)) < len(outputs):
+            self._refused = True
+            return None
+        try:
+            recorded = Recorded(self._graph)
+        except Exception:  # noqa: BLE001 - made operation by operation, the same calls say what is wrong
+            self._refused = True
+            return None
+        steps = [(step.function, step.arguments) for step in recorded.steps]
+        count = len(recorded.inputs)
+        accesses: dict[str, Any] = {f"a{i}": read(map_all) for i in range(count)}
+        accesses |= {f"a{i}": write(map_all) for i in range(count, count + len(recorded.results))}
+        body = RecordedBody(self._name, self._flops, recorded, steps)
+        return kernel(name=self._name, flops=self._flops, **accesses)(body)
+
+    def _add_torch(self, made: Kernel) -> None:
+        """Add the variant for torch on this machine's memory."""
+        recorded = Recorded(self._graph, images=True)
+        steps = torch_steps(recorded.steps, recorded.tape, recorded.results)
+        body = RecordedBody(self._name, self._flops, recorded, steps)
+        made.variant(body, kind="torch", name="torch", numerics=NUMERICS)
+        self._torch = True
+
+
+def whole_device(runtime: Any, wanted: str = "") -> tuple[str, str]:
+    """Return name and kind of the device that computes whole models: that of a plan, or the only one of a runtime; else "".
+
+    Its memory has to be the host's; and whoever asks for every call to be checked, kept to a plan or analysed gets every call.
+    """
+    config = getattr(runtime, "config", None)
+    if config is None or config.platform or config.ranks != 1 or runtime.joined:
+        return "", ""
+    if config.debug or config.memory or config.plan or config.reproducible or not config.replay:
+        return "", ""
+    if placed_now.get() is not DEFAULT:
+        return "", ""
+    devices = [device for device in runtime.platform.devices if wanted in ("", device.name)]
+    if len(devices) != 1 or devices[0].wide or not devices[0].name.startswith(NAMES):
+        return "", ""
+    return devices[0].name, devices[0].kind
+
+
+__all__ = ["WholeModel", "whole_device"]
