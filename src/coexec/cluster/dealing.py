@@ -19,7 +19,7 @@ from ..graph.mapped import Mapped, mapped
 from ..graph.task import Task
 from ..plan.conflicts import Conflicts
 from ..plan.fixed import set_grain
-from ..plan.split import blocks
+from ..plan.split import blocks_of
 from ..predict.features import part_of
 from ..program.access import Access
 from ..program.array import Array
@@ -223,8 +223,7 @@ class Dealing:
 
     def _blocks(self, task: Task, axis: int, able: Sequence[int]) -> list[Hand]:
         """Return the fixed blocks of a reduction in runs, as ranks share work; all in one if they would conflict."""
-        assert task.kernel is not None
-        parts = blocks(task.domain, axis, task.kernel.granule)
+        parts = blocks_of(task, task.domain, axis)
         if not self._independent(task, parts):
             return [Hand(0, task.domain, (task.domain,))]
         hands = []
