@@ -29,6 +29,7 @@ from .parting import cut_for, runs_for
 from .placing import placed_on_ranks
 from .roster import Roster
 from .speeds import Shares
+from .staying import is_short, only_holder
 
 Uses = dict[int, dict[int, list[Written]]]
 """Boxes, and which elements of them, by argument and rank."""
@@ -142,19 +143,15 @@ class Dealing:
             if key is not None:
                 _make_room(self._divisions)
                 self._divisions[key] = hands
-        if not hands or (len(hands) == 1 and hands[0].rank < 0):
-            only = hands[0] if hands else Hand(0, task.domain, (task.domain,))
-            hands = (only._replace(rank=self._one(task)),)
-        return self._again(task, None if key is None else (key, hands[0].rank), hands)
+        hands = self._chosen(task, hands)
+        return self._again(task, None if key is None else (key, hands[0].rank, len(hands)), hands)
 
     def preview(self, task: Task, check: Check = _nothing) -> Round:
         """Return who would compute what of a call, without what is sent for it. Changes nothing."""
         self._prepare(task)
         check(task)
         points = list(self._points)
-        hands = self._hands(task) or [Hand(-1, task.domain, (task.domain,))]
-        if hands[0].rank < 0:
-            hands = [hands[0]._replace(rank=self._one(task))]
+        hands = self._chosen(task, tuple(self._hands(task)))
         self._points = points
         return Round({hand.rank: hand for hand in hands}, {}, Gathers(self.ranks), {}, self._deals)
 
@@ -202,6 +199,16 @@ class Dealing:
             return [Hand(*found) for found in placed]
         hands = self._blocks(task, axes[0], able) if kernel.reduces else self._parts(task, axes[0], able)
         return hands if len(hands) > 1 else [hand._replace(rank=-1) for hand in hands]
+
+    def _chosen(self, task: Task, hands: tuple[Hand, ...]) -> tuple[Hand, ...]:
+        """Return the parts of a task with the ranks that have them now: some depend on who holds what."""
+        if not hands or (len(hands) == 1 and hands[0].rank < 0):
+            only = hands[0] if hands else Hand(0, task.domain, (task.domain,))
+            return (only._replace(rank=self._one(task)),)
+        if len(hands) > 1 and is_short(task, SMALL):
+            stays = only_holder(*self._held(task))
+            return hands if stays is None else (Hand(stays, task.domain, (task.domain,)),)
+        return hands
 
     def _able(self, task: Task) -> Sequence[int]:
         """Return the ranks that a call may use: all, or those whose devices it names."""
@@ -273,12 +280,7 @@ class Dealing:
 
         Among equals it is the one that would be done first with all it got of these. A small task is no work worth spreading: the first, so that loops repeat themselves.
         """
-        held = [0] * self.ranks
-        parts = (None,) * len(task.arrays) if task.space is None else mapped(task, task.domain)
-        for param, array, part in zip(task.accesses, task.arrays, parts, strict=True):
-            if _reads(param.access, array) and param.access.mode != "reduce":
-                of = self.exchange.volume(array._storage.id, array._storage.box, _touched(array, part))
-                held = [a + b * array.itemsize for a, b in zip(held, of, strict=True)]
+        held, _ = self._held(task)
         able = self._able(task)
         if task.domain.volume < SMALL:
             return min(able, key=lambda rank: (-held[rank], rank))
@@ -286,6 +288,18 @@ class Dealing:
         chosen = min(able, key=lambda rank: (-held[rank], self._points[rank] / shares[rank], rank))
         self._points[chosen] += task.domain.volume
         return chosen
+
+    def _held(self, task: Task) -> tuple[list[int], int]:
+        """Return how many bytes of what a task reads each rank has, and how many it reads."""
+        held, wanted = [0] * self.ranks, 0
+        parts = (None,) * len(task.arrays) if task.space is None else mapped(task, task.domain)
+        for param, array, part in zip(task.accesses, task.arrays, parts, strict=True):
+            if _reads(param.access, array) and param.access.mode != "reduce":
+                boxes = _touched(array, part)
+                of = self.exchange.volume(array._storage.id, array._storage.box, boxes)
+                held = [a + b * array.itemsize for a, b in zip(held, of, strict=True)]
+                wanted += sum([box.volume for box in boxes]) * array.itemsize
+        return held, wanted
 
     # Who sends what ---------------------------------------------------------------------------------------------------
 
