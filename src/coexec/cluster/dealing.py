@@ -25,7 +25,7 @@ from ..program.access import Access
 from ..program.array import Array
 from .exchange import Boxes, Exchange, Held, Steps, Strided, Written
 from .gathering import Gathers
-from .parting import cut_for, runs_for
+from .parting import cut_for, runs_for, span_of
 from .placing import placed_on_ranks
 from .roster import Roster
 from .speeds import Shares
@@ -236,7 +236,7 @@ class Dealing:
         hands = []
         for rank, first, last in runs_for(len(parts), able, self._shares_of(task, able)):
             mine = tuple(parts[first:last])
-            hands.append(Hand(rank, part_of(task.domain, axis, *_span(task.domain, mine, axis)), mine, first))
+            hands.append(Hand(rank, part_of(task.domain, axis, *span_of(task.domain, mine, axis)), mine, first))
         return hands
 
     def _shares_of(self, task: Task, able: Sequence[int]) -> list[float] | None:
@@ -396,7 +396,3 @@ def _touched(array: Array, part: Mapped | None) -> Boxes:
         return ()
     box, boxes = part.of(array)
     return boxes or (() if box.empty else (box,))
-
-
-def _span(box: Box, parts: Boxes, axis: int) -> tuple[int, int]:
-    return parts[0].lo[axis] - box.lo[axis], parts[-1].hi[axis] - box.lo[axis]
