@@ -383,3 +383,16 @@ def test_ranks_that_are_alike_keep_equal_shares():
             u, v = v, u
         cx.wait()
         assert shares_of(runtime) == (1 / 3,) * 3
+
+
+@pytest.mark.filterwarnings("ignore::coexec.CoexecWarning")
+def test_a_target_that_all_ranks_pass_on_is_joined_without_the_partial_results_of_its_reduction() -> None:
+    @cx.kernel(split=0, over="x", x=cx.read, counts=cx.reduce("sum"))
+    def count(x, counts):
+        counts += len(x)
+
+    with cx.Runtime(platform=cluster(4, 1), execute=True, ranks=4, store="off"):
+        x, counts = cx.ones((2,), np.float64), cx.full((4,), 3, np.float64).copy()
+        count(x[1:1], counts[2::2])
+        count(x, counts)
+        assert np.asarray(counts).tolist() == [5.0] * 4

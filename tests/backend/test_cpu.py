@@ -14,7 +14,7 @@ from coexec.backend.library_threads import LibraryThreads
 from coexec.errors import DoesNotFit
 from coexec.geometry import whole
 from coexec.graph.command import Chunk
-from coexec.graph.instruction import Allocation, Binding, Instruction, Launch
+from coexec.graph.instruction import Allocation, Binding, Fence, Fill, Instruction, Launch, Reduce
 from coexec.graph.task import Task
 from coexec.machine.platform import HOST, USER, Device
 from coexec.plan.candidate import Share
@@ -198,3 +198,49 @@ def test_the_wide_device_has_all_cores_to_itself():
         cx.wait()
     assert together
     assert all(names == {"coexec-cpu:all"} for names in together if "coexec-cpu:all" in names)
+
+
+def test_little_work_is_done_where_it_became_ready_and_wakes_nobody():
+    backend, reported = CpuBackend([narrow(0)]), threading.Event()
+    backend.start(lambda _: reported.set())
+    parts, total, many = (Allocation(1, HOST, 1, whole(shape), np.dtype("f8")) for shape in ((8,), (), (1 << 16,)))
+    for allocation in (parts, total, many):
+        backend.allocate(allocation)
+    sources, sink = Binding("", parts, parts.box, None, writes=False), Binding("", total, total.box, None, writes=True)
+    adds = cx.reduce("sum", fresh=True).operator
+    found: list[np.ndarray] = []
+    for step in (
+        Fill("cpu:0", parts, (parts.box,), np.float64(2.5)),
+        Reduce(sources, sink, adds),
+        Fence(sink._replace(writes=False), found.append),
+    ):
+        ran = backend.issue(Instruction(1, step, None), 0)
+        assert ran is not None and ran.error is None
+    assert found == [20.0]
+    assert all(worker.thread is None for worker in backend._workers.values())
+
+    assert backend.issue(Instruction(2, Fill("cpu:0", many, (many.box,), np.float64(1.0)), None), 0) is None
+    assert reported.wait(60) and many.data[-1] == 1.0
+    backend.stop()
+
+
+def test_a_programs_own_operator_runs_on_a_thread_of_the_host():
+    """It is the program's code: nobody knows how long it takes, and what it calls."""
+    backend, reported = CpuBackend([narrow(0)]), threading.Event()
+    backend.start(lambda _: reported.set())
+    parts, total = (Allocation(1, HOST, 1, whole(shape), np.dtype("f8")) for shape in ((8,), ()))
+    for allocation in (parts, total):
+        backend.allocate(allocation)
+    parts.data[...] = 2.0
+    threads: list[str] = []
+
+    def add(a: float, b: float) -> float:
+        threads.append(threading.current_thread().name)
+        return a + b
+
+    own = cx.reduce(np.frompyfunc(add, 2, 1), 0.0, fresh=True).operator
+    sources, sink = Binding("", parts, parts.box, None, writes=False), Binding("", total, total.box, None, writes=True)
+    assert backend.issue(Instruction(1, Reduce(sources, sink, own), None), 0) is None
+    assert reported.wait(60) and float(total.data) == 16.0
+    assert set(threads) == {"coexec-host"}
+    backend.stop()

@@ -58,6 +58,22 @@ def test_one_interpreter_limits_what_it_can_drive() -> None:
     assert spent * 0.98 < found < spent * 1.1
 
 
+def test_parts_cut_in_two_hide_edges_that_travel_behind_what_computes() -> None:
+    """On many GPUs a step is short: halves save the wait for neighbours, and cost one more instruction per GPU."""
+    costs = Costs(submission=25e-6, instruction=0.5e-6, completion=7e-6, wake=50e-6, step=11e-6, part=0.1e-6)
+    found = scale.as_measured(32, costs)
+    alone = scale.step_seconds(1, costs)
+    for case in (found["whole"], found["in_two"]):
+        assert case["efficiency"] == pytest.approx(alone / (32 * case["step_s"]))
+    assert found["in_two"]["efficiency"] > 0.95 > found["whole"]["efficiency"] > 0.8
+
+
+def test_a_gpu_leaves_the_caches_of_its_host_alone() -> None:
+    """Costs of completions after kernels that touch much are those of cores."""
+    cold = NOTHING._replace(completion=1e-6, cold=((1e6, 1e-6), (2e6, 1.0)))
+    assert scale.step_seconds(1, cold) < 0.03
+
+
 def test_the_figures_of_the_benchmark_are_those_of_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "QUICK_GPUS", (1, 8))
     monkeypatch.setattr(

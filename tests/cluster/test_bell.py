@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
 
+from coexec.cluster import bell as bell_module
 from coexec.cluster.bell import MOST, Bell
 
 LONG = 60.0  # s; who is not woken rests so long, and the test fails
@@ -43,19 +45,62 @@ def test_a_ring_wakes_whoever_rests_before_it_or_after(bell: Bell) -> None:
     assert sleeper.woken()
 
 
-def test_a_ring_counts_once(bell: Bell) -> None:
+class Waits:
+    """Stands where a bell waits, and keeps for how many seconds it was asked to."""
+
+    def __init__(self, bell: Bell, patch: pytest.MonkeyPatch) -> None:
+        self.asked: list[float | None] = []
+        self._bell, self._patch = bell, patch
+        self._readable = bell_module._readable
+        patch.setattr(bell_module, "_readable", self._listens)
+        if bell._socket is None:
+            patch.setattr(bell, "_nap", self)
+
+    def _listens(self, of: socket.socket, seconds: float | None) -> bool:
+        self.asked.append(seconds)
+        return self._readable(of, 0.0)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the place of the lock on which a bell without a socket sleeps."""
+        if blocking:
+            self.asked.append(None if timeout < 0 else timeout)
+        return False
+
+    def locked(self) -> bool:
+        """Say that nobody was woken yet."""
+        return True
+
+    def release(self) -> None:
+        """Wake nobody: nobody sleeps."""
+
+
+def test_a_ring_counts_once(bell: Bell, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = Waits(bell, monkeypatch)
     bell.ring()
     bell.ring()
-    bell.rest(None)
-    bell.rest(0.0)  # nothing is left of them: it ends because its time is over
+    bell.rest(LONG)
+    assert waits.asked == []  # two rings end one rest, which does not wait at all
+    bell.rest(LONG)
+    assert waits.asked == [LONG]  # nothing is left of them
+    bell.ring()
+    bell.rest(LONG)
+    assert waits.asked == [LONG]
+
+
+def test_a_rest_waits_as_long_as_it_is_asked_to_and_for_ever_if_it_is_not(
+    bell: Bell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Waits(bell, monkeypatch)
+    for seconds in (0.0, 1e-3, LONG, None):
+        bell.rest(seconds)
+    assert waits.asked == [0.0, 1e-3, LONG, None]
+
+
+def test_after_a_rest_that_nobody_ended_a_ring_wakes_as_before(bell: Bell) -> None:
+    bell.rest(1e-3)
     sleeper = Sleeper(bell)
     bell.ring()
     assert sleeper.woken()
-
-
-def test_without_a_ring_a_rest_ends_after_its_time(bell: Bell) -> None:
-    bell.rest(0.0)
-    bell.rest(1e-3)
 
 
 def test_other_processes_ring_by_the_address_alone() -> None:
@@ -75,9 +120,12 @@ def test_other_processes_ring_by_the_address_alone() -> None:
     there.close()
 
 
-def test_a_closed_bell_may_be_rung_and_closed_again(bell: Bell) -> None:
+def test_a_closed_bell_is_silent_and_may_be_rung_and_closed_again(bell: Bell) -> None:
+    bell.know({3: bell.address})
     bell.close()
     bell.close()
+    assert bell._socket is None and not bell._others  # who rings at others now reaches nobody
     bell.ring()
-    bell.rest(None)
     bell.ring_at(3)
+    sleeper = Sleeper(bell)  # the ring before ends this rest
+    assert sleeper.woken()

@@ -9,7 +9,7 @@ import pytest
 
 from coexec.cluster.actions import MovePart
 from coexec.cluster.carrier import Events
-from coexec.cluster.endpoint import BRISK, LONGEST, Endpoint, pause
+from coexec.cluster.endpoint import BRISK, LEAST, LONGEST, Endpoint, pause
 from coexec.cluster.loopback import Loop, LoopbackCarrier, loopback
 from coexec.cluster.packet import Packet, PacketKind, encode
 from coexec.cluster.postbox import Postbox
@@ -61,6 +61,12 @@ def test_a_wait_is_noticed_soon_after_its_end() -> None:
 def test_a_rank_that_waits_for_messages_alone_looks_without_a_pause_for_a_while() -> None:
     assert pause(BRISK / 2, free=True) == 0.0 < pause(BRISK / 2)
     assert pause(2 * BRISK, free=True) == pause(2 * BRISK) > 0.0
+
+
+def test_where_other_programs_want_the_core_a_rank_sleeps_between_looks() -> None:
+    assert pause(0.0, crowded=True) == pause(BRISK / 100, free=True, crowded=True) == LEAST
+    assert pause(BRISK / 2, free=True, crowded=True) == pause(BRISK / 2) > LEAST
+    assert pause(3600.0, crowded=True) == LONGEST
 
 
 def test_a_library_that_is_not_there_is_said_at_once() -> None:

@@ -204,6 +204,26 @@ def test_partial_results_are_passed_on_in_steps_that_double(ranks, messages):
     assert received == [2 * (ranks - 1)] * ranks  # every block of others once
 
 
+def test_on_more_ranks_than_small_reductions_have_blocks_nothing_but_edges_and_sums_is_sent():
+    """A step of conjugate gradients: two reductions and a call by rows, which are cut at the same places."""
+    ranks, rows, columns = 64, 1 << 16, 1 << 12
+    g = RankGraphs(ranks)
+    p, q, total = g.array((rows, columns), 0.0), g.array((rows, columns), 0.0), g.array((), 0.0)
+    over, on = (rows, columns), ["dev:0", "dev:0"]
+    for step in range(2):
+        apply = g.call("apply", reads=(p, cx.halo(1)), updates=q, reduces=total, over=over, on=on)
+        advance = g.call("advance", reads=p, updates=q, reduces=total, over=over, on=on)
+        turn = g.call("turn", reads=q, updates=p, over=over, on=on)
+        for tasks, rows_sent in ((apply, 2 * (ranks - 1) * step), (advance, 0), (turn, 0)):
+            pushes = [push for deal in deals(tasks) for push in deal.pushes if not push.partial]
+            boxes = [parcel.box for push in pushes for _, parcels in push.targets for parcel in parcels]
+            assert sum(box.volume for box in boxes) == rows_sent * columns
+        for tasks in (apply, advance):
+            assert all(deal.box is not None and len(deal.blocks) == 2 for deal in deals(tasks))
+            sent = [push for deal in deals(tasks) for push in deal.pushes if push.partial]
+            assert len(sent) == ranks * 6  # log2(64) steps
+
+
 def test_partial_results_are_freed_when_they_are_sent():
     g = RankGraphs(2)
     x, total = g.array((4, 1 << 15), 1.0), g.array((), 0.0)

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 import coexec as cx
 from coexec.geometry import Box, Region, whole
-from coexec.plan.split import blocks, even, even_2d, tiling
+from coexec.plan.split import BLOCKS, LARGE_BLOCK, MOST_BLOCKS, blocks, even, even_2d, tiling
 from tests.plan.planning import Planning, alike, unlike
 
 sizes = st.integers(1, 60)
@@ -130,3 +130,25 @@ def test_a_granule_needs_an_axis_and_a_number_from_one() -> None:
     for split, granule in ((None, 2), (0, 0)):
         with pytest.raises(cx.errors.ArgumentError, match="granule"):
             cx.kernel(y=cx.write, split=split, granule=granule)(lambda y: None)
+
+
+@pytest.mark.parametrize(
+    ("points", "target", "number"),
+    [
+        (BLOCKS * LARGE_BLOCK, 1, BLOCKS),
+        (BLOCKS * LARGE_BLOCK + 1, 1, 2 * BLOCKS),
+        (4 * BLOCKS * LARGE_BLOCK, 1, 4 * BLOCKS),
+        (1 << 40, 1, MOST_BLOCKS),
+        (1 << 40, 100, 8 * BLOCKS),  # every block has a private target: 256 of 100 numbers are 25,600
+        (1 << 40, 1 << 20, BLOCKS),
+    ],
+)
+def test_large_reductions_have_more_blocks_unless_their_targets_are_large(
+    points: int, target: int, number: int
+) -> None:
+    assert len(blocks(whole((points,)), 0, 1, target)) == number
+
+
+def test_cuts_into_few_blocks_are_among_those_into_many() -> None:
+    few, many = blocks(whole((1 << 26,)), 0), blocks(whole((1 << 30,)), 0)
+    assert {16 * part.hi[0] for part in few} <= {part.hi[0] for part in many}

@@ -164,3 +164,23 @@ def test_random_shapes_reduce_as_in_numpy(rows, columns, operator, fresh) -> Non
     ufunc = UFUNCS[operator]
     start = {"sum": 0, "prod": 1, "max": np.iinfo(np.int64).min}[operator] if fresh else 2
     assert np.asarray(out).tolist() == ufunc.reduce(np.vstack([np.full(columns, start), x]), axis=0).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c16", "i1", "u8", "?"])
+@pytest.mark.parametrize("operator", ["sum", "prod", "max"])
+@pytest.mark.parametrize(("parts", "shape"), [(3, ()), (32, ()), (1024, ()), (40, (7,)), (40, (2, 200))])
+def test_partial_results_are_combined_one_after_the_other_whatever_their_number(dtype, operator, parts, shape) -> None:
+    random = np.random.default_rng(parts)
+    given = random.normal(1.0, 0.3, (parts, *shape)).astype(dtype)
+    combine = UFUNCS[operator]
+    if (operator, dtype) == ("max", "c16"):
+        pytest.skip("complex numbers have no identity of maxima")
+    for fresh in (True, False):
+        how = cx.reduce(operator, fresh=fresh).operator
+        assert how is not None
+        found = np.full(shape, 3, dtype)
+        expected = np.full(shape, how.start(found.dtype) if fresh else 3, dtype)
+        for part in given:
+            expected[...] = combine(expected, part)
+        how.fold(given, found)
+        assert found.tobytes() == expected.tobytes()

@@ -68,8 +68,8 @@ class Backend(Protocol):
     def release(self, allocation: Allocation) -> None:
         """Give the memory back and clear `allocation.data`."""
 
-    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> None:
-        """Queue an instruction on a lane. Never blocks.
+    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> Ran | None:
+        """Queue an instruction on a lane. Never blocks. Returns what became of it if it is over already.
 
         `waits` are earlier instructions on other lanes of the same device, not yet finished; only devices that
         declare `waits_across_lanes` are ever given any.

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..compile.serving import Bodies
 from ..errors import BackendError, InvariantError
-from ..graph.instruction import Allocation, HostLaunch, Instruction, Launch
+from ..graph.instruction import Allocation, Binding, Fence, Fill, HostLaunch, Instruction, Launch, Reduce, Step
 from ..graph.task import Task
 from ..machine.cores import pin_thread, sharpen_timers
 from ..machine.platform import HOST, USER, Device
@@ -30,6 +30,7 @@ from .library_threads import LibraryThreads
 
 LONG = 50e-6  # seconds: from here on a kernel claims its core, and the interpreter lock in short turns
 TIMED = 15e-6  # seconds: from here on a kernel's wait for the lock is measured; what is shorter soon runs in its caller
+LITTLE = 4096  # bytes that are filled, combined or read in less time than a thread needs to wake up
 EAGER_SWITCH = 10e-6  # seconds between switches of threads that want the interpreter lock, while long kernels run
 
 _new: Callable[..., Any] = tuple.__new__  # makes a named tuple without its constructor
@@ -124,12 +125,14 @@ class CpuBackend:
         """Give the memory back, or keep it for the next allocation of the same size."""
         self._memory.release(allocation)
 
-    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> None:
-        """Queue an instruction for its device's thread. Never blocks."""
+    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> Ran | None:
+        """Queue an instruction for its device's thread. Never blocks. What is shorter than waking a thread is done here."""
         if waits:
             raise InvariantError("the CPU backend orders nothing across lanes")
         step = instruction.step
         worker = self._workers[step.device]
+        if not self._sync and instruction.failure is None and _is_little(step):
+            return self._run(worker, instruction, lane)
         if isinstance(step, Launch):
             if not self._threads.limited and not worker.device.wide:
                 self._threads.limit()
@@ -138,12 +141,13 @@ class CpuBackend:
         worker.put(instruction, lane)
         short = worker is self._host and not isinstance(step, HostLaunch)
         if self._sync or (short and self._call_helper()):
-            return
+            return None
         if not self._call_thread(worker):
             for other in worker.siblings:
                 if other.idle:
                     self._rouse(other)
                     break
+        return None
 
     def withdraw(self, instruction: Instruction) -> bool:
         """Take back an instruction that no thread has begun."""
@@ -366,6 +370,22 @@ class CpuBackend:
             if self._wide_claims:
                 with self._quiet:
                     self._quiet.notify_all()
+
+
+def _is_little(step: Step) -> bool:
+    """Tell whether a step moves or combines so few bytes that waking a thread takes longer, and runs no user's code."""
+    if isinstance(step, Fence):
+        return _are_few(step.binding)
+    if isinstance(step, Reduce):
+        return step.operator.ready_made and _are_few(step.partials)
+    return isinstance(step, Fill) and step.nbytes <= LITTLE
+
+
+def _are_few(binding: Binding) -> bool:
+    """Tell whether a binding has few bytes, all of them numbers."""
+    allocation = binding.allocation
+    few = allocation is not None and binding.box.volume * allocation.dtype.itemsize <= LITTLE
+    return few and allocation is not None and not allocation.dtype.hasobject
 
 
 def _may_move(instruction: Instruction) -> bool:

@@ -89,11 +89,7 @@ def _no_memory(allocation: Allocation) -> BaseException:
 
 
 def _reduce(step: Reduce) -> None:
-    parts, target, operator = resolve(step.partials), resolve(step.target), step.operator
-    if operator.fresh:
-        target[...] = operator.start(target.dtype)
-    for part in parts:
-        target[...] = operator.combine(target, part)
+    step.operator.fold(resolve(step.partials), resolve(step.target))
 
 
 def run_kernel(task: Task, step: Launch, debug: bool, bodies: Bodies | None = None) -> bool:

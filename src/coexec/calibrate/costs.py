@@ -19,7 +19,7 @@ from ..backend.base import Ran
 from ..backend.simulated.costs import Costs
 from ..graph.instruction import Fence, Launch
 from ..machine.cores import available_cores
-from ..program.access import read, update
+from ..program.access import read, reduce, update
 from ..program.array import zeros
 from ..program.kernel import kernel
 from ..runtime import Runtime
@@ -119,12 +119,13 @@ def _between(devices: Sequence[str], rounds: int, numbers: int) -> Between:
 def _combining(tries: int = 20) -> float:
     """Return how long it takes to combine one small partial result with the others, between streams of data."""
     x, y = np.zeros(USUAL), np.zeros(USUAL)
-    total, part = np.zeros(()), np.ones(())
+    total, parts = np.zeros(()), np.ones(PARTS)
+    adding = reduce("sum").operator
+    assert adding is not None
     took = []
     for _ in range(tries):
         y += x
         begin = time.thread_time()
-        for _ in range(PARTS):
-            total[...] = np.add(total, part)
+        adding.fold(parts, total)
         took.append((time.thread_time() - begin) / PARTS)
     return median(took)

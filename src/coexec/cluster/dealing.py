@@ -19,16 +19,17 @@ from ..graph.mapped import Mapped, mapped
 from ..graph.task import Task
 from ..plan.conflicts import Conflicts
 from ..plan.fixed import set_grain
-from ..plan.split import blocks
+from ..plan.split import blocks_of
 from ..predict.features import part_of
 from ..program.access import Access
 from ..program.array import Array
 from .exchange import Boxes, Exchange, Held, Steps, Strided, Written
 from .gathering import Gathers
-from .parting import cut_for, runs_for
+from .parting import cut_for, runs_for, span_of
 from .placing import placed_on_ranks
 from .roster import Roster
 from .speeds import Shares
+from .staying import is_short, only_holder
 
 Uses = dict[int, dict[int, list[Written]]]
 """Boxes, and which elements of them, by argument and rank."""
@@ -142,19 +143,15 @@ class Dealing:
             if key is not None:
                 _make_room(self._divisions)
                 self._divisions[key] = hands
-        if not hands or (len(hands) == 1 and hands[0].rank < 0):
-            only = hands[0] if hands else Hand(0, task.domain, (task.domain,))
-            hands = (only._replace(rank=self._one(task)),)
-        return self._again(task, None if key is None else (key, hands[0].rank), hands)
+        hands = self._chosen(task, hands)
+        return self._again(task, None if key is None else (key, hands[0].rank, len(hands)), hands)
 
     def preview(self, task: Task, check: Check = _nothing) -> Round:
         """Return who would compute what of a call, without what is sent for it. Changes nothing."""
         self._prepare(task)
         check(task)
         points = list(self._points)
-        hands = self._hands(task) or [Hand(-1, task.domain, (task.domain,))]
-        if hands[0].rank < 0:
-            hands = [hands[0]._replace(rank=self._one(task))]
+        hands = self._chosen(task, tuple(self._hands(task)))
         self._points = points
         return Round({hand.rank: hand for hand in hands}, {}, Gathers(self.ranks), {}, self._deals)
 
@@ -203,6 +200,16 @@ class Dealing:
         hands = self._blocks(task, axes[0], able) if kernel.reduces else self._parts(task, axes[0], able)
         return hands if len(hands) > 1 else [hand._replace(rank=-1) for hand in hands]
 
+    def _chosen(self, task: Task, hands: tuple[Hand, ...]) -> tuple[Hand, ...]:
+        """Return the parts of a task with the ranks that have them now: some depend on who holds what."""
+        if not hands or (len(hands) == 1 and hands[0].rank < 0):
+            only = hands[0] if hands else Hand(0, task.domain, (task.domain,))
+            return (only._replace(rank=self._one(task)),)
+        if len(hands) > 1 and is_short(task, SMALL):
+            stays = only_holder(*self._held(task))
+            return hands if stays is None else (Hand(stays, task.domain, (task.domain,)),)
+        return hands
+
     def _able(self, task: Task) -> Sequence[int]:
         """Return the ranks that a call may use: all, or those whose devices it names."""
         names = named_devices(task)
@@ -223,14 +230,13 @@ class Dealing:
 
     def _blocks(self, task: Task, axis: int, able: Sequence[int]) -> list[Hand]:
         """Return the fixed blocks of a reduction in runs, as ranks share work; all in one if they would conflict."""
-        assert task.kernel is not None
-        parts = blocks(task.domain, axis, task.kernel.granule)
+        parts = blocks_of(task, task.domain, axis)
         if not self._independent(task, parts):
             return [Hand(0, task.domain, (task.domain,))]
         hands = []
         for rank, first, last in runs_for(len(parts), able, self._shares_of(task, able)):
             mine = tuple(parts[first:last])
-            hands.append(Hand(rank, part_of(task.domain, axis, *_span(task.domain, mine, axis)), mine, first))
+            hands.append(Hand(rank, part_of(task.domain, axis, *span_of(task.domain, mine, axis)), mine, first))
         return hands
 
     def _shares_of(self, task: Task, able: Sequence[int]) -> list[float] | None:
@@ -274,12 +280,7 @@ class Dealing:
 
         Among equals it is the one that would be done first with all it got of these. A small task is no work worth spreading: the first, so that loops repeat themselves.
         """
-        held = [0] * self.ranks
-        parts = (None,) * len(task.arrays) if task.space is None else mapped(task, task.domain)
-        for param, array, part in zip(task.accesses, task.arrays, parts, strict=True):
-            if _reads(param.access, array) and param.access.mode != "reduce":
-                of = self.exchange.volume(array._storage.id, array._storage.box, _touched(array, part))
-                held = [a + b * array.itemsize for a, b in zip(held, of, strict=True)]
+        held, _ = self._held(task)
         able = self._able(task)
         if task.domain.volume < SMALL:
             return min(able, key=lambda rank: (-held[rank], rank))
@@ -287,6 +288,18 @@ class Dealing:
         chosen = min(able, key=lambda rank: (-held[rank], self._points[rank] / shares[rank], rank))
         self._points[chosen] += task.domain.volume
         return chosen
+
+    def _held(self, task: Task) -> tuple[list[int], int]:
+        """Return how many bytes of what a task reads each rank has, and how many it reads."""
+        held, wanted = [0] * self.ranks, 0
+        parts = (None,) * len(task.arrays) if task.space is None else mapped(task, task.domain)
+        for param, array, part in zip(task.accesses, task.arrays, parts, strict=True):
+            if _reads(param.access, array) and param.access.mode != "reduce":
+                boxes = _touched(array, part)
+                of = self.exchange.volume(array._storage.id, array._storage.box, boxes)
+                held = [a + b * array.itemsize for a, b in zip(held, of, strict=True)]
+                wanted += sum([box.volume for box in boxes]) * array.itemsize
+        return held, wanted
 
     # Who sends what ---------------------------------------------------------------------------------------------------
 
@@ -383,7 +396,3 @@ def _touched(array: Array, part: Mapped | None) -> Boxes:
         return ()
     box, boxes = part.of(array)
     return boxes or (() if box.empty else (box,))
-
-
-def _span(box: Box, parts: Boxes, axis: int) -> tuple[int, int]:
-    return parts[0].lo[axis] - box.lo[axis], parts[-1].hi[axis] - box.lo[axis]

@@ -27,6 +27,12 @@ EAGER = 100e-6
 """Seconds after something happened in which a polling thread looks again at once: an answer is often near."""
 BRISK = 10e-3
 """The same, if the rank has nothing to do but wait for messages: on a busy machine who sleeps gets a core after some 4 ms."""
+CROWDED = 1e-3
+"""Seconds after which a thread that gave way gets its core back only if other programs want it, too."""
+CROWDED_FOR = 1.0
+"""Seconds in which a thread sleeps between looks, since it was found that giving way lets others compute for long."""
+LEAST = 100e-6
+"""Seconds between two looks where others want the core: a ring ends them."""
 SHARE = 1 / 8
 """How much longer than necessary a wait may last: pauses grow with the time since something happened."""
 LONGEST = 5e-3
@@ -42,11 +48,14 @@ Hears = Callable[[int, int, str], None]
 """Takes what another rank told: who, about what, and the words."""
 
 
-def pause(idle: float, *, free: bool = False) -> float:
+def pause(idle: float, *, free: bool = False, crowded: bool = False) -> float:
     """Return how many seconds to wait before looking again, if nothing has happened for `idle` seconds.
 
-    `free` says that this rank waits for messages alone: no kernel wants the core, and no call the interpreter.
+    `free` says that this rank waits for messages alone: no kernel wants the core, and no call the interpreter. On a `crowded`
+    core it sleeps: who gives way there waits for a whole turn of another program, while a sleeper is woken by a ring at once.
     """
+    if crowded:
+        return min(LONGEST, max(LEAST, idle * SHARE))
     return 0.0 if idle < (BRISK if free else EAGER) else min(LONGEST, idle * SHARE)
 
 
@@ -68,6 +77,7 @@ class Endpoint:
         self._told = threading.Event()  # everybody was told that nothing works any more
         self._ended = threading.Event()
         self._deadline = float("inf")  # until when a broken transport may take to tell the others
+        self._crowded = 0.0  # until when this thread sleeps between looks
         self._left = 0.0  # when this rank said that it has no more to say
         self._doubted = float("inf")  # until when others may say where they parted from this rank
         self._hears: Hears | None = None
@@ -258,7 +268,8 @@ class Endpoint:
             if busy:
                 since = now
             idle = now - since
-            self._rest(pause(idle, free=EAGER <= idle < BRISK and self._awaits()) if polls else None)
+            free = EAGER <= idle < BRISK and self._awaits()
+            self._rest(pause(idle, free=free, crowded=now < self._crowded) if polls else None)
 
     def _awaits(self) -> bool:
         """Tell whether this rank can go on only with what a message brings."""
@@ -277,7 +288,11 @@ class Endpoint:
     def _rest(self, seconds: float | None) -> None:
         """Wait until there is something to do, or it is time to look again."""
         if seconds == 0.0:
+            before = monotonic()
             give_way()
+            after = monotonic()
+            if after - before > CROWDED and self.free():
+                self._crowded = after + CROWDED_FOR
             return
         if seconds is None and (self._closing or self._box.broken is not None or self._box.doubt is not None):
             seconds = LONGEST  # no carrier tells when its last packet has left

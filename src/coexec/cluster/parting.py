@@ -43,3 +43,8 @@ def runs_for(number: int, ranks: Sequence[int], shares: Sequence[float] | None) 
         for rank, (first, last) in zip(ranks, zip([0, *at], at, strict=False), strict=True)
         if first < last
     ]
+
+
+def span_of(box: Box, parts: Sequence[Box], axis: int) -> tuple[int, int]:
+    """Return the rows of a box, from its first, over which parts that follow each other reach."""
+    return parts[0].lo[axis] - box.lo[axis], parts[-1].hi[axis] - box.lo[axis]

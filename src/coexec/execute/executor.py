@@ -85,7 +85,9 @@ class Executor:
                 if lane.number < 0:
                     self._immediate(instruction)
                 else:
-                    self._lanes[instruction.step.device].issue(instruction, lane.number, waits)
+                    ran = self._lanes[instruction.step.device].issue(instruction, lane.number, waits)
+                    if ran is not None and (ran.error is None or not self._redone(ran)):
+                        self._complete(ran)
             elif engine.doomed:
                 self._complete_doomed()
 

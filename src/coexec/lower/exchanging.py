@@ -139,8 +139,10 @@ class Exchanging:
 
         Else a rank would know elements as failed that another one can read.
         """
-        got = [box for awaited in deal.awaits if awaited.argument == argument for box in awaited.boxes]
-        first = next((push for push in deal.pushes if push.argument == argument and not push.step), None)
+        awaits = [move for move in deal.awaits if move.argument == argument and not move.partial]
+        pushes = [move for move in deal.pushes if move.argument == argument and not move.partial]
+        got = [box for awaited in awaits for box in awaited.boxes]
+        first = next((push for push in pushes if not push.step), None)
         own = [parcel.box for parcel in first.targets[0][1]] if first is not None else []
         needs: set[int] = set()
         after: set[int] = set()

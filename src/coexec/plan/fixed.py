@@ -21,7 +21,7 @@ from ..predict.features import flops_at, part_of, work_of
 from ..program.fuse import BLOCK, Fused
 from ..program.kernel import Kernel
 from ..program.ufunc import Elementwise
-from .split import blocks
+from .split import blocks_of
 
 POINTS = 1 << 13
 """Points of the index space that a block has at least, unless the kernel declares how much work a point is."""
@@ -67,7 +67,7 @@ def _grain(task: Task, kernel: Kernel) -> tuple[int, int] | None:
     if not axes:
         return None
     if kernel.reduces:  # blocks of its own, in `plan/split.py`
-        found = blocks(box, axes[0], kernel.granule)
+        found = blocks_of(task, box, axes[0])
         return axes[0], max([block.hi[axes[0]] - block.lo[axes[0]] for block in found])
     extents = box.shape
     axis = axes[0] if extents[axes[0]] >= LONG_ENOUGH else max(axes, key=lambda a: (extents[a], -a))

@@ -15,7 +15,7 @@ from ..predict.work import Work
 from ..program.variant import COMPILED
 from .candidate import Candidate, one_per_device
 from .plan import Plan
-from .split import blocks, deal, in_runs, tiles
+from .split import blocks_of, deal, in_runs, tiles
 
 PYTHON = "python"  # the name of every kernel's first variant
 Call = tuple[str, str]  # a kernel's name, and the shapes and types of its arrays as text
@@ -56,7 +56,7 @@ def following(
     if task.kernel is not None and task.kernel.reduces:  # its blocks are fixed: the plan says whose they are
         axis = next((a for a in task.kernel.split if task.domain.hi[a] - task.domain.lo[a] > 1), 0)
         cuts = [chunk.box.lo[axis] if chunk.box.lo else 0 for chunk in chunks]
-        dealt = deal(blocks(task.domain, axis, task.kernel.granule), axis, [c.device for c in chunks], cuts)
+        dealt = deal(blocks_of(task, task.domain, axis), axis, [c.device for c in chunks], cuts)
         chunks = in_runs(dealt, looping(group))
     return chunks, group
 

@@ -19,7 +19,7 @@ from ..origin import is_ours
 from ..program.body import does_nothing
 from ..program.kernel import Kernel
 from .candidate import Candidate, Candidates
-from .split import blocks, deal, in_runs
+from .split import blocks_of, deal, in_runs
 
 WHY = "no device here can run it: on the host"
 KEPT_OUT = "its arguments overlap, and what comes out then is what its body gives with NumPy"
@@ -96,4 +96,4 @@ def on_host(task: Task, box: Box) -> tuple[Chunk, ...]:
     axis = next((a for a in task.kernel.split if box.hi[a] - box.lo[a] > 1), 0)
     if task.deal is not None:
         return in_runs([Chunk("host", b, i) for i, b in enumerate(task.deal.blocks, task.deal.first)], {"host"})
-    return in_runs(deal(blocks(box, axis, task.kernel.granule), axis, ["host"], (0, box.volume)), {"host"})
+    return in_runs(deal(blocks_of(task, box, axis), axis, ["host"], (0, box.volume)), {"host"})

@@ -29,7 +29,7 @@ from .conflicts import Conflicts
 from .following import in_one_piece_each, looping
 from .host_only import Who
 from .oversubscribe import spans
-from .split import blocks, in_runs
+from .split import blocks_of, in_runs
 
 
 class Span(NamedTuple):
@@ -198,9 +198,8 @@ def _spans(rows: Rows, axis: int, parts: Parts, least: int, good: int) -> list[S
 
 def _blocks(task: Task, box: Box, axis: int, cut: Sequence[Span]) -> list[Span]:
     """Return the fixed blocks of a reduction along one axis; each belongs to the part in which its middle lies."""
-    granule = task.kernel.granule if task.kernel is not None else 1
     dealt = task.deal is not None and box != task.domain  # what this rank has is some of them
-    mine = task.deal.blocks if task.deal is not None and dealt else blocks(box, axis, granule)
+    mine = task.deal.blocks if task.deal is not None and dealt else blocks_of(task, box, axis)
     found, begins = [], [span.lo for span in cut]
     for block in mine:
         lo, hi = block.lo[axis] - box.lo[axis], block.hi[axis] - box.lo[axis]

@@ -39,7 +39,7 @@ from .planned import Planned
 from .preview import LookedAt, alone_seconds, preview, who_is_first
 from .residency import Residency
 from .short_calls import in_caller
-from .split import blocks, deal as deal_by, deal_evenly, evenly, in_runs
+from .split import blocks_of, deal as deal_by, deal_evenly, evenly, in_runs
 from .steps.guide import Guided
 from .steps.profile import CallProfile, profile_of
 
@@ -341,7 +341,7 @@ class Planner:
         """Deal the fixed blocks of a reduction to the devices, as many to each as let all finish together."""
         deal, kernel = task.deal, task.kernel
         assert kernel is not None
-        parts = list(deal.blocks) if deal is not None else blocks(box, axes[0] if axes else 0, kernel.granule)
+        parts = list(deal.blocks) if deal is not None else blocks_of(task, box, axes[0] if axes else 0)
         if not self._conflicts.independent(task, [Chunk("", part) for part in parts]):
             parts = [box]
         best = self._quick(task, group, work)

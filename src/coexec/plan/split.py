@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from .candidate import Candidate
 
 BLOCKS = 32
+"""Blocks of a reduction, unless each would have more than LARGE_BLOCK points: then there are twice, four times, ... as many."""
 BLOCK_ELEMENTS = 1 << 15
+LARGE_BLOCK = 1 << 21
+"""Points of a block from which on it is worth a message and a launch of its own: some 20 microseconds of a large GPU."""
+MOST_BLOCKS = 1 << 10
+"""Blocks of the largest reductions: as many ranks can share one."""
+PRIVATE_ELEMENTS = 1 << 15
+"""Elements of all private targets of a reduction with more than BLOCKS blocks: every block has its own."""
 SEVERAL_BLOCKS = 2 * BLOCK_ELEMENTS
 """Points from which a reduction has more than one block."""
 SQUARE = 0.95  # extents whose ratio is closer to one than this are nearly square
@@ -81,12 +88,27 @@ def tiling(rows: int, columns: int, count: int, granule: int = 1) -> tuple[int, 
     return best
 
 
-def blocks(box: Box, axis: int, granule: int = 1) -> list[Box]:
-    """Cut `box` into blocks that depend on its shape alone.
+def blocks(box: Box, axis: int, granule: int = 1, target: int = 1) -> list[Box]:
+    """Cut `box` into blocks that depend on its shape, and on the elements of the `target`, alone.
 
     A reduction combines the blocks in their order, so its bits do not depend on who computed which.
     """
-    return spread(box, axis, max(1, min(BLOCKS, box.volume // BLOCK_ELEMENTS)), granule)
+    return spread(box, axis, max(1, min(_most_blocks(box.volume, target), box.volume // BLOCK_ELEMENTS)), granule)
+
+
+def _most_blocks(points: int, target: int) -> int:
+    """Return how many blocks so many points may have: large index spaces more of them, for as many ranks."""
+    most = BLOCKS
+    while most < MOST_BLOCKS and points > most * LARGE_BLOCK and 2 * most * target <= PRIVATE_ELEMENTS:
+        most *= 2
+    return most
+
+
+def blocks_of(task: Task, box: Box, axis: int) -> list[Box]:
+    """Return the fixed blocks of a task that reduces, of `box` along an axis."""
+    assert task.kernel is not None
+    targets = [a.size for p, a in zip(task.accesses, task.arrays, strict=True) if p.access.mode == "reduce"]
+    return blocks(box, axis, task.kernel.granule, max(1, sum(targets)))
 
 
 def spread(box: Box, axis: int, parts: int, granule: int = 1) -> list[Box]:

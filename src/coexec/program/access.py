@@ -45,6 +45,10 @@ class Access:
         return f"{self.mode}({self.operator.name if self.operator else self.mapper!r})"
 
 
+MANY = 8  # partial results from which on one call for all of them is quicker than one for each
+LITTLE = 256  # elements of a target up to which it is
+
+
 class Operator:
     """An associative operation and its identity."""
 
@@ -56,10 +60,31 @@ class Operator:
         self.identity = identity  # a value, or a function dtype -> value
         self.fresh = fresh  # forget what the array held before
 
+    @property
+    def ready_made(self) -> bool:
+        """Whether it is one of NumPy's own, so that no code of the program runs."""
+        return self.name in OPERATORS and self.combine is OPERATORS[self.name][0]
+
     def start(self, dtype: np.dtype[Any]) -> Any:
         """Return the identity for `dtype`."""
         value = self.identity(dtype) if callable(self.identity) else self.identity
         return np.asarray(value).astype(dtype)[()]
+
+    def fold(self, parts: Any, into: Any) -> None:
+        """Combine partial results into an array one after the other, in their order; `parts` has one more axis, the first.
+
+        Many small ones in one call of NumPy, whose accumulation keeps to the order, as a sum does not.
+        """
+        if self.fresh:
+            into[...] = self.start(into.dtype)
+        if len(parts) < MANY or into.size > LITTLE or self.combine not in (np.add, np.multiply):
+            for part in parts:
+                into[...] = self.combine(into, part)
+            return
+        ordered = np.empty((1 + len(parts), *into.shape), into.dtype)
+        ordered[0], ordered[1:] = into, parts
+        self.combine.accumulate(ordered, 0, into.dtype, ordered)
+        into[...] = ordered[-1]
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:

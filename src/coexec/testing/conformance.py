@@ -112,6 +112,13 @@ class Stage:
             self.reports.append(ran)
             self._told.notify_all()
 
+    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> None:
+        """Hand an instruction over; one that is over at once counts as reported."""
+        ran = self.backend.issue(instruction, lane, waits)
+        if ran is not None:
+            _require(ran.instruction is instruction, "issue returned what became of another instruction")
+            self._finished(ran)
+
     def wait(self, number: int) -> list[Ran]:
         """Help and wait until that many instructions were reported, and return them."""
         deadline = time.monotonic() + self.setting.timeout
@@ -126,7 +133,7 @@ class Stage:
         """Issue instructions on a lane and wait for all that was ever issued here."""
         expected = len(self.reports) + len(instructions)
         for instruction in instructions:
-            self.backend.issue(instruction, lane)
+            self.issue(instruction, lane)
         return self.wait(expected)[-len(instructions) :]
 
     def succeed(self, *instructions: Instruction) -> None:
@@ -254,7 +261,7 @@ def _reports_each_once(setting: Setting) -> None:
         begin = stage.backend.clock()
         steps = [(lane, stage.step(device, *pairs[lane], 1)) for _ in range(20) for lane in range(lanes)]
         for lane, step in steps:
-            stage.backend.issue(step, lane)
+            stage.issue(step, lane)
         ran = stage.wait(before + len(steps))[before:]
         _no_errors(ran)
         for lane in range(lanes):
@@ -276,7 +283,7 @@ def _waits_across_lanes(setting: Setting) -> None:
         before = len(stage.reports)
         steps = [stage.step(device, x, y, a) for a in (3, 2, 5, 1, 4)]
         for position, step in enumerate(steps):
-            stage.backend.issue(step, position % 2, steps[position - 1 : position])
+            stage.issue(step, position % 2, steps[position - 1 : position])
         _no_errors(stage.wait(before + len(steps))[before:])
         value = 0
         for a in (3, 2, 5, 1, 4):
@@ -307,10 +314,10 @@ def _lets_reports_issue(setting: Setting) -> None:
 
         def issue_next(ran: Ran, stage: Stage = stage, more: list[Instruction] = more) -> None:
             if more and ran.instruction.kind == more[0].kind:
-                stage.backend.issue(more.pop(), 0)
+                stage.issue(more.pop(), 0)
 
         stage.on_report = issue_next
-        stage.backend.issue(stage.step(device, x, y, 1), 0)
+        stage.issue(stage.step(device, x, y, 1), 0)
         _no_errors(stage.wait(before + 6)[before:])
         stage.expect(device, y, np.full(SIZE, 6), "finished is called without a lock held: it may issue more")
 
@@ -321,7 +328,7 @@ def _helps_as_it_says(setting: Setting) -> None:
         if not stage.backend.helps:
             device = stage.backend.devices[0]
             x, y = stage.pair(device)
-            stage.backend.issue(stage.step(device, x, y, 1), 0)
+            stage.issue(stage.step(device, x, y, 1), 0)
             _require(stage.backend.help() is False, "help() of a backend that does not help returns False")
 
 
@@ -331,7 +338,7 @@ def _takes_back(setting: Setting) -> None:
         before = len(stage.reports)
         steps = [stage.step(device, x, y, 1) for _ in range(10)]
         for step in steps:
-            stage.backend.issue(step, 0)
+            stage.issue(step, 0)
         taken = [step for step in steps if stage.backend.withdraw(step)]
         stage.wait(before + len(steps) - len(taken))
         _require(not stage.backend.withdraw(steps[0]), "what is over, or was taken back, cannot be taken back")
@@ -347,7 +354,7 @@ def _stops(setting: Setting) -> None:
         x, y = stage.pair(device)
         before = len(stage.reports)
         for lane in range(min(3, device.lanes)):
-            stage.backend.issue(stage.step(device, x, y, 1), lane)
+            stage.issue(stage.step(device, x, y, 1), lane)
         stage.backend.stop()
         _require(len(stage.reports) == before + min(3, device.lanes), "stop() finishes what was issued")
         stage.backend.stop()

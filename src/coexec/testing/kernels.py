@@ -301,7 +301,9 @@ def _finish(backend: Any, instruction: Instruction) -> None:
     """Run one instruction on a device, and wait for it."""
     event, errors = _reports[id(instruction)] = (threading.Event(), [])
     try:
-        backend.issue(instruction, 0)
+        ran = backend.issue(instruction, 0)
+        if ran is not None:
+            _report(ran)
         if not event.wait(PATIENCE):
             raise BackendError(f"{instruction!r} is not over on {instruction.device} after {PATIENCE:.0f} s")
     finally:

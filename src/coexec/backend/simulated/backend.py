@@ -284,7 +284,7 @@ class SimulatedBackend:
         self._stepping = threading.get_ident()
         self._reporting = entry.place
         step = entry.instruction.step
-        if self.costs.cold and isinstance(step, Launch) and step.work is not None:
+        if self.costs.cold and isinstance(step, Launch) and step.work is not None and entry.place.threads:
             kernels = sum([len(place.running) for place in self._places.values() if place.threads])
             self._touched = step.work.size * max(1, kernels)
         self.interpreter = max(self.interpreter, self._time.now) + self.costs.completing(self._touched)

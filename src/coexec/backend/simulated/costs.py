@@ -23,7 +23,7 @@ class Costs(NamedTuple):
     completion: float = 8e-6  # per instruction that is over, before what waits for it is issued
     wake: float = 30e-6  # until a thread that sleeps goes on: a core's without work, or the program's that waits
     step: float = 15e-6  # to carry out an instruction on the host or on a core that is no kernel, beside what it moves
-    part: float = 2e-6  # to combine one partial result of a reduction
+    part: float = 0.1e-6  # to combine one partial result of a reduction
     cold: tuple[tuple[float, float], ...] = ()  # instead of `completion`: by the bytes that kernels touched before
     live: bool = False  # instead of the first two: the processor time that the program's thread takes right now
 

@@ -12,17 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import coexec as cx
 
+from ...backend.simulated import Costs
 from ...backend.simulated.collecting import rarely_collecting
+from ...calibrate.costs import measured_costs
 from ...machine.platform import Platform
 from ...machine.what_if import what_if
+from ...ranked import Ranks
 from ..apps.programs import load
-from ..measure import Data, Others, Progress
+from ..measure import Data, Others, Progress, one_library_thread
 
 PLATFORM = "a100x128"
 SIDE = 65_536  # two arrays of 17 GB, which just fit into one GPU
@@ -31,6 +34,7 @@ STEPS = 300
 QUICK_GPUS, QUICK_STEPS = (1, 4, 16, 128), 100
 MILLION = 1_000_000
 PER_NODE = 4
+SETTLE, COUNTED_STEPS = 30, 30  # steps before plans have settled, and steps that count, with costs as measured
 COUNTED = """instructions_per_s: all instructions over all wall seconds of the longest simulation in one process: the million, \
 or the largest case if quick. seconds_128: of the slower one of the two simulations of the largest case."""
 
@@ -64,6 +68,9 @@ def measure(quick: bool, progress: Progress) -> Data:
             nodes, one = simulated(gpus, steps, ranks=0), simulated(gpus, steps, ranks=1)
             cases.append({"gpus": gpus, **_figures(gpus, nodes, cases), "one_process": _figures(gpus, one, cases)})
         largest = cases[-1]
+        with one_library_thread():
+            costs = measured_costs()
+        measured = as_measured(largest["gpus"], costs)
         longest = largest["one_process"]
         if not quick:
             progress("a million instructions")
@@ -74,10 +81,45 @@ def measure(quick: bool, progress: Progress) -> Data:
         "cases": cases,
         "instructions_per_s": longest["instructions_per_s"],
         "counted": COUNTED,
+        "measured": {**costs._asdict(), **measured},
         "seconds_128": max(largest["wall_s"], largest["one_process"]["wall_s"]),
         **({} if quick else {"million": longest}),
         "others_cores": others.cores(),
     }
+
+
+def as_measured(gpus: int, costs: Costs) -> Data:
+    """Return the efficiency of a step on so many GPUs, a process per node, where scheduling has these costs.
+
+    `whole` has one part per GPU, as the program says; `in_two` cuts each part again (`oversubscribe=2`), so that edges travel
+    while the other half computes.
+    """
+    alone = step_seconds(1, costs)
+    found: Data = {"gpus": gpus}
+    for name, pieces in (("whole", 1), ("in_two", 2)):
+        step = step_seconds(gpus, costs, pieces)
+        found[name] = {"step_s": step, "efficiency": alone / (gpus * step)}
+    return found
+
+
+def step_seconds(gpus: int, costs: Costs, pieces: int = 1) -> float:
+    """Return the virtual seconds of a step when plans have settled; each GPU's part is cut into `pieces`."""
+    with opened(gpus, ranks=0) as runtime:
+        way = runtime._way
+        for member in way.members if isinstance(way, Ranks) else (way,):
+            member.machine.lanes["host"].costs = costs
+        example: Any = load("wave_sim")
+        step = example.step.using(oversubscribe=pieces)
+        before, now = _start()
+        begin = 0.0
+        for number in range(SETTLE + COUNTED_STEPS):
+            if number == SETTLE:
+                cx.wait()
+                begin = _virtual(runtime)
+            step(now, before, example.SPEED)
+            before, now = now, before
+        cx.wait()
+        return (_virtual(runtime) - begin) / COUNTED_STEPS
 
 
 def _figures(gpus: int, ran: Ran, cases: list[Data]) -> Data:

@@ -18,7 +18,7 @@ from ..candidate import Candidate, one_per_device
 from ..conflicts import however_cut
 from ..host_only import Who
 from ..placing import is_cut
-from ..split import blocks
+from ..split import blocks_of
 
 KEPT = 64  # cuts of one call whose parts are remembered
 
@@ -91,7 +91,7 @@ class CallProfile:
                 for param, array in zip(task.accesses, task.arrays, strict=True)
             ]
         )
-        self.blocks = len(blocks(task.domain, self.axis or 0, task.granule)) if self.reduces else 0
+        self.blocks = len(blocks_of(task, task.domain, self.axis or 0)) if self.reduces else 0
         self._parts: dict[Box, Touched] = {}
         self._beyond: tuple[float, ...] | None = None
         self.whole = Touched(tuple([a.box for a in self.arguments]), works) if works is not None else None
