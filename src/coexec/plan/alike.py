@@ -13,7 +13,6 @@ from typing import Any
 
 from ..errors import InvariantError, PlanError
 from ..graph.task import Task
-from ..predict.work import Work
 from ..program.kernel import Kernel
 from ..program.variant import Variant, exact
 from .candidate import Candidate, Candidates, Choice
@@ -109,10 +108,8 @@ class AlikePlanner(Planner):
         )
         return planned._replace(command=command._replace(chunks=chunks, why=why))
 
-    def _followed(
-        self, task: Task, plan: Plan, candidates: Sequence[Candidate], work: Work | None = None
-    ) -> Planned | None:
-        followed = super()._followed(task, plan, candidates, work)
+    def _followed(self, task: Task, plan: Plan, candidates: Sequence[Candidate]) -> Planned | None:
+        followed = super()._followed(task, plan, candidates)
         if followed is not None:
             try:
                 for chunk in followed.command.chunks:

@@ -11,9 +11,8 @@ from ..errors import PlanError
 from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.task import Task
-from ..predict.work import Work
 from ..program.variant import COMPILED
-from .candidate import Candidate, one_per_device
+from .candidate import Candidate
 from .plan import Plan
 from .split import blocks_of, deal, in_runs, tiles
 
@@ -26,17 +25,9 @@ def looping(group: Sequence[Candidate]) -> set[str]:
     return {c.name for c in group if c.device.loops}
 
 
-def following(
-    task: Task, plan: Plan, candidates: Sequence[Candidate], work: Work | None = None
-) -> tuple[tuple[Chunk, ...], list[Candidate]]:
-    """Return the chunks of `task` that a plan names, and who runs each; raise if this runtime or this call has no such.
-
-    With `work` the plan says where, and each device runs its best variant as that is known now.
-    """
+def following(task: Task, plan: Plan, candidates: Sequence[Candidate]) -> tuple[tuple[Chunk, ...], list[Candidate]]:
+    """Return the chunks of `task` that a plan names, and who runs each; raise if this runtime or this call has no such."""
     pairs = {(c.name, c.variant.name): c for c in candidates}
-    if work is not None:
-        best = {c.name: c for c in one_per_device(candidates, work)}
-        pairs |= {(p.device, p.variant): best[p.device] for p in plan.parts if p.device in best}
     for name in {c.name for c in candidates}:  # what is not compiled yet, or not here, has the body's bits anyway
         if (name, PYTHON) in pairs:
             pairs.setdefault((name, COMPILED), pairs[name, PYTHON])

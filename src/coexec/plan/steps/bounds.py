@@ -32,10 +32,6 @@ class Target(NamedTuple):
         """The memory of each device."""
         return {device.name: device.memory for device in self.platform.devices}
 
-    def at_once(self, devices: Sequence[str]) -> int:
-        """Return how many kernels one of these devices runs at once."""
-        return max([d.concurrent for d in self.platform.devices if d.name in devices], default=1)
-
 
 class Figure(NamedTuple):
     """What a step takes at least on some devices."""

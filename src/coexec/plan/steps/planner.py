@@ -188,8 +188,6 @@ class StepPlanner(Spending):
 
     def _turn(self, repeats: Repeats, turns: int) -> None:
         """A turn is over: look at plans, and change if that is worth it."""
-        if self._step is not None and turns & (turns - 1) == 0 and self._step.refresh():
-            self._step = None  # models have learnt since: other variants are better
         if self._step is None:
             if not self._may_begin() or (self._broken and self._watch.is_settled(repeats.period, self._guide.devices)):
                 return  # steps come and go: each of them would take a first look
@@ -239,7 +237,6 @@ class StepPlanner(Spending):
 
     def _begin(self, step: StepProfile) -> bool:
         """Begin to plan a step; not if nothing is known of those who run it now."""
-        step.refresh()
         used = dict.fromkeys(c.device for seen in self._watch.last(len(step.calls)) for c in seen.chunks)
         if not is_known(step, list(used)):
             self.unplanned = "nothing is known of the speed of a device that runs a call"  # it is measured meanwhile
@@ -250,7 +247,7 @@ class StepPlanner(Spending):
         self._search, self._looking, self._left = None, None, []
         self.present = self._as_it_is(step)
         if measured is not None and step.exact:
-            measured.begin(self._machine.at_once(self.present.devices))
+            measured.begin(self._at_once(self.present.devices))
         return True
 
     def _go_on(self) -> None:
@@ -368,6 +365,10 @@ class StepPlanner(Spending):
             return  # nobody knows yet what would be given up
         self._adopt(best, step)
 
+    def _at_once(self, devices: Sequence[str]) -> int:
+        """Return how many kernels one of these devices runs at once."""
+        return max([d.concurrent for d in self._machine.platform.devices if d.name in devices], default=1)
+
     def _look_again(self, account: PlanAccount, step: StepProfile, gain: float) -> None:
         """Estimate the way from the present plan to one that would `gain` so many seconds, if that is worth the time."""
         cost = TURNS * len(account.plan) * VISIT
@@ -387,7 +388,7 @@ class StepPlanner(Spending):
                 self._left.append(Considered(before.devices, 0.0, before, before.left))
         self.present, self.adopted = account, True
         account.left = ""
-        self._measuring.begin(self._machine.at_once(account.devices))
+        self._measuring.begin(self._at_once(account.devices))
         self._guide.follow(account)
         self._planner.adopt(self.plan(), self._guide.of)
         self._mark = self._candidates.mark

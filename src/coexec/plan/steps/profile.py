@@ -46,7 +46,6 @@ class CallProfile:
 
     __slots__ = (
         "_beyond",
-        "_pairs",
         "_parts",
         "arguments",
         "axis",
@@ -72,8 +71,7 @@ class CallProfile:
         self.reduces = bool(kernel.reduces)
         self.box = task.domain
         works = work_of(task) if candidates else None
-        self._pairs = [c for c in candidates if not c.blocked]
-        self.devices = {c.name: c for c in one_per_device(self._pairs, works)}
+        self.devices = {c.name: c for c in one_per_device([c for c in candidates if not c.blocked], works)}
         axes = [axis for axis in task.axes if task.domain.hi[axis] - task.domain.lo[axis] > 1] if divisible else []
         self.axis: int | None = axes[0] if axes else None
         self.rows = task.domain.hi[axes[0]] - task.domain.lo[axes[0]] if axes else 1
@@ -95,13 +93,6 @@ class CallProfile:
         self._parts: dict[Box, Touched] = {}
         self._beyond: tuple[float, ...] | None = None
         self.whole = Touched(tuple([a.box for a in self.arguments]), works) if works is not None else None
-
-    def refresh(self) -> bool:
-        """Take the best variant of each device, as far as that is known by now; tell whether one is another than before."""
-        if len(self._pairs) == len(self.devices) or self.whole is None:
-            return False
-        before, self.devices = self.devices, {c.name: c for c in one_per_device(self._pairs, self.whole.work)}
-        return any(before[name] is not candidate for name, candidate in self.devices.items())
 
     def part(self, box: Box) -> Touched:
         """Return what a part of the index space touches and asks for."""
@@ -187,8 +178,3 @@ class StepProfile(NamedTuple):
     reads: tuple[Awaited, ...] = ()
     exact: bool = True  # it comes again as it is; else it is a sample of what comes
     swapped: tuple[tuple[int, int], ...] = ()  # arrays that take each other's place from turn to turn
-
-    def refresh(self) -> bool:
-        """Take the best variants of all calls, as far as they are known by now; tell whether one is another than before."""
-        changed = [profile for profile in dict.fromkeys(call.profile for call in self.calls) if profile.refresh()]
-        return bool(changed)
