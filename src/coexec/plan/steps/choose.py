@@ -14,7 +14,7 @@ from ...geometry import Box, bounding
 from ...machine.platform import HOST, Device, Platform
 from .account import WORTH, PlanAccount
 from .bounds import Bounds, DeviceSet, Figure, Target
-from .cuts import StepParts, divided, shares, whole
+from .cuts import StepParts, divided, foreign, shares, whole
 from .estimate import TURNS, PeriodEstimate, estimate
 from .placed import placed
 from .profile import StepProfile
@@ -22,6 +22,7 @@ from .profile import StepProfile
 VISIT = 20e-6  # seconds that going through what devices of one memory do of one call takes, of a server's core
 LOOKED_UP = 10  # predictions that take as long
 DEAR = 8.0  # times what looks take that they must be able to save: bounds promise more than there is
+UNABLE = "they can run none of its calls"
 UNKNOWN = "nothing is known of the speed of one of them"
 CANNOT = "cannot be faster, whatever is moved"
 NOT_YET = "what it may save is not worth a look yet"
@@ -39,7 +40,7 @@ class Considered(NamedTuple):
 class Search:
     """The sets of devices that a step could run on, what each takes at least, and what was found of those that were looked at.
 
-    One device needs no look: its bound is about what it takes. Others are looked at once what they may save is worth it.
+    One device that runs all of it needs no look: its bound is about what it takes. Others are looked at once what they may save is worth it.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Search:
         least = self._bounds.least(max(sets, key=lambda chosen: len(chosen.devices)))
         for chosen in sets:
             devices = chosen.devices
-            if len(devices) > 1:
+            if len(devices) > 1 or foreign(step, devices):  # who lends a hand has to be brought something
                 self._others.append(chosen)
                 self.found[devices] = Considered(devices, least, None, NOT_YET)
             else:
@@ -88,6 +89,8 @@ class Search:
 
     def _planned(self, devices: tuple[str, ...]) -> PlanAccount | str:
         """Return a plan on some devices, which nobody has estimated, or why there is none."""
+        if not any(device in call.profile.devices for call in self._step.calls for device in devices):
+            return UNABLE
         made = planned(self._step, devices, self._machine)
         if made is None:
             return UNKNOWN
@@ -172,14 +175,14 @@ class Search:
 def planned(
     step: StepProfile, devices: Sequence[str], machine: Target
 ) -> tuple[list[StepParts], dict[str, float]] | None:
-    """Return a plan of a step on some devices, and shares; None if nothing is known of one of them, or a call runs on none."""
-    for call in step.calls:
-        if not call.profile.host and not any(d in call.profile.devices for d in devices):
-            return None
+    """Return a plan of a step on some devices, and shares; None if nothing is known of one of them.
+
+    A call that none of them can run goes to another device: it does not keep them from the rest of the step.
+    """
     if not is_known(step, devices):
         return None
     if len(devices) == 1:
-        return [whole(call, "host" if call.profile.host else devices[0]) for call in step.calls], {devices[0]: 1.0}
+        return [whole(call, devices[0]) for call in step.calls], {devices[0]: 1.0}
     parts = shares(step, devices, machine.platform)
     if parts is None:
         return None

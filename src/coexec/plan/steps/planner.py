@@ -63,6 +63,7 @@ class StepPlanner(Spending):
         self._clock = clock
         self._watch = ProgramWatch(planner.profile)
         self._period = 0  # of the step that is planned; 0: of a window
+        self._turns = 0  # of it that are over; or windows
         self._due = 4  # calls, until a window is looked at
         self._since = 0  # calls, with which the window began
         self._phase = 0  # calls, after which the program did something else than for a long time before
@@ -126,6 +127,7 @@ class StepPlanner(Spending):
             return  # it was planned for as often as it comes
         if not period or run < max(period, self._broken):
             if self._period:
+                self._turns = self._watch.calls // WINDOW
                 self._broken = max(self._broken, min(self._run, LASTING))
                 self._forget()
                 if self._run >= LASTING:
@@ -135,11 +137,12 @@ class StepPlanner(Spending):
         self._run = run
         if period != self._period:
             self._forget()
-            self._period = period
-        if run % period or self._failed:
+            self._period, self._turns = period, 0
+        if run // period == self._turns or self._failed:
             return
+        self._turns = run // period  # whichever call is its last: that one may have run in its caller
         self._ends_turn(task, parts)
-        self._turn(repeats, run // period + 1)
+        self._turn(repeats, self._turns + 1)
 
     def _ends_turn(self, task: Task, parts: int) -> None:
         if len(self._ends) > LONGEST:
@@ -207,7 +210,8 @@ class StepPlanner(Spending):
     def _window(self, task: Task, parts: int) -> None:
         """Look at the last calls of a program that does not repeat itself: at first, and when they are of other kinds by now."""
         calls = self._watch.calls
-        if not calls % WINDOW:
+        if calls // WINDOW != self._turns:
+            self._turns = calls // WINDOW
             self._ends_turn(task, parts)
         if calls >= self._due:
             phase = calls - self._phase

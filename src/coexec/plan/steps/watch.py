@@ -67,12 +67,17 @@ class ProgramWatch:
         shape = task.shape
         if shape is None:
             return None
-        if shape not in self._profiles:
+        known = self._profiles.get(shape, self)
+        kernel = task.kernel
+        if isinstance(known, CallProfile) and kernel is not None and known.variants != len(kernel.variants):
+            known = self  # the kernel has another variant since
+        if known is self:
             if len(self._profiles) >= MOST:
                 self._profiles.clear()
                 self._counts.clear()
-            self._profiles[shape] = self._profile(task)
-        return self._profiles[shape]
+            known = self._profiles[shape] = self._profile(task)
+        assert not isinstance(known, ProgramWatch)
+        return known
 
     def read(self, array: int, nbytes: int) -> None:
         """Take a read that the program waits for."""
