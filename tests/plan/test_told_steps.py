@@ -151,7 +151,7 @@ def test_a_told_step_that_cannot_be_planned_is_left_as_it_is(monkeypatch: pytest
     def failing(*_: object) -> None:
         raise ZeroDivisionError("features of a part")
 
-    monkeypatch.setattr("coexec.plan.steps.planner.Search", failing)
+    monkeypatch.setattr("coexec.plan.steps.looking.Search", failing)
     with opened(execute=True) as runtime:
         x, out = cx.array(np.ones(300)), cx.zeros(300)
         with cx.record(times=2):

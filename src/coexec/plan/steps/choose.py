@@ -112,6 +112,12 @@ class Search:
                 account.since = present
         self._visits += (len(self._step.calls) + len(self._figures)) / LOOKED_UP
 
+    def keep(self, before: Search) -> None:
+        """Keep the plans of an earlier search that were measured."""
+        for devices, entry in before.found.items():
+            if entry.account is not None and (entry.account.measured is not None or entry.account is self.since):
+                self.found[devices] = entry
+
     def others(self, present: PlanAccount | None) -> list[PlanAccount]:
         """Return the plans that are known beside the present one."""
         return [entry.account for entry in self.found.values() if entry.account not in (None, present)]
