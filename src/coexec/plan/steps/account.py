@@ -22,7 +22,41 @@ LONG = 3, 20e-3  # fewer turns do if they took so many seconds
 TOGETHER = 4  # times as many turns as kernels that a device runs at once: those of several turns end together
 SETTLING = 2  # turns after a plan was adopted that pay for the way there
 REST = 2  # turns until a plan that was left may be adopted again; twice as many each time: noise moves nothing back and forth
+STEPS = 64  # of which measurements are remembered
 WORTH = 0.98  # of what the present plan takes: a plan that promises more than this is no reason to change
+
+
+class Measured:
+    """What plans of steps were measured to take, by what a step does: a program leaves it, and comes back.
+
+    Small calls do not count. Whether one of them becomes a task at all depends on where its array is, so the same step is found
+    with them and without.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[object, dict[tuple[str, ...], float]] = {}
+        self._step: dict[tuple[str, ...], float] = {}  # seconds of a turn, by kind of plan
+
+    def begin(self, step: object) -> None:
+        """Go on with a step."""
+        if len(self._known) >= STEPS:
+            self._known.clear()
+        self._step = self._known.setdefault(step, {})
+
+    def note(self, account: PlanAccount) -> None:
+        """Remember what a plan was measured to take."""
+        if account.measured is not None:
+            self._step[account.kind] = account.measured
+
+    def recall(self, account: PlanAccount, turn: int) -> None:
+        """Let a plan have been measured that was when the step came before."""
+        if account.measured is None and account.kind in self._step:
+            account.measured, account.left_at = self._step[account.kind], turn
+
+    def forget(self) -> None:
+        """Forget everything: devices have come or gone."""
+        self._known.clear()
+        self._step = {}
 
 
 class PlanAccount:
@@ -48,6 +82,11 @@ class PlanAccount:
         self.left = ""  # why it was
         self.left_at = 0  # turns of the step that there had been
         self.times = 0  # that it was left
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What plans have in common that take about as long: their devices, and whether they were made call by call."""
+        return self.devices if self.shares or len(self.devices) < 2 else ("", *self.devices)
 
     def rests(self, turn: int) -> bool:
         """Tell whether it was left so recently, or so often, that it is not adopted again yet."""

@@ -19,7 +19,7 @@ from ..candidate import Candidates
 from ..decisions import LOOK_AGAIN
 from ..plan import Plan
 from ..repeats import LONGEST, Repeats
-from .account import WORTH, PlanAccount
+from .account import WORTH, Measured, PlanAccount
 from .bounds import Target, lower_limit
 from .choose import DEAR, VISIT, Considered, is_known
 from .estimate import TURNS
@@ -72,6 +72,7 @@ class StepPlanner(Looking):
         self._guide = Guide(machine, self._watch.profile)
         self._measuring = Measuring(real=not exact)
         self._trials = Trials()
+        self._remembered = Measured()
         self._again = AGAIN  # turns, after which the step is looked at once more
         self._mark: object = candidates.mark
         self._until = 0  # calls, up to which the program said that it does the same
@@ -111,6 +112,7 @@ class StepPlanner(Looking):
             self._guide.forget()
             self._groups = self._trials.back = None
             self._off.clear()
+            self._remembered.forget()
             self._forget()
         self._watch.profile(task)
         period, run = repeats.period, repeats.run
@@ -230,9 +232,10 @@ class StepPlanner(Looking):
             return False
         self.unplanned = ""
         measured = self._measuring if self._step is None or step.exact else None
-        self._step, self._again = step, AGAIN
+        self._step, self._again = step, self._turns + AGAIN
         for call in step.calls:
             call.profile.look_again()
+        self._remembered.begin(self._watch.does(step))
         self._search, self._looking, self._left = None, None, []
         self.present = self._as_it_is(step)
         if measured is not None and step.exact:
@@ -273,14 +276,16 @@ class StepPlanner(Looking):
             seconds, estimated.own if estimated is not None else 0.0
         )  # ends come closer while nothing is submitted
         if estimated is not None and estimated.period > 0.0:
-            self._off[_kind(present)] = present.measured / estimated.period
+            self._off[present.kind] = present.measured / estimated.period
+        if step.exact:
+            self._remembered.note(present)
 
     def _as_it_is(self, step: StepProfile) -> PlanAccount:
         """Return the account of how the last turn was planned, call by call."""
         plan = [by_device(seen.chunks) for seen in self._watch.last(len(step.calls))]
         devices = tuple(dict.fromkeys(part.device for parts in plan for part in parts))
         account = PlanAccount(devices, plan, None)
-        account.off = self._off.get(_kind(account), 1.0)
+        account.off = self._off.get(account.kind, 1.0)
         if len(devices) == 1:  # needs no look
             self._search = self._begin_search(step)
             known = self._search.found.get(devices)
@@ -359,7 +364,11 @@ class StepPlanner(Looking):
         """Return the plans that are known beside the present one, but for those that were left just now."""
         found = [c.account for c in self.considered if c.account is not None and c.account is not present]
         found = [account for account in found if len(account.devices) > 1 or account.devices != present.devices]
-        return found if self._exact else [account for account in found if not account.rests(self._turns)]
+        if self._exact:
+            return found
+        for account in found:
+            self._remembered.recall(account, self._turns)
+        return [account for account in found if not account.rests(self._turns)]
 
     def _look_again(self, account: PlanAccount, step: StepProfile, gain: float) -> None:
         """Estimate the way from the present plan to one that would `gain` so many seconds, if that is worth the time."""
@@ -391,8 +400,3 @@ class StepPlanner(Looking):
         if self._step is None or self.present is None:
             return self._last
         return step_plan(self._step, self.present, self.considered, self._machine)
-
-
-def _kind(account: PlanAccount) -> tuple[str, ...]:
-    """Return what plans have in common whose estimates are off alike: their devices, and whether they were made call by call."""
-    return account.devices if account.shares or len(account.devices) < 2 else ("", *account.devices)

@@ -99,6 +99,11 @@ class CallProfile:
         self.devices: dict[str, Candidate] = {}
         self.look_again()
 
+    @property
+    def size(self) -> int:
+        """The bytes of all its views."""
+        return sum([argument.box.volume * argument.itemsize for argument in self.arguments])
+
     def look_again(self) -> None:
         """Choose each device's variant by what is known of them now; what nobody has measured is no ground to plan on."""
         work = self.whole.work if self.whole is not None else None
