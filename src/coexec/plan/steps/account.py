@@ -19,8 +19,9 @@ from .estimate import PeriodEstimate
 
 MEASURED = 8  # turns whose mean counts
 LONG = 3, 20e-3  # fewer turns do if they took so many seconds
+SOON = 2, 10e-3  # of a real machine: what is decided too early there is tried again
 TOGETHER = 4  # times as many turns as kernels that a device runs at once: those of several turns end together
-SETTLING = 2  # turns after a plan was adopted that pay for the way there
+SETTLING = 2  # turns after a plan was adopted that pay for the way there; on a real machine one less
 REST = 2  # turns until a plan that was left may be adopted again; twice as many each time: noise moves nothing back and forth
 STEPS = 64  # of which measurements are remembered
 WORTH = 0.98  # of what the present plan takes: a plan that promises more than this is no reason to change
@@ -47,6 +48,11 @@ class Measured:
         """Remember what a plan was measured to take."""
         if account.measured is not None:
             self._step[account.kind] = account.measured
+
+    def drop(self, kinds: Sequence[tuple[str, ...]]) -> None:
+        """Forget what such plans were measured to take: something has changed for them."""
+        for kind in kinds:
+            self._step.pop(kind, None)
 
     def recall(self, account: PlanAccount, turn: int) -> None:
         """Let a plan have been measured that was when the step came before."""
@@ -113,18 +119,20 @@ class TurnClock:
     Where the machine does other things as well, the middle of them counts: one turn may have taken any time.
     """
 
-    __slots__ = ("_at_once", "_before", "_ends", "_idle", "_middle", "_skip")
+    __slots__ = ("_at_once", "_before", "_ends", "_idle", "_long", "_middle", "_settling", "_skip")
 
     def __init__(self, *, middle: bool = False) -> None:
         self._ends: deque[float] = deque()
-        self._skip, self._at_once, self._middle = SETTLING, 1, middle
+        self._at_once, self._middle = 1, middle
+        self._settling, self._long = (SETTLING - 1, SOON) if middle else (SETTLING, LONG)
+        self._skip = self._settling
         self._idle = 0.0  # seconds for which the program had nothing under way: no plan can shorten them
         self._before = 0.0  # when the turn before the first that counts was over
 
     def begin(self, at_once: int = 1) -> None:
         """Begin anew: another plan is in force, under which so many turns may end at once."""
         self._ends = deque(maxlen=max(MEASURED, TOGETHER * at_once) + 1)
-        self._skip, self._at_once = SETTLING, at_once
+        self._skip, self._at_once = self._settling, at_once
 
     def idle(self, seconds: float) -> None:
         """Leave out seconds for which nothing was under way."""
@@ -148,10 +156,10 @@ class TurnClock:
     def seconds(self) -> float | None:
         """The seconds of a turn, by the last of them, or None before there are enough."""
         turns = len(self._ends) - 1
-        if turns < LONG[0] or (self._at_once > 1 and turns < TOGETHER * self._at_once):
+        if turns < self._long[0] or (self._at_once > 1 and turns < TOGETHER * self._at_once):
             return None
         took = max(self._ends) - min(self._ends)
-        if turns < MEASURED and took < LONG[1]:
+        if turns < MEASURED and took < self._long[1]:
             return None
         if self._middle and self._at_once == 1:
             ends = sorted(self._ends)

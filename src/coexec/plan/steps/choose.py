@@ -14,7 +14,7 @@ from ...geometry import Box, bounding
 from ...machine.platform import HOST, Device, Platform
 from .account import WORTH, PlanAccount
 from .bounds import Bounds, DeviceSet, Figure, Target
-from .cuts import StepParts, divided, foreign, shares, whole
+from .cuts import StepParts, best_alone, divided, foreign, is_foreign, shares, whole
 from .estimate import TURNS, PeriodEstimate, estimate
 from .placed import placed
 from .profile import StepProfile
@@ -22,6 +22,7 @@ from .profile import StepProfile
 VISIT = 20e-6  # seconds that going through what devices of one memory do of one call takes, of a server's core
 LOOKED_UP = 10  # predictions that take as long
 DEAR = 8.0  # times what looks take that they must be able to save: bounds promise more than there is
+BETTER = 0.8  # of a bound before: what was measured then says nothing any more
 UNABLE = "they can run none of its calls"
 UNKNOWN = "nothing is known of the speed of one of them"
 CANNOT = "cannot be faster, whatever is moved"
@@ -50,8 +51,13 @@ class Search:
         groups: Sequence[Sequence[Device]],
         sets: Sequence[DeviceSet],
         off: Mapping[tuple[str, ...], float],
+        *,
+        exact: bool = True,
     ) -> None:
-        """Begin with sets of devices of these classes; `off` tells how far estimates were off, by devices."""
+        """Begin with sets of devices of these classes; `off` tells how far estimates were off, by devices.
+
+        Where models are not `exact`, each device alone has a plan, whatever they say: it may be tried.
+        """
         self._step, self._machine, self._off = step, machine, off
         self._bounds = Bounds(step, groups, machine)
         self._visits = len(step.calls) * len(groups) / LOOKED_UP  # that nobody has been charged for
@@ -63,7 +69,7 @@ class Search:
         least = self._bounds.least(max(sets, key=lambda chosen: len(chosen.devices)))
         for chosen in sets:
             devices = chosen.devices
-            if len(devices) > 1 or foreign(step, devices):  # who lends a hand has to be brought something
+            if len(devices) > 1 or (exact and foreign(step, devices)):  # who lends a hand has to be brought something
                 self._others.append(chosen)
                 self.found[devices] = Considered(devices, least, None, NOT_YET)
             else:
@@ -84,7 +90,10 @@ class Search:
         made = self._planned(devices)
         if isinstance(made, str):
             return None, made
-        made.estimated = PeriodEstimate(figure.period, figure.way, figure.own, {}, 0, figure.slack)
+        lent = sum(
+            [best_alone(c.profile, list(c.profile.devices))[0] for c in self._step.calls if is_foreign(c, devices)]
+        )
+        made.estimated = PeriodEstimate(figure.period + lent, figure.way, figure.own, {}, 0, figure.slack)
         return made, ""
 
     def _planned(self, devices: tuple[str, ...]) -> PlanAccount | str:
@@ -112,11 +121,18 @@ class Search:
                 account.since = present
         self._visits += (len(self._step.calls) + len(self._figures)) / LOOKED_UP
 
-    def keep(self, before: Search) -> None:
-        """Keep the plans of an earlier search that were measured."""
+    def keep(self, before: Search) -> list[tuple[str, ...]]:
+        """Keep the plans of an earlier search that were measured, unless much more is expected by now; return the devices of those."""
+        better = []
         for devices, entry in before.found.items():
-            if entry.account is not None and (entry.account.measured is not None or entry.account is self.since):
+            account, now = entry.account, self.found.get(devices)
+            if account is None or now is None:
+                continue
+            if account is not self.since and now.bound < BETTER * entry.bound:
+                better.append(devices)
+            elif account.measured is not None or account is self.since:
                 self.found[devices] = entry
+        return better
 
     def others(self, present: PlanAccount | None) -> list[PlanAccount]:
         """Return the plans that are known beside the present one."""

@@ -129,7 +129,10 @@ def whole(call: StepCall, device: str) -> StepParts:
 
 
 def foreign(step: StepProfile, devices: Sequence[str]) -> bool:
-    """Tell whether some call of a step runs on none of these devices: another one does it for them."""
-    return any(
-        not call.profile.host and not any(device in call.profile.devices for device in devices) for call in step.calls
-    )
+    """Tell whether some call of a step runs on none of these devices."""
+    return any(is_foreign(call, devices) for call in step.calls)
+
+
+def is_foreign(call: StepCall, devices: Sequence[str]) -> bool:
+    """Tell whether a call runs on none of these devices: another one does it for them."""
+    return not call.profile.host and not any(device in call.profile.devices for device in devices)

@@ -25,9 +25,12 @@ SLICE = 1e-3  # and of later ones
 class Looking(Spending):
     """Looks at plans of one step at a time."""
 
-    def __init__(self, machine: Target, candidates: Candidates, clock: Callable[[], float] | None) -> None:
-        """Look at plans for a machine; without a `clock` looks are counted."""
+    def __init__(
+        self, machine: Target, candidates: Candidates, clock: Callable[[], float] | None, *, exact: bool
+    ) -> None:
+        """Look at plans for a machine, of which models may be `exact`; without a `clock` looks are counted."""
         super().__init__()
+        self._exact = exact
         self._machine = machine
         self._candidates = candidates
         self._clock = clock
@@ -43,7 +46,7 @@ class Looking(Spending):
         if self._groups is None:
             self._groups = classes(self._machine.platform, self._candidates.lost)
             self._sets = as_sets(device_sets(self._groups), self._groups, self._machine.platform)
-        return Search(step, self._machine, self._groups, self._sets, self._off)
+        return Search(step, self._machine, self._groups, self._sets, self._off, exact=self._exact)
 
     def _look(self, search: Search, present: PlanAccount | None) -> None:
         """Look at plans for a moment: at first for as long as it takes to see the likely ones, then in slices."""
@@ -75,3 +78,20 @@ class Looking(Spending):
         took = visits * VISIT if self._clock is None else self._clock() - begin
         self._spend(took, later=False)
         return took
+
+    def _renew(self, step: StepProfile, present: PlanAccount) -> list[tuple[str, ...]]:
+        """Look at the step once more: more is known of its calls by now. Return the devices of which much more is expected.
+
+        What was measured of others stays.
+        """
+        begin = self._clock() if self._clock is not None else 0.0
+        for call in step.calls:
+            call.profile.look_again()
+        before, self._looking = self._search, None
+        self._search = self._begin_search(step)
+        self._search.since = present
+        changed = self._search.keep(before) if before is not None else []
+        if self._clock is not None:
+            self._search.visits()
+            self._spend(self._clock() - begin, later=True)
+        return changed

@@ -15,9 +15,9 @@ class Measuring(TurnClock):
 
     __slots__ = ("_last", "_open", "_real")
 
-    def __init__(self, *, real: bool) -> None:
-        """Begin; on a `real` machine the program has a time of its own, and turns differ."""
-        super().__init__(middle=real)
+    def __init__(self, *, real: bool, middle: bool) -> None:
+        """Begin; on a `real` machine the program has a time of its own; where turns differ, the `middle` one counts."""
+        super().__init__(middle=middle)
         self._real = real
         self._last: float | None = None  # when the last part was over
         self._open: dict[int, list[float]] = {}  # tasks that end a turn: parts that run, and when the last was over

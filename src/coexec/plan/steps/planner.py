@@ -30,7 +30,7 @@ from .measuring import Measuring
 from .profile import StepProfile
 from .spending import MOST_FIRST, SHARE
 from .tree import step_plan
-from .trials import AGAIN, Trials
+from .trials import SEEN, Trials
 from .watch import ProgramWatch, by_device
 
 SURE = 0.9  # of what the present plan takes: where models are not exact, or calls only stand for others, less must be promised
@@ -53,9 +53,8 @@ class StepPlanner(Looking):
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Plan for a machine; `exact` tells that models are: the machine is simulated. Without a `clock` looks are counted."""
-        super().__init__(machine, candidates, clock)
+        super().__init__(machine, candidates, clock, exact=exact)
         self._planner = planner
-        self._exact = exact
         self._watch = ProgramWatch(planner.profile)
         self._period = 0  # of the step that is planned; 0: of a window
         self._turns = 0  # of it that are over; or windows
@@ -70,10 +69,10 @@ class StepPlanner(Looking):
         self.adopted = False
         self._last: Plan | None = None  # of a step that is over
         self._guide = Guide(machine, self._watch.profile)
-        self._measuring = Measuring(real=not exact)
+        self._measuring = Measuring(real=clock is not None, middle=not exact)
         self._trials = Trials()
         self._remembered = Measured()
-        self._again = AGAIN  # turns, after which the step is looked at once more
+        self._again = SEEN  # turns, after which the step is looked at once more
         self._mark: object = candidates.mark
         self._until = 0  # calls, up to which the program said that it does the same
         self._failed = False  # to plan the step that the program repeats: it is not tried again
@@ -232,7 +231,7 @@ class StepPlanner(Looking):
             return False
         self.unplanned = ""
         measured = self._measuring if self._step is None or step.exact else None
-        self._step, self._again = step, self._turns + AGAIN
+        self._step, self._again = step, self._turns + SEEN
         for call in step.calls:
             call.profile.look_again()
         self._remembered.begin(self._watch.does(step))
@@ -339,7 +338,7 @@ class StepPlanner(Looking):
             return
         if self._turns >= self._again and present.measured is not None and self._affords(len(step.calls)):
             self._again = 2 * self._turns
-            self._renew(step, present)
+            self._remembered.drop(self._renew(step, present))
         other = trials.due(present, self._others(present), self._turns, self._elapsed())
         if other is None or self._looking is not None:
             return
@@ -348,17 +347,6 @@ class StepPlanner(Looking):
             return
         trials.back, other.measured = present, None
         self._adopt(other, step)
-
-    def _renew(self, step: StepProfile, present: PlanAccount) -> None:
-        """Look at the step once more: more is known of its calls by now. What was measured stays."""
-        for call in step.calls:
-            call.profile.look_again()
-        before = self._search
-        self._search = self._begin_search(step)
-        self._search.since = present
-        if before is not None:
-            self._search.keep(before)
-        self._looking = None
 
     def _others(self, present: PlanAccount) -> list[PlanAccount]:
         """Return the plans that are known beside the present one, but for those that were left just now."""

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from .account import LONG, MEASURED, SETTLING, WORTH, PlanAccount
+from .account import MEASURED, SETTLING, SOON, WORTH, PlanAccount
 
 SHARE = 0.03  # of the program's time that trials may lose
+SEEN = 4  # turns until a step is looked at once more, with what is known of its calls by then; then twice as many, and so on
 AGAIN = 16  # turns until a plan is tried for the second time; then twice as many, and so on
 FAR = 2.0  # times what the plan before took: a trial whose first turn takes more is over
 
@@ -46,9 +47,9 @@ class Trials:
         """Return what a trial is expected to lose: the way there and back, and turns that take longer."""
         way = 2.0 * other.estimated.transition if other.estimated is not None else 0.0
         if other.period > FAR * period:
-            turns = SETTLING + 1
+            turns = SETTLING
         else:
-            turns = SETTLING + (LONG[0] + 1 if LONG[0] * other.period >= LONG[1] else MEASURED + 1)
+            turns = SETTLING + (SOON[0] if SOON[0] * other.period >= SOON[1] else MEASURED)
         return way + turns * max(0.0, other.period - period)
 
     def over(self, present: PlanAccount, first: float | None) -> bool | None:
