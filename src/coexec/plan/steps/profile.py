@@ -6,6 +6,7 @@ Before: graph/, plan/candidate.py.  After: cuts.py, estimate.py, planner.py.  Ho
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from ...geometry import Box
@@ -151,7 +152,9 @@ class CallProfile:
         if candidate is None:
             return None
         estimate = candidate.model.estimate(touched.work, together=together)
-        return None if estimate is None else estimate.seconds
+        if estimate is None or not 0.0 <= estimate.seconds < inf:
+            return None  # what is no time is nothing to plan by
+        return estimate.seconds
 
 
 def profile_of(task: Task, policy: str, who: Callable[[], Who]) -> CallProfile | None:
