@@ -21,8 +21,8 @@ from coexec.plan.steps.estimate import PeriodEstimate
 from coexec.plan.steps.profile import CallProfile
 from coexec.plan.steps.trials import AGAIN, SHARE, Trials
 from coexec.predict.learned import Learned
-from coexec.predict.model import Estimate, Model
-from coexec.predict.work import Work
+from coexec.predict.model import Model
+from coexec.predict.work import Estimate, Work
 from tests.plan.test_step_choice import heavy, machine_of, smooth
 
 BOTH = ("cpu:0", "gpu:0")
