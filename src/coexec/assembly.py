@@ -164,7 +164,8 @@ def _steps(
     simulated = host.kind == "simulated"
     overheads = Overheads(*host.costs[:5]) if simulated else Overheads()
     clock = None if simulated else perf_counter
-    return ToldPlanner(Target(platform, overheads, where.where), candidates, planner, exact=simulated, clock=clock)
+    exact = simulated and not host.world.scenario.happens  # else devices are not what models say of them
+    return ToldPlanner(Target(platform, overheads, where.where), candidates, planner, exact=exact, clock=clock)
 
 
 def _executor(engine: Engine, machine: Machine, lock: Any, simulation: SimulatedBackend | None) -> Executor:

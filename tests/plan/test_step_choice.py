@@ -14,7 +14,7 @@ import coexec as cx
 from coexec.bench.plan.program import Given
 from coexec.machine import files
 from coexec.plan.steps.bounds import Bounds, as_sets
-from coexec.plan.steps.choose import VISIT, Search, planned
+from coexec.plan.steps.choose import CANNOT, NOT_YET, VISIT, Search, planned
 from coexec.plan.steps.cuts import StepPart, StepParts
 from coexec.plan.steps.estimate import estimate
 from coexec.plan.steps.sets import classes, device_sets
@@ -185,5 +185,27 @@ def test_small_steps_are_planned_about_as_well_as_by_exhaustive_search(kernels: 
 
 def test_one_device_leaves_no_choice_and_128_are_planned_within_bounds() -> None:
     assert step_on(machine_of(1, [], 12e9), [0, 1], 1000) is None
-    steps = step_on(cx.Platform.load("a100x128"), [0, 1], 4000)
-    assert steps is None or (steps.adopted and steps.planning <= 5e-3 and len(steps.considered) <= 32)
+    platform = cx.Platform.load("a100x128")
+    steps = step_on(platform, [0, 1], 4000)
+    assert len(platform.devices) >= 128
+    assert steps.adopted and len(steps.present.plan) == 2
+    assert 0.0 < steps.planning <= 5e-3  # counted, not timed
+    assert 8 <= len(steps.considered) <= 32  # of 2 to the 128
+    assert {name for entry in steps.considered for name in entry.devices} == {d.name for d in platform.devices}
+
+
+def test_a_step_that_fits_into_no_memory_runs_in_rounds_and_says_why_it_has_no_plan() -> None:
+    text = platform_text(1, [(2e12, 400e9), (2e12, 400e9)], 12e9).replace('"16 GB"', '"3 MB"')
+    platform = cx.Platform(*files.parse(text))
+    start = np.random.default_rng(2).random((1000, 1000))  # 8 MB
+    with cx.Runtime("gpu:0,gpu:1", platform=platform, store="off", diagnostics="off", execute=True) as runtime:
+        x, out = cx.array(start), cx.zeros(start.shape)
+        for _ in range(12):
+            heavy(x, out)
+        assert np.array_equal(np.asarray(out), np.exp(start))
+        steps: Any = runtime._driver.scheduler.plan.steps
+        assert steps.planning <= 20e-3
+        assert all(entry.account is None for entry in steps.considered)
+        reasons = {",".join(entry.devices): entry.why for entry in steps.considered}
+        assert reasons["gpu:0"] == "the memory of gpu:0 is too small"
+        assert reasons["gpu:0,gpu:1"] in (NOT_YET, CANNOT, reasons["gpu:0"])

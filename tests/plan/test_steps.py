@@ -243,11 +243,11 @@ def test_calls_that_run_in_the_caller_do_not_shift_the_calls_of_a_step(monkeypat
 def test_a_step_that_cannot_be_planned_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     tries = []
 
-    def failing(*_: object) -> None:
+    def failing(*_: object, **__: object) -> None:
         tries.append(1)
         raise ZeroDivisionError("features of a part")
 
-    monkeypatch.setattr("coexec.plan.steps.planner.Search", failing)
+    monkeypatch.setattr("coexec.plan.steps.looking.Search", failing)
     start = np.random.default_rng(5).random((400, 300))
     with opened("workstation", execute=True) as runtime:
         x, out = cx.array(start), cx.array(start)

@@ -148,10 +148,10 @@ def test_another_thread_that_waits_lets_the_step_go() -> None:
 
 
 def test_a_told_step_that_cannot_be_planned_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: object) -> None:
+    def failing(*_: object, **__: object) -> None:
         raise ZeroDivisionError("features of a part")
 
-    monkeypatch.setattr("coexec.plan.steps.planner.Search", failing)
+    monkeypatch.setattr("coexec.plan.steps.looking.Search", failing)
     with opened(execute=True) as runtime:
         x, out = cx.array(np.ones(300)), cx.zeros(300)
         with cx.record(times=2):

@@ -108,8 +108,10 @@ class AlikePlanner(Planner):
         )
         return planned._replace(command=command._replace(chunks=chunks, why=why))
 
-    def _followed(self, task: Task, plan: Plan, candidates: Sequence[Candidate]) -> Planned | None:
-        followed = super()._followed(task, plan, candidates)
+    def _followed(
+        self, task: Task, plan: Plan, candidates: Sequence[Candidate], *, loosely: bool = False
+    ) -> Planned | None:
+        followed = super()._followed(task, plan, candidates, loosely=loosely)
         if followed is not None:
             try:
                 for chunk in followed.command.chunks:

@@ -6,6 +6,7 @@ Before: machine/, predict/.  After: plan/place.py, plan/planner.py.  Knows no ta
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -337,6 +338,17 @@ def one_per_device(candidates: Sequence[Candidate], work: Work | None = None) ->
         if known is None or (work is not None and _faster(candidate, known, work)):
             best[candidate.name] = candidate
     return list(best.values())
+
+
+def known_ones(candidates: Sequence[Candidate], work: Work | None = None) -> list[Candidate]:
+    """Return the fastest variant of each device among those of which something is known; where nothing is, the first."""
+    best: dict[str, tuple[float, Candidate]] = {}
+    for candidate in candidates:
+        seconds = candidate.model.seconds(work) if work is not None else None
+        took = inf if seconds is None else seconds
+        if candidate.name not in best or took < best[candidate.name][0]:
+            best[candidate.name] = took, candidate
+    return [candidate for _, candidate in best.values()]
 
 
 def narrow_ones(candidates: Sequence[Candidate], work: Work) -> list[Candidate]:

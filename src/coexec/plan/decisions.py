@@ -20,8 +20,19 @@ from .planned import Planned
 from .repeats import LONGEST, Event, Repeats
 
 LOOK_AGAIN = 8, 128  # turns of a loop, or calls of a steady plan, until one is planned again: at first, and in the end
+FLEETING = 1 << 12  # elements that are set in less time than a task takes
 
 _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
+
+
+def is_fleeting(task: Task) -> bool:
+    """Tell whether a call sets so few elements that it is a task at some times and none at others, as where its array is.
+
+    It is no part of what the program repeats: with it and without, that would be two things, and nothing learnt of the one would
+    count for the other.
+    """
+    kernel = task.kernel
+    return kernel is not None and kernel.internal and task.arrays[0]._box.volume <= FLEETING
 
 
 class Version(Protocol):
@@ -104,7 +115,7 @@ class Decisions:
 
         If it is not, whoever plans the task notes it next.
         """
-        if not self.on or task.shape is None:
+        if not self.on or task.shape is None or is_fleeting(task):
             return None
         self._loads.stayed = None
         known = self._before(task)
@@ -154,7 +165,7 @@ class Decisions:
 
     def note(self, task: Task, planned: Planned) -> Planned:
         """Remember how a task was planned; return the plan, which may be the one of the turn before."""
-        if not self.on or task.shape is None:
+        if not self.on or task.shape is None or is_fleeting(task):
             return planned
         period, log = self._repeats.period, self._log
         before = log[-period] if 0 < period <= len(log) else None

@@ -25,9 +25,16 @@ def looping(group: Sequence[Candidate]) -> set[str]:
     return {c.name for c in group if c.device.loops}
 
 
-def following(task: Task, plan: Plan, candidates: Sequence[Candidate]) -> tuple[tuple[Chunk, ...], list[Candidate]]:
-    """Return the chunks of `task` that a plan names, and who runs each; raise if this runtime or this call has no such."""
+def following(
+    task: Task, plan: Plan, candidates: Sequence[Candidate], *, loosely: bool = False
+) -> tuple[tuple[Chunk, ...], list[Candidate]]:
+    """Return the chunks of `task` that a plan names, and who runs each; raise if this runtime or this call has no such.
+
+    Followed `loosely`, a plan says where, and the candidates, one per device, say which variant: a faster one may be there since.
+    """
     pairs = {(c.name, c.variant.name): c for c in candidates}
+    if loosely:
+        pairs |= {(c.name, part.variant): c for c in candidates for part in plan.parts}
     for name in {c.name for c in candidates}:  # what is not compiled yet, or not here, has the body's bits anyway
         if (name, PYTHON) in pairs:
             pairs.setdefault((name, COMPILED), pairs[name, PYTHON])

@@ -254,19 +254,21 @@ class Planner:
             plan = guided.plan
         if plan is not None and len(plan.parts) == 1 and not (task.kernel is not None and task.kernel.reduces):
             part = plan.parts[0]
-            chosen = [c for c in candidates if (c.name, c.variant.name) == (part.device, part.variant)]
+            chosen = one_per_device([c for c in candidates if c.name == part.device], work)
             here = in_caller(task, task.mine, chosen[0], work) if idle and chosen else None
             return here or (self._placed(task, task.mine, chosen[:1], work, plan.why) if chosen else None)
         with suppress(PlanError):  # a device or a variant may be gone since
-            return None if plan is None else self._followed(task, plan, candidates)
+            return None if plan is None else self._followed(task, plan, one_per_device(candidates, work), loosely=True)
         return None
 
-    def _followed(self, task: Task, plan: Plan, candidates: Sequence[Candidate]) -> Planned | None:
-        """Return the command that a saved plan says: the same shares, places and variants again.
+    def _followed(
+        self, task: Task, plan: Plan, candidates: Sequence[Candidate], *, loosely: bool = False
+    ) -> Planned | None:
+        """Return the command that a plan says: the same shares and places again, and the same variants unless `loosely`.
 
         None if it cannot be divided so, because this call has one array twice.
         """
-        chunks, group = following(task, plan, candidates)
+        chunks, group = following(task, plan, candidates, loosely=loosely)
         if not self._conflicts.independent(task, in_one_piece_each(chunks)):
             return None
         return self._shared(task, chunks, group, "as the plan says")

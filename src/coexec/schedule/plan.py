@@ -22,7 +22,7 @@ from ..errors import DoesNotFit
 from ..graph.command import Command
 from ..graph.instruction import Launch
 from ..graph.task import Task
-from ..plan.decisions import Decisions
+from ..plan.decisions import Decisions, is_fleeting
 from ..plan.place import Loads
 from ..plan.plan import Plan
 from ..plan.planned import Planned
@@ -245,7 +245,7 @@ class PlanLayer:
             else:
                 planned = self.planner.plan(task, idle=here)
         task.why = planned.command.why
-        if self.steps is not None and deal is None:
+        if self.steps is not None and deal is None and not is_fleeting(task):
             self.steps.called(task, planned.command.chunks, self._repeats, here=planned.here)
         self._sure = bool(planned.shares) and planned.shares[0].seconds is not None
         if planned.handout and planned.site is not None and self._handout.allowed and deal is None:

@@ -66,6 +66,11 @@ class Scenario:
     noise: Mapping[str, float] = field(default_factory=dict)  # device, kind or "*" -> spread of log seconds; 0.1 = 10 %
     seed: int = 0
 
+    @property
+    def happens(self) -> bool:
+        """Whether anything does: devices are not as their platform says all the time."""
+        return bool(self.happenings or any(self.noise.values()))
+
     def __post_init__(self) -> None:
         if not all(isinstance(happening, Happening) for happening in self.happenings):
             raise ConfigError(f"a scenario takes happenings, such as Happening.lost('gpu:0'), not {self.happenings!r}")

@@ -11,21 +11,64 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import median
 
 from .cuts import StepParts
 from .estimate import PeriodEstimate
 
 MEASURED = 8  # turns whose mean counts
 LONG = 3, 20e-3  # fewer turns do if they took so many seconds
+SOON = 2, 10e-3  # of a real machine: what is decided too early there is tried again
 TOGETHER = 4  # times as many turns as kernels that a device runs at once: those of several turns end together
-SETTLING = 2  # turns after a plan was adopted that pay for the way there
+SETTLING = 2  # turns after a plan was adopted that pay for the way there; on a real machine one less
+REST = 2  # turns until a plan that was left may be adopted again; twice as many each time: noise moves nothing back and forth
+STEPS = 64  # of which measurements are remembered
 WORTH = 0.98  # of what the present plan takes: a plan that promises more than this is no reason to change
+
+
+class Measured:
+    """What plans of steps were measured to take, by what a step does: a program leaves it, and comes back.
+
+    Small calls do not count. Whether one of them becomes a task at all depends on where its array is, so the same step is found
+    with them and without.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[object, dict[tuple[str, ...], float]] = {}
+        self._step: dict[tuple[str, ...], float] = {}  # seconds of a turn, by kind of plan
+
+    def begin(self, step: object) -> None:
+        """Go on with a step."""
+        if len(self._known) >= STEPS:
+            self._known.clear()
+        self._step = self._known.setdefault(step, {})
+
+    def note(self, account: PlanAccount) -> None:
+        """Remember what a plan was measured to take."""
+        if account.measured is not None:
+            self._step[account.kind] = account.measured
+
+    def drop(self, kinds: Sequence[tuple[str, ...]]) -> None:
+        """Forget what such plans were measured to take: something has changed for them."""
+        for kind in kinds:
+            self._step.pop(kind, None)
+
+    def recall(self, account: PlanAccount, turn: int) -> None:
+        """Let a plan have been measured that was when the step came before."""
+        if account.measured is None and account.kind in self._step:
+            account.measured, account.left_at = self._step[account.kind], turn
+
+    def forget(self) -> None:
+        """Forget everything: devices have come or gone."""
+        self._known.clear()
+        self._step = {}
 
 
 class PlanAccount:
     """What is known of one plan of a step."""
 
-    __slots__ = ("devices", "estimated", "left", "measured", "off", "plan", "shares", "since", "turns")
+    __slots__ = ("devices", "estimated", "left", "left_at", "measured", "off", "plan", "shares", "since", "times")
 
     def __init__(
         self,
@@ -42,8 +85,18 @@ class PlanAccount:
         self.off = off  # times as long as estimated that plans on these devices took
         self.measured: float | None = None  # seconds, the mean of a few turns
         self.since: PlanAccount | None = None  # the plan from which the way to this one was estimated
-        self.turns = 0  # that ran under it
         self.left = ""  # why it was
+        self.left_at = 0  # turns of the step that there had been
+        self.times = 0  # that it was left
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What plans have in common that take about as long: their devices, and whether they were made call by call."""
+        return self.devices if self.shares or len(self.devices) < 2 else ("", *self.devices)
+
+    def rests(self, turn: int) -> bool:
+        """Tell whether it was left so recently, or so often, that it is not adopted again yet."""
+        return bool(self.times) and turn < self.left_at + REST * 2**self.times
 
     @property
     def period(self) -> float:
@@ -61,31 +114,54 @@ class PlanAccount:
 
 
 class TurnClock:
-    """Takes the ends of turns, and tells how long the last of them took."""
+    """Takes the ends of turns, and tells how long the last of them took.
 
-    __slots__ = ("_at_once", "_ends", "_skip")
+    Where the machine does other things as well, the middle of them counts: one turn may have taken any time.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_at_once", "_before", "_ends", "_idle", "_long", "_middle", "_settling", "_skip")
+
+    def __init__(self, *, middle: bool = False) -> None:
         self._ends: deque[float] = deque()
-        self._skip, self._at_once = SETTLING, 1
+        self._at_once, self._middle = 1, middle
+        self._settling, self._long = (SETTLING - 1, SOON) if middle else (SETTLING, LONG)
+        self._skip = self._settling
+        self._idle = 0.0  # seconds for which the program had nothing under way: no plan can shorten them
+        self._before = 0.0  # when the turn before the first that counts was over
 
     def begin(self, at_once: int = 1) -> None:
-        """Begin anew: another plan is in force, on devices that run so many kernels at once."""
+        """Begin anew: another plan is in force, under which so many turns may end at once."""
         self._ends = deque(maxlen=max(MEASURED, TOGETHER * at_once) + 1)
-        self._skip, self._at_once = SETTLING, at_once
+        self._skip, self._at_once = self._settling, at_once
+
+    def idle(self, seconds: float) -> None:
+        """Leave out seconds for which nothing was under way."""
+        self._idle += max(0.0, seconds)
 
     def ended(self, at: float) -> None:
         """Take the end of a turn."""
+        at -= self._idle
         if self._skip > 0:
             self._skip -= 1
+            self._before = at
         else:
             self._ends.append(at)
 
     @property
+    def first(self) -> float | None:
+        """The seconds of the first turn that counts, or None before it is over."""
+        return self._ends[0] - self._before if self._ends else None
+
+    @property
     def seconds(self) -> float | None:
-        """The mean of the last turns, or None before there are enough."""
+        """The seconds of a turn, by the last of them, or None before there are enough."""
         turns = len(self._ends) - 1
-        if turns < LONG[0] or (self._at_once > 1 and turns < TOGETHER * self._at_once):
+        if turns < self._long[0] or (self._at_once > 1 and turns < TOGETHER * self._at_once):
             return None
         took = max(self._ends) - min(self._ends)
-        return took / turns if turns >= MEASURED or took >= LONG[1] else None
+        if turns < MEASURED and took < self._long[1]:
+            return None
+        if self._middle and self._at_once == 1:
+            ends = sorted(self._ends)
+            return median([b - a for a, b in pairwise(ends)])
+        return took / turns

@@ -14,7 +14,7 @@ from ...geometry import Box, bounding
 from ...machine.platform import HOST, Device, Platform
 from .account import WORTH, PlanAccount
 from .bounds import Bounds, DeviceSet, Figure, Target
-from .cuts import StepParts, divided, shares, whole
+from .cuts import StepParts, best_alone, divided, foreign, is_foreign, shares, whole
 from .estimate import TURNS, PeriodEstimate, estimate
 from .placed import placed
 from .profile import StepProfile
@@ -22,6 +22,8 @@ from .profile import StepProfile
 VISIT = 20e-6  # seconds that going through what devices of one memory do of one call takes, of a server's core
 LOOKED_UP = 10  # predictions that take as long
 DEAR = 8.0  # times what looks take that they must be able to save: bounds promise more than there is
+BETTER = 0.8  # of a bound before: what was measured then says nothing any more
+UNABLE = "they can run none of its calls"
 UNKNOWN = "nothing is known of the speed of one of them"
 CANNOT = "cannot be faster, whatever is moved"
 NOT_YET = "what it may save is not worth a look yet"
@@ -39,7 +41,7 @@ class Considered(NamedTuple):
 class Search:
     """The sets of devices that a step could run on, what each takes at least, and what was found of those that were looked at.
 
-    One device needs no look: its bound is about what it takes. Others are looked at once what they may save is worth it.
+    One device that runs all of it needs no look: its bound is about what it takes. Others are looked at once what they may save is worth it.
     """
 
     def __init__(
@@ -49,8 +51,13 @@ class Search:
         groups: Sequence[Sequence[Device]],
         sets: Sequence[DeviceSet],
         off: Mapping[tuple[str, ...], float],
+        *,
+        exact: bool = True,
     ) -> None:
-        """Begin with sets of devices of these classes; `off` tells how far estimates were off, by devices."""
+        """Begin with sets of devices of these classes; `off` tells how far estimates were off, by devices.
+
+        Where models are not `exact`, each device alone has a plan, whatever they say: it may be tried.
+        """
         self._step, self._machine, self._off = step, machine, off
         self._bounds = Bounds(step, groups, machine)
         self._visits = len(step.calls) * len(groups) / LOOKED_UP  # that nobody has been charged for
@@ -62,7 +69,7 @@ class Search:
         least = self._bounds.least(max(sets, key=lambda chosen: len(chosen.devices)))
         for chosen in sets:
             devices = chosen.devices
-            if len(devices) > 1:
+            if len(devices) > 1 or (exact and foreign(step, devices)):  # who lends a hand has to be brought something
                 self._others.append(chosen)
                 self.found[devices] = Considered(devices, least, None, NOT_YET)
             else:
@@ -83,11 +90,16 @@ class Search:
         made = self._planned(devices)
         if isinstance(made, str):
             return None, made
-        made.estimated = PeriodEstimate(figure.period, figure.way, figure.own, {}, 0, figure.slack)
+        lent = sum(
+            [best_alone(c.profile, list(c.profile.devices))[0] for c in self._step.calls if is_foreign(c, devices)]
+        )
+        made.estimated = PeriodEstimate(figure.period + lent, figure.way, figure.own, {}, 0, figure.slack)
         return made, ""
 
     def _planned(self, devices: tuple[str, ...]) -> PlanAccount | str:
         """Return a plan on some devices, which nobody has estimated, or why there is none."""
+        if not any(device in call.profile.devices for call in self._step.calls for device in devices):
+            return UNABLE
         made = planned(self._step, devices, self._machine)
         if made is None:
             return UNKNOWN
@@ -108,6 +120,19 @@ class Search:
                 account.estimated = account.estimated._replace(transition=way)
                 account.since = present
         self._visits += (len(self._step.calls) + len(self._figures)) / LOOKED_UP
+
+    def keep(self, before: Search) -> list[tuple[str, ...]]:
+        """Keep the plans of an earlier search that were measured, unless much more is expected by now; return the devices of those."""
+        better = []
+        for devices, entry in before.found.items():
+            account, now = entry.account, self.found.get(devices)
+            if account is None or now is None:
+                continue
+            if account is not self.since and now.bound < BETTER * entry.bound:
+                better.append(devices)
+            elif account.measured is not None or account is self.since:
+                self.found[devices] = entry
+        return better
 
     def others(self, present: PlanAccount | None) -> list[PlanAccount]:
         """Return the plans that are known beside the present one."""
@@ -172,14 +197,14 @@ class Search:
 def planned(
     step: StepProfile, devices: Sequence[str], machine: Target
 ) -> tuple[list[StepParts], dict[str, float]] | None:
-    """Return a plan of a step on some devices, and shares; None if nothing is known of one of them, or a call runs on none."""
-    for call in step.calls:
-        if not call.profile.host and not any(d in call.profile.devices for d in devices):
-            return None
+    """Return a plan of a step on some devices, and shares; None if nothing is known of one of them.
+
+    A call that none of them can run goes to another device: it does not keep them from the rest of the step.
+    """
     if not is_known(step, devices):
         return None
     if len(devices) == 1:
-        return [whole(call, "host" if call.profile.host else devices[0]) for call in step.calls], {devices[0]: 1.0}
+        return [whole(call, devices[0]) for call in step.calls], {devices[0]: 1.0}
     parts = shares(step, devices, machine.platform)
     if parts is None:
         return None

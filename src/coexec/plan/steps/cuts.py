@@ -50,7 +50,8 @@ def shares(step: StepProfile, devices: Sequence[str], platform: Platform) -> dic
         busy = dict.fromkeys(devices, 0.0)
         for call in calls:
             for device, seconds in part_seconds(call, divided(call, found), platform):
-                busy[device] += seconds
+                if device in busy:  # or it does this call for devices that cannot
+                    busy[device] += seconds
         if not any(busy.values()):
             break
         found = _normal({d: share / busy[d] if busy[d] else 0.0 for d, share in found.items()})
@@ -118,5 +119,20 @@ def best_alone(call: CallProfile, devices: Sequence[str]) -> tuple[float, str]:
 
 
 def whole(call: StepCall, device: str) -> StepParts:
-    """Return all of a call on one device."""
-    return (StepPart(device, call.profile.box),)
+    """Return all of a call on one device; on whoever does it soonest, if that device cannot run it."""
+    profile = call.profile
+    if profile.host:
+        device = "host"
+    elif device not in profile.devices:
+        device = best_alone(profile, list(profile.devices))[1]
+    return (StepPart(device, profile.box),)
+
+
+def foreign(step: StepProfile, devices: Sequence[str]) -> bool:
+    """Tell whether some call of a step runs on none of these devices."""
+    return any(is_foreign(call, devices) for call in step.calls)
+
+
+def is_foreign(call: StepCall, devices: Sequence[str]) -> bool:
+    """Tell whether a call runs on none of these devices: another one does it for them."""
+    return not call.profile.host and not any(device in call.profile.devices for device in devices)

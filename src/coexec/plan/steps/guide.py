@@ -19,8 +19,8 @@ from .bounds import Target
 from .cuts import best_alone, divided
 from .profile import CallProfile
 from .tree import call_plan
+from .watch import LITTLE
 
-LITTLE = 1 << 16  # bytes: calls on less go wherever they are done first, for bringing it costs next to nothing
 KEPT = 512  # shapes of calls whose answers are remembered
 
 
@@ -72,7 +72,7 @@ class Guide:
         known = [call.whole is not None and call.seconds(d, call.whole, together=False) is not None for d in able]
         if not able or not all(known):
             return None
-        if sum([argument.box.volume * argument.itemsize for argument in call.arguments]) < LITTLE:
+        if call.size < LITTLE:
             return None
         if call.axis is None or len(able) < 2 or best_alone(call, able)[0] <= self._machine.overheads.wake:
             return Guided(None, self.devices)

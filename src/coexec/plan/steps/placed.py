@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...machine.platform import Platform
-from .cuts import StepPart, StepParts, best_alone
+from .cuts import StepPart, StepParts, best_alone, whole
 from .estimate import Emulation, Overheads
 from .profile import CallProfile, StepCall, StepProfile
 
@@ -32,7 +32,7 @@ def placed(
         elif profile.axis is not None and len(devices) > 1 and best_alone(profile, devices)[0] > overheads.wake:
             plan.append(cut(profile))
         elif len(able := [d for d in devices if d in profile.devices]) < 2:
-            plan.append((StepPart(able[0] if able else next(iter(profile.devices)), profile.box),))
+            plan.append(whole(call, devices[0]) if not able else (StepPart(able[0], profile.box),))
         else:
             plan.append(None)
     if None not in plan:

@@ -11,30 +11,28 @@ Before: watch.py, choose.py, account.py, guide.py.  After: telling.py.  Pure: ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from ...graph.command import Chunk
 from ...graph.task import Task
-from ...machine.platform import Device
 from ..candidate import Candidates
 from ..decisions import LOOK_AGAIN
 from ..plan import Plan
 from ..repeats import LONGEST, Repeats
-from .account import WORTH, PlanAccount, TurnClock
-from .bounds import DeviceSet, Target, as_sets, lower_limit
-from .choose import DEAR, VISIT, Considered, Search, is_known
-from .estimate import TURNS, estimate
+from .account import WORTH, Measured, PlanAccount
+from .bounds import Target, lower_limit
+from .choose import DEAR, VISIT, Considered, is_known
+from .estimate import TURNS
 from .given import PlanningSpent, Profiles
 from .guide import Guide
+from .looking import Looking
+from .measuring import Measuring
 from .profile import StepProfile
-from .sets import classes, device_sets
-from .spending import MOST_FIRST, SHARE, Spending
+from .spending import MOST_FIRST, SHARE
 from .tree import step_plan
+from .trials import SEEN, Trials
 from .watch import ProgramWatch, by_device
 
-FIRST = 4e-3  # seconds of the first look at a step
-EARLY_SHARE = 0.02  # of the time that a step is expected to take, which looks at plans of it may take
-SLICE = 1e-3  # and of later ones
 SURE = 0.9  # of what the present plan takes: where models are not exact, or calls only stand for others, less must be promised
 WIDE = 2e-3  # seconds that a look at them as they are planned may take
 WINDOW = 6  # calls of a program that does not repeat itself, which stand for what it will do
@@ -42,7 +40,7 @@ LASTING = 32  # calls after which a repetition counts, however often one was bro
 EARLY = 16  # calls of a phase of the program during which they are looked at
 
 
-class StepPlanner(Spending):
+class StepPlanner(Looking):
     """Plans the steps of one program."""
 
     def __init__(
@@ -55,33 +53,26 @@ class StepPlanner(Spending):
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Plan for a machine; `exact` tells that models are: the machine is simulated. Without a `clock` looks are counted."""
-        super().__init__()
-        self._machine = machine
-        self._candidates = candidates
+        super().__init__(machine, candidates, clock, exact=exact)
         self._planner = planner
-        self._exact = exact
-        self._clock = clock
         self._watch = ProgramWatch(planner.profile)
         self._period = 0  # of the step that is planned; 0: of a window
+        self._turns = 0  # of it that are over; or windows
         self._due = 4  # calls, until a window is looked at
         self._since = 0  # calls, with which the window began
         self._phase = 0  # calls, after which the program did something else than for a long time before
         self._run = 0  # calls for which the program has repeated itself
         self._broken = 0  # calls for which it did so before it did something else: less is nothing to count on
         self._step: StepProfile | None = None
-        self._repetitions = 1.0  # of the step that are expected
-        self._groups: list[list[Device]] | None = None  # devices that are alike; None: they have to be found
-        self._sets: list[DeviceSet] = []
-        self._search: Search | None = None  # for plans of the step
-        self._looking: Iterator[int] | None = None
         self._left: list[Considered] = []  # plans of the step that were in force
         self.present: PlanAccount | None = None  # the plan in force; call by call, if none was adopted
         self.adopted = False
         self._last: Plan | None = None  # of a step that is over
         self._guide = Guide(machine, self._watch.profile)
-        self._measuring = TurnClock()
-        self._ends: dict[int, list[float]] = {}  # tasks that end a turn: parts that run, and when the last was over
-        self._off: dict[tuple[str, ...], float] = {}  # times as long as estimated that plans took, by devices
+        self._measuring = Measuring(real=clock is not None, middle=not exact)
+        self._trials = Trials()
+        self._remembered = Measured()
+        self._again = SEEN  # turns, after which the step is looked at once more
         self._mark: object = candidates.mark
         self._until = 0  # calls, up to which the program said that it does the same
         self._failed = False  # to plan the step that the program repeats: it is not tried again
@@ -99,6 +90,7 @@ class StepPlanner(Spending):
 
         Never fails a call that can be computed: a step that cannot be planned is left as it is, and `unplanned` tells why.
         """
+        self._measuring.called(task)
         if not self._watch.called(task, chunks):
             self._forget()
             return
@@ -117,8 +109,9 @@ class StepPlanner(Spending):
             self._mark = self._candidates.mark
             self._watch.forget()
             self._guide.forget()
-            self._groups = None
+            self._groups = self._trials.back = None
             self._off.clear()
+            self._remembered.forget()
             self._forget()
         self._watch.profile(task)
         period, run = repeats.period, repeats.run
@@ -126,6 +119,7 @@ class StepPlanner(Spending):
             return  # it was planned for as often as it comes
         if not period or run < max(period, self._broken):
             if self._period:
+                self._turns = self._watch.calls // WINDOW
                 self._broken = max(self._broken, min(self._run, LASTING))
                 self._forget()
                 if self._run >= LASTING:
@@ -135,16 +129,12 @@ class StepPlanner(Spending):
         self._run = run
         if period != self._period:
             self._forget()
-            self._period = period
-        if run % period or self._failed:
+            self._period, self._turns = period, 0
+        if run // period == self._turns or self._failed:
             return
-        self._ends_turn(task, parts)
-        self._turn(repeats, run // period + 1)
-
-    def _ends_turn(self, task: Task, parts: int) -> None:
-        if len(self._ends) > LONGEST:
-            self._ends.clear()
-        self._ends[task.id] = [float(parts), 0.0]
+        self._turns = run // period  # whichever call is its last: that one may have run in its caller
+        self._measuring.ends_turn(task, parts)
+        self._turn(repeats, self._turns + 1)
 
     def read(self, array: int, nbytes: int) -> None:
         """Take a read that the program waits for."""
@@ -153,12 +143,7 @@ class StepPlanner(Spending):
     def finished(self, task: Task, start: float, stop: float) -> None:
         """Take the end of a part of a task, none of which follows in its place."""
         self._computed(start, stop)
-        end = self._ends.get(task.id)
-        if end is not None:
-            end[0], end[1] = end[0] - 1.0, max(end[1], stop)
-            if end[0] <= 0.0:
-                del self._ends[task.id]
-                self._measuring.ended(end[1])
+        self._measuring.finished(task, stop)
 
     def spent(self) -> PlanningSpent:
         """Return what planning has taken, and how many plans it looked at."""
@@ -171,14 +156,16 @@ class StepPlanner(Spending):
 
     def _forget(self) -> None:
         """Begin anew: the program does something else. Until that is planned, the plan in force is followed as far as it goes."""
+        if self._trials.back is not None and self._step is not None:
+            back, self._trials.back = self._trials.back, None
+            self._adopt(back, self._step)
         if self._step is not None and self._step.exact:
             self._last = self.plan()
         self._period = 0
         self._step = self._search = self._looking = None
         self._failed, self.unplanned, self._left = False, "", []
         self.present = None
-        self._ends.clear()
-        self._measuring.begin()
+        self._measuring.forget()
         self.adopted = False
 
     def _give_up(self, error: Exception) -> None:
@@ -207,8 +194,9 @@ class StepPlanner(Spending):
     def _window(self, task: Task, parts: int) -> None:
         """Look at the last calls of a program that does not repeat itself: at first, and when they are of other kinds by now."""
         calls = self._watch.calls
-        if not calls % WINDOW:
-            self._ends_turn(task, parts)
+        if calls // WINDOW != self._turns:
+            self._turns = calls // WINDOW
+            self._measuring.ends_turn(task, parts)
         if calls >= self._due:
             phase = calls - self._phase
             self._due = calls + max(2, phase)
@@ -243,11 +231,14 @@ class StepPlanner(Spending):
             return False
         self.unplanned = ""
         measured = self._measuring if self._step is None or step.exact else None
-        self._step = step
+        self._step, self._again = step, self._turns + SEEN
+        for call in step.calls:
+            call.profile.look_again()
+        self._remembered.begin(self._watch.does(step))
         self._search, self._looking, self._left = None, None, []
         self.present = self._as_it_is(step)
         if measured is not None and step.exact:
-            measured.begin(self._at_once(self.present.devices))
+            measured.begin(self._at_once(self.present.devices, len(step.calls)))
         return True
 
     def _go_on(self) -> None:
@@ -262,19 +253,15 @@ class StepPlanner(Spending):
             search.moved(present)
         self._look(search, present)
         self._measured(present, step)
-        self._choose()
-        if step.exact and self._looking is None:
+        if self._trials.back is None:
+            self._choose()
+        if step.exact and not self._exact:
+            self._try(step)
+        if step.exact and self._looking is None and (self._exact or present.measured is not None):
             free = not self.adopted and not self._guide.devices and not self._broken
             if free and self._exact and self._repetitions >= LOOK_AGAIN[0]:
                 self._adopt(present, step)  # else each call is planned anew now and then, by itself, and otherwise
             self._watch.settle(len(step.calls), self._guide.devices)
-
-    def _begin_search(self, step: StepProfile) -> Search:
-        """Return what is known of sets of devices from numbers alone."""
-        if self._groups is None:
-            self._groups = classes(self._machine.platform, self._candidates.lost)
-            self._sets = as_sets(device_sets(self._groups), self._groups, self._machine.platform)
-        return Search(step, self._machine, self._groups, self._sets, self._off)
 
     def _measured(self, present: PlanAccount, step: StepProfile) -> None:
         """Take what turns under the present plan took."""
@@ -288,32 +275,16 @@ class StepPlanner(Spending):
             seconds, estimated.own if estimated is not None else 0.0
         )  # ends come closer while nothing is submitted
         if estimated is not None and estimated.period > 0.0:
-            self._off[present.devices] = present.measured / estimated.period
-
-    def _look(self, search: Search, present: PlanAccount | None) -> None:
-        """Look at plans for a moment: at first for as long as it takes to see the likely ones, then in slices."""
-        first = self.planning <= MOST_FIRST
-        allowed = FIRST if first else min(SLICE, SHARE * self._elapsed() - self._later)
-        took, begin = search.visits() * VISIT, self._clock() if self._clock is not None else 0.0
-        while took < allowed:
-            if self._looking is None:
-                devices = search.due(present, self._repetitions, 2.0 * EARLY_SHARE if first else 1.0)
-                took += search.visits() * VISIT if self._clock is None else 0.0
-                if devices is None:
-                    break
-                self._looking = search.look(devices, present)
-            visits = next(self._looking, None)
-            if visits is None:
-                self._looking = None
-                continue
-            took = took + visits * VISIT if self._clock is None else self._clock() - begin
-        self._spend(took, later=not first)
+            self._off[present.kind] = present.measured / estimated.period
+        if step.exact:
+            self._remembered.note(present)
 
     def _as_it_is(self, step: StepProfile) -> PlanAccount:
         """Return the account of how the last turn was planned, call by call."""
         plan = [by_device(seen.chunks) for seen in self._watch.last(len(step.calls))]
         devices = tuple(dict.fromkeys(part.device for parts in plan for part in parts))
-        account = PlanAccount(devices, plan, None, off=self._off.get(devices, 1.0))
+        account = PlanAccount(devices, plan, None)
+        account.off = self._off.get(account.kind, 1.0)
         if len(devices) == 1:  # needs no look
             self._search = self._begin_search(step)
             known = self._search.found.get(devices)
@@ -324,24 +295,11 @@ class StepPlanner(Spending):
         self._estimate(account, step)
         return account
 
-    def _estimate(self, account: PlanAccount, step: StepProfile) -> float:
-        """Estimate a plan from where the data is now; return the seconds that it took."""
-        machine = self._machine
-        begin = self._clock() if self._clock is not None else 0.0
-        visits = 0
-        for answer in estimate(step, account.plan, machine.platform, machine.overheads, machine.where):
-            visits += 1
-            account.estimated = answer
-        took = visits * VISIT if self._clock is None else self._clock() - begin
-        self._spend(took, later=False)
-        return took
-
     def _choose(self) -> None:
         """Adopt the plan with the least cost, if it is worth a change."""
         present, step, repetitions = self.present, self._step, self._repetitions
         assert present is not None and step is not None
-        others = [c.account for c in self.considered if c.account is not None and c.account is not present]
-        others = [account for account in others if len(account.devices) > 1 or account.devices != present.devices]
+        others = self._others(present)
         if not others:
             return
         tempting = min(others, key=lambda account: account.period)
@@ -365,9 +323,40 @@ class StepPlanner(Spending):
             return  # nobody knows yet what would be given up
         self._adopt(best, step)
 
-    def _at_once(self, devices: Sequence[str]) -> int:
-        """Return how many kernels one of these devices runs at once."""
-        return max([d.concurrent for d in self._machine.platform.devices if d.name in devices], default=1)
+    def _at_once(self, devices: Sequence[str], calls: int) -> int:
+        """Return how many turns of so many calls may end at once: as one of these devices runs kernels at once."""
+        found = max([d.concurrent for d in self._machine.platform.devices if d.name in devices], default=1)
+        return found if self._exact else -(-found // calls)
+
+    def _try(self, step: StepProfile) -> None:
+        """Try a plan of which nobody knows how long it takes, or see whether the one that is being tried stays."""
+        trials, present = self._trials, self.present
+        assert present is not None
+        if (back := trials.back) is not None:
+            if trials.over(present, self._measuring.first) is False:
+                self._adopt(back, step)
+            return
+        if self._turns >= self._again and present.measured is not None and self._affords(len(step.calls)):
+            self._again = 2 * self._turns
+            self._remembered.drop(self._renew(step, present))
+        other = trials.due(present, self._others(present), self._turns, self._elapsed())
+        if other is None or self._looking is not None:
+            return
+        if other.plan == present.plan:
+            other.measured, other.left_at, other.times = present.measured, self._turns, other.times + 1
+            return
+        trials.back, other.measured = present, None
+        self._adopt(other, step)
+
+    def _others(self, present: PlanAccount) -> list[PlanAccount]:
+        """Return the plans that are known beside the present one, but for those that were left just now."""
+        found = [c.account for c in self.considered if c.account is not None and c.account is not present]
+        found = [account for account in found if len(account.devices) > 1 or account.devices != present.devices]
+        if self._exact:
+            return found
+        for account in found:
+            self._remembered.recall(account, self._turns)
+        return [account for account in found if not account.rests(self._turns)]
 
     def _look_again(self, account: PlanAccount, step: StepProfile, gain: float) -> None:
         """Estimate the way from the present plan to one that would `gain` so many seconds, if that is worth the time."""
@@ -381,6 +370,7 @@ class StepPlanner(Spending):
     def _adopt(self, account: PlanAccount, step: StepProfile) -> None:
         before = self.present
         if before is not None and before is not account:
+            before.left_at, before.times = self._turns, before.times + 1
             before.left = (
                 f"another plan promised {account.period * 1e3:.3g} ms, and it took {before.period * 1e3:.3g} ms"
             )
@@ -388,7 +378,7 @@ class StepPlanner(Spending):
                 self._left.append(Considered(before.devices, 0.0, before, before.left))
         self.present, self.adopted = account, True
         account.left = ""
-        self._measuring.begin(self._at_once(account.devices))
+        self._measuring.begin(self._at_once(account.devices, len(step.calls)))
         self._guide.follow(account)
         self._planner.adopt(self.plan(), self._guide.of)
         self._mark = self._candidates.mark

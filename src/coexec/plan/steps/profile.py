@@ -6,6 +6,7 @@ Before: graph/, plan/candidate.py.  After: cuts.py, estimate.py, planner.py.  Ho
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from ...geometry import Box
@@ -14,7 +15,7 @@ from ...graph.mapped import mapped
 from ...graph.task import Task
 from ...predict.features import part_of, work_of, work_of_part
 from ...predict.work import Work
-from ..candidate import Candidate, one_per_device
+from ..candidate import Candidate, known_ones
 from ..conflicts import however_cut
 from ..host_only import Who
 from ..placing import is_cut
@@ -46,6 +47,7 @@ class CallProfile:
 
     __slots__ = (
         "_beyond",
+        "_candidates",
         "_parts",
         "arguments",
         "axis",
@@ -58,6 +60,7 @@ class CallProfile:
         "reduces",
         "rows",
         "task",
+        "variants",
         "whole",
     )
 
@@ -71,7 +74,8 @@ class CallProfile:
         self.reduces = bool(kernel.reduces)
         self.box = task.domain
         works = work_of(task) if candidates else None
-        self.devices = {c.name: c for c in one_per_device([c for c in candidates if not c.blocked], works)}
+        self._candidates = [c for c in candidates if not c.blocked]
+        self.variants = len(kernel.variants)  # that there were: another one may have been compiled since
         axes = [axis for axis in task.axes if task.domain.hi[axis] - task.domain.lo[axis] > 1] if divisible else []
         self.axis: int | None = axes[0] if axes else None
         self.rows = task.domain.hi[axes[0]] - task.domain.lo[axes[0]] if axes else 1
@@ -93,6 +97,18 @@ class CallProfile:
         self._parts: dict[Box, Touched] = {}
         self._beyond: tuple[float, ...] | None = None
         self.whole = Touched(tuple([a.box for a in self.arguments]), works) if works is not None else None
+        self.devices: dict[str, Candidate] = {}
+        self.look_again()
+
+    @property
+    def size(self) -> int:
+        """The bytes of all its views."""
+        return sum([argument.box.volume * argument.itemsize for argument in self.arguments])
+
+    def look_again(self) -> None:
+        """Choose each device's variant by what is known of them now; what nobody has measured is no ground to plan on."""
+        work = self.whole.work if self.whole is not None else None
+        self.devices = {c.name: c for c in known_ones(self._candidates, work)}
 
     def part(self, box: Box) -> Touched:
         """Return what a part of the index space touches and asks for."""
@@ -136,7 +152,9 @@ class CallProfile:
         if candidate is None:
             return None
         estimate = candidate.model.estimate(touched.work, together=together)
-        return None if estimate is None else estimate.seconds
+        if estimate is None or not 0.0 <= estimate.seconds < inf:
+            return None  # what is no time is nothing to plan by
+        return estimate.seconds
 
 
 def profile_of(task: Task, policy: str, who: Callable[[], Who]) -> CallProfile | None:

@@ -15,7 +15,8 @@ from typing import Any
 
 from ...graph.task import Task
 from .choose import VISIT
-from .planner import EARLY_SHARE, FIRST, StepPlanner
+from .looking import EARLY_SHARE, FIRST
+from .planner import StepPlanner
 
 
 class ToldPlanner(StepPlanner):

@@ -29,10 +29,16 @@ def step_plan(step: StepProfile, account: PlanAccount, considered: Sequence[Cons
         why=f"{len(calls)} calls on {', '.join(account.devices)}",
         limit_s=lower_limit(step, machine),
         children=calls,
-        considered={",".join(c.devices): c.account.period for c in considered if c.account is not None},
+        considered={_label(c.account): c.account.period for c in considered if c.account is not None},
         left_out={",".join(c.devices): c.why for c in considered if c.account is None},
         measured_s=account.measured,
     )
+
+
+def _label(account: PlanAccount) -> str:
+    """Return what to call a plan: by its devices, unless each call was planned by itself."""
+    devices = ",".join(account.devices)
+    return devices if account.shares or len(account.devices) < 2 else f"{devices}, call by call"
 
 
 def call_plan(call: CallProfile, parts: StepParts, machine: Target) -> Plan:

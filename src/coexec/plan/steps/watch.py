@@ -8,7 +8,7 @@ will do: what comes often is often among them.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, log2
 from typing import Any, NamedTuple
@@ -24,6 +24,9 @@ from .profile import Awaited, CallProfile, StepCall, StepProfile
 ALONE = "a call is planned by itself alone"
 MOST = 4 * LONGEST  # shapes of calls that are remembered
 _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
+LITTLE = (
+    1 << 16
+)  # bytes: bringing less costs next to nothing, so calls on it go wherever they are done first, or are no tasks
 HALO = 0.25  # of an array: half of a call that reads more than this beyond its half reads more than what is around it
 PER_DOUBLING = 1  # sizes that are told apart while a call doubles
 
@@ -67,12 +70,17 @@ class ProgramWatch:
         shape = task.shape
         if shape is None:
             return None
-        if shape not in self._profiles:
+        known = self._profiles.get(shape, self)
+        kernel = task.kernel
+        if isinstance(known, CallProfile) and kernel is not None and known.variants != len(kernel.variants):
+            known = self  # the kernel has another variant since
+        if known is self:
             if len(self._profiles) >= MOST:
                 self._profiles.clear()
                 self._counts.clear()
-            self._profiles[shape] = self._profile(task)
-        return self._profiles[shape]
+            known = self._profiles[shape] = self._profile(task)
+        assert not isinstance(known, ProgramWatch)
+        return known
 
     def read(self, array: int, nbytes: int) -> None:
         """Take a read that the program waits for."""
@@ -106,6 +114,12 @@ class ProgramWatch:
         """Return how often the calls of a step have come so far, wherever."""
         shapes = [seen.shape for seen in self.last(len(step.calls))]
         return min([self._counts.get(shape, 1) // shapes.count(shape) for shape in set(shapes)], default=1)
+
+    def does(self, step: StepProfile) -> object:
+        """Return what a step does, equal for steps that differ in small calls alone."""
+        calls = list(zip(step.calls, self.last(len(step.calls)), strict=False))
+        large = [seen.shape for call, seen in calls if call.profile.size >= LITTLE]
+        return frozenset(Counter(large or [seen.shape for _, seen in calls]).items())
 
     def alike(self, step: StepProfile) -> bool:
         """Tell whether the last calls are such as a step has, though on other views and arrays."""

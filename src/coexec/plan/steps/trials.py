@@ -1,0 +1,66 @@
+"""Try plans of which nobody knows what they take: for a few turns, within a share of the program's time, and back if that is no better.
+
+Before: account.py.  After: planner.py.  Knows seconds and turns; no device.
+
+Models may be wrong, so a plan that is estimated to take longer may take less than the one in force. What runs decides, and what
+never ran cannot: each plan of a step that comes again and again is tried once, the most promising first, as soon as what that may
+lose is a small share of the time that the program has taken. One that was measured long ago is tried again, after longer and longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from .account import MEASURED, SETTLING, SOON, WORTH, PlanAccount
+
+SHARE = 0.03  # of the program's time that trials may lose
+SEEN = 4  # turns until a step is looked at once more, with what is known of its calls by then; then twice as many, and so on
+AGAIN = 16  # turns until a plan is tried for the second time; then twice as many, and so on
+FAR = 2.0  # times what the plan before took: a trial whose first turn takes more is over
+
+
+class Trials:
+    """The trials of one step at a time."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.back: PlanAccount | None = None  # the plan in force before the one that is being tried; None: none is
+        self.lost = 0.0  # seconds that trials took beyond what the plans before them would have
+
+    def due(self, present: PlanAccount, others: Sequence[PlanAccount], turn: int, elapsed: float) -> PlanAccount | None:
+        """Return the plan to be tried now: of those whose trials can be afforded, the one that promises most."""
+        if present.measured is None:
+            return None
+        left = SHARE * elapsed - self.lost
+        found: PlanAccount | None = None
+        for other in others:
+            waits = other.measured is not None and turn < other.left_at + AGAIN * 2**other.times
+            if waits or other.rests(turn) or not other.period < inf:
+                continue
+            if self._loses(other, present.measured) <= left and (found is None or other.period < found.period):
+                found = other
+        return found
+
+    @staticmethod
+    def _loses(other: PlanAccount, period: float) -> float:
+        """Return what a trial is expected to lose: the way there and back, and turns that take longer."""
+        way = 2.0 * other.estimated.transition if other.estimated is not None else 0.0
+        if other.period > FAR * period:
+            turns = SETTLING
+        else:
+            turns = SETTLING + (SOON[0] if SOON[0] * other.period >= SOON[1] else MEASURED)
+        return way + turns * max(0.0, other.period - period)
+
+    def over(self, present: PlanAccount, first: float | None) -> bool | None:
+        """Tell whether the plan that is being tried stays; None: nobody knows yet. Its `first` turn without the way there took so long."""
+        back = self.back
+        assert back is not None and back.measured is not None
+        if present.measured is None and first is not None and first > FAR * back.measured:
+            present.measured = first
+        if present.measured is None:
+            return None
+        stays = present.measured < WORTH * back.measured
+        self.lost += self._loses(present, back.measured)
+        self.back = None
+        return stays
