@@ -8,7 +8,6 @@ import pytest
 
 import coexec as cx
 from coexec.plan.plan import Part, Plan
-from coexec.plan.steps.profile import CallProfile, StepCall, StepProfile
 from coexec.predict.features import work_of, work_of_part
 from coexec.program.variant import Variant
 from tests.plan.planning import Planning
@@ -68,18 +67,3 @@ def test_a_plan_that_the_user_gave_is_followed_to_the_letter() -> None:
     planning.planner.follow([plan_of(planning, kernel, x, 2)])
     teach(planning, kernel, x, python=0.01, quick=0.001)
     assert names(planning, kernel, x) == ["python", "python"]
-
-
-def test_what_a_step_is_estimated_by_is_the_variant_that_is_best_by_now() -> None:
-    planning, kernel = Planning(2), two_ways()
-    task = planning.task(kernel, planning.on_host(ROWS))
-    profile = CallProfile(task, planning.candidates.of(kernel, None).all, divisible=True)
-    step = StepProfile((StepCall(profile, (1,), (0,)),) * 3)
-    assert not step.refresh()  # nothing is known of either
-    teach(planning, kernel, task.arrays[0], python=0.01)
-    assert step.refresh()  # one that nobody has tried is to be tried
-    teach(planning, kernel, task.arrays[0], quick=0.02)
-    assert step.refresh() and {c.variant.name for c in profile.devices.values()} == {"python"}
-    assert profile.whole is not None
-    assert profile.seconds("dev:0", profile.whole, together=False) == pytest.approx(0.01)
-    assert not step.refresh()
