@@ -154,7 +154,8 @@ class Deployment:
         key, watched = looked
         assert watched.log is not None and watched.made is not None
         recorded = flow(watched.log, list(storages(run.item)), watched.made, run.result)
-        recorded.host, recorded.reads = self.prepared.host, self.prepared.reads
+        before = self.prepared
+        recorded.host, recorded.reads, recorded.drags = before.host, before.reads, before.drags
         if not self._aside:
             self._plan(key, recorded)
             return

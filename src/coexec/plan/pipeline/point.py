@@ -12,6 +12,8 @@ Mode = Literal["alone", "divided", "in turn"]
 """One device; each item cut over all devices of the group; every n-th item to each of n devices."""
 Parts = tuple[tuple[str, int], ...]
 """A group of devices: class and number. More than one class: a mixed group, which shares each item."""
+Shape = tuple[tuple[tuple[str, ...], Parts, Mode, int], ...]
+"""Where a pipeline places everything, whatever that costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,11 @@ class PipelinePoint:
     used_watts: float  # idle watts of the devices in use
     result: float = 0.0  # seconds per item until its result is back on the host
     setup: float = 0.0  # seconds, once: designs and weights
+
+    @property
+    def shape(self) -> Shape:
+        """Where it places everything: kernels, group, mode and slot of each stage."""
+        return tuple([(stage.kernels, stage.group, stage.mode, stage.slot) for stage in self.stages])
 
     @property
     def energy(self) -> float:
