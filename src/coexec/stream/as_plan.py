@@ -89,6 +89,8 @@ def _pace(prepared: Prepared, point: PipelinePoint, singles: dict[str, float]) -
     if prepared.host > point.quickest:
         return f"the function's own Python sets the pace, {prepared.host * 1e3:.3g} ms per item"
     slot = point.bottleneck
+    if slot is None and point.links > point.result:
+        return "a link that several devices or stages share sets the pace"
     if slot is None:
         return "the way of results back to the host sets the pace"
     stage = max((s for s in point.stages if s.slot == slot), key=lambda s: s.seconds)

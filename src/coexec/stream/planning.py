@@ -206,7 +206,7 @@ class Prepared:
         alike = [other for other, members in self.members.items() if members == self.members[name]]
         classes = tuple([replace(c, count=c.count + 1) if c.name in alike else c for c in self.system.classes])
         return self.as_tried(
-            plan_pipeline(self.work, StreamSystem(classes, self.system.hops), error=0.01).choose(objective)
+            plan_pipeline(self.work, replace(self.system, classes=classes), error=0.01).choose(objective)
         )
 
 
@@ -287,7 +287,7 @@ def _classes(
     if memory is None:
         return found
     limited = tuple([replace(c, memory=min(c.memory, float(memory))) for c in found.system.classes])
-    return found._replace(system=StreamSystem(limited, found.system.hops))
+    return found._replace(system=replace(found.system, classes=limited))
 
 
 def _known(found: Estimated, recorded: Recorded) -> StreamWork:
