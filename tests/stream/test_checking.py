@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -109,7 +108,7 @@ def two_products(x: Any, w: Any) -> Any:
     return np.tanh(cx.matmul(cx.relu(cx.matmul(x, w)), w))
 
 
-@pytest.mark.parametrize("platform", ["workstation", "a100x4", "mi210x8"])
+@pytest.mark.parametrize("platform", ["a100x4", "mi210x8"])
 @pytest.mark.parametrize("function", [both_ways, two_products])
 def test_on_many_cards_that_share_links_plans_come_out_too(platform: str, function: Any) -> None:
     x = np.ones((1024, 1024), np.float32)
@@ -121,9 +120,7 @@ def test_on_many_cards_that_share_links_plans_come_out_too(platform: str, functi
 
 
 def test_items_that_share_a_link_without_engines_come_all_at_once_and_only_simulation_finds_it() -> None:
-    loaded = cx.Platform.load("workstation")
-    endless = replace(loaded, devices=tuple([replace(device, copies=None) for device in loaded.devices]))
-    with opened(platform=endless):
+    with opened(platform="workstation"):  # whose cards share nothing, but say no number of copy engines
         pipe = cx.Pipeline(both_ways)
         pipe.plan(np.ones((1024, 1024), np.float32), devices="gpu:0")
         found = pipe.check()

@@ -7,34 +7,40 @@ import pytest
 from coexec.machine.platform import Platform
 from coexec.plan.pipeline import DeviceClass, Hop, PipelineStage, StreamKernel, StreamSystem, StreamWork, judged
 from coexec.plan.pipeline.platforms import classes_of
-from coexec.plan.pipeline.system import End, Port
+from coexec.plan.pipeline.system import Port, WayEnd
 
 ENDS = {("host", "g"): Hop(1.0, 10.0), ("g", "host"): Hop(2.0, 5.0)}
 CARDS = StreamSystem((DeviceClass("g", 4), DeviceClass("c", 1)), {**ENDS, ("host", "c"): Hop(), ("c", "host"): Hop()})
 
 
 def test_devices_in_turn_share_the_latency_of_copies_and_parts_of_an_item_do_not():
-    assert CARDS.busy(End("host"), End("g", 4, True)) == [(1.0 / 4, 1 / 40)]
-    assert CARDS.busy(End("host"), End("g", 4)) == [(1.0, 1 / 40)]
-    assert CARDS.busy(End("g", 2), End("host")) == [(2.0, 1 / 10)]
+    assert CARDS.busy(WayEnd("host"), WayEnd("g", 4, True)) == [(1.0 / 4, 1 / 40)]
+    assert CARDS.busy(WayEnd("host"), WayEnd("g", 4)) == [(1.0, 1 / 40)]
+    assert CARDS.busy(WayEnd("g", 2), WayEnd("host")) == [(2.0, 1 / 10)]
 
 
 def test_through_the_host_one_item_leaves_while_the_other_arrives():
-    assert CARDS.busy(End("g"), End("g", 2)) == [(2.0, 1 / 5), (1.0, 1 / 20)]
+    assert CARDS.busy(WayEnd("g"), WayEnd("g", 2)) == [(2.0, 1 / 5), (1.0, 1 / 20)]
     assert CARDS.moved(("g", 1), ("g", 2)) == (3.0, 1 / 5 + 1 / 20), "one item takes both"
+
+
+def test_where_all_copies_go_at_once_both_halves_of_a_way_through_the_host_count():
+    crowd = StreamSystem((DeviceClass("g", 4, engines=False), CARDS.classes[1]), CARDS.hops)
+    assert crowd.busy(WayEnd("g"), WayEnd("g", 2)) == [crowd.moved(("g", 1), ("g", 2))]
+    assert crowd.busy(WayEnd("host"), WayEnd("g", 2)) == CARDS.busy(WayEnd("host"), WayEnd("g", 2))
 
 
 def test_whoever_works_in_the_hosts_memory_copies_nothing_itself():
     direct = StreamSystem(CARDS.classes, {**CARDS.hops, ("c", "g"): Hop(1.0, 10.0)})
     for system in (CARDS, direct):
-        assert system.busy(End("c"), End("g", 2, True)) == [(0.5, 1 / 20)]
-        assert system.busy(End("host"), End("c")) == [(0.0, 0.0)]
+        assert system.busy(WayEnd("c"), WayEnd("g", 2, True)) == [(0.5, 1 / 20)]
+        assert system.busy(WayEnd("host"), WayEnd("c")) == [(0.0, 0.0)]
 
 
 def test_between_devices_each_part_is_a_copy():
     direct = StreamSystem(CARDS.classes, {**CARDS.hops, ("g", "g"): Hop(1.0, 10.0)})
-    assert direct.busy(End("g"), End("g", 3)) == [(3.0, 1 / 10), (1.0, 1 / 30)]
-    assert direct.busy(End("g", 2, True), End("g", 2, True)) == [(0.5, 1 / 20), (0.5, 1 / 20)]
+    assert direct.busy(WayEnd("g"), WayEnd("g", 3)) == [(3.0, 1 / 10), (1.0, 1 / 30)]
+    assert direct.busy(WayEnd("g", 2, True), WayEnd("g", 2, True)) == [(0.5, 1 / 20), (0.5, 1 / 20)]
 
 
 def test_ways_that_share_something_are_as_quick_as_that_together():

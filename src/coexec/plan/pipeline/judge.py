@@ -15,7 +15,7 @@ from math import inf
 
 from ...errors import DoesNotFit, PlanError
 from .point import Mode, Parts, PipelinePoint, PipelineStage
-from .system import HOST, End, Port, StreamSystem
+from .system import HOST, Port, StreamSystem, WayEnd
 from .workload import StreamKernel, StreamWork
 
 BUFFERS = 2
@@ -82,7 +82,7 @@ def moving(
     return slowest
 
 
-def ways_between(source: End, target: End, system: StreamSystem, *, one: bool) -> list[tuple[float, float]]:
+def ways_between(source: WayEnd, target: WayEnd, system: StreamSystem, *, one: bool) -> list[tuple[float, float]]:
     """Return seconds and seconds per byte of what items keep busy between two groups; with `one`, what one item takes."""
     if not one:
         return system.busy(source, target)
@@ -90,12 +90,12 @@ def ways_between(source: End, target: End, system: StreamSystem, *, one: bool) -
     return [system.moved(ends[0], ends[1])]
 
 
-def _ends(stage: PipelineStage | None) -> list[tuple[End, float]]:
+def _ends(stage: PipelineStage | None) -> list[tuple[WayEnd, float]]:
     """Return the classes of a stage as ends of ways, and their shares."""
     if stage is None:
-        return [(End(HOST), 1.0)]
+        return [(WayEnd(HOST), 1.0)]
     turns = stage.mode == "in turn"
-    return [(End(name, n, turns), x) for (name, n), x in zip(stage.group, stage.shares, strict=True)]
+    return [(WayEnd(name, n, turns), x) for (name, n), x in zip(stage.group, stage.shares, strict=True)]
 
 
 def judged(workload: StreamWork, system: StreamSystem, stages: Sequence[PipelineStage]) -> PipelinePoint:

@@ -36,6 +36,9 @@ class DeviceClass:
     units: int = 1
     handover: float = 0.0  # seconds that a stage adds to each item, whatever it computes
     load: float = 0.0  # seconds, once, before a stage can begin: an FPGA's design
+    engines: bool = (
+        True  # copies of one device take turns, so that one item leaves while another arrives; else all go at once
+    )
 
     def __post_init__(self) -> None:
         """Refuse figures that no device can have."""
@@ -100,7 +103,7 @@ class Hop:
         return (1.0 - hidden) * copies * self.latency / ways, per_byte
 
 
-class End(NamedTuple):
+class WayEnd(NamedTuple):
     """Who sends or receives items: devices of a class, each a part of every item, or in turn."""
 
     name: str
@@ -184,19 +187,22 @@ class StreamSystem:
             return (direct,)
         return self.hops[source, HOST], self.hops[HOST, target]
 
-    def busy(self, source: End, target: End) -> list[tuple[float, float]]:
+    def busy(self, source: WayEnd, target: WayEnd) -> list[tuple[float, float]]:
         """Return what an item keeps busy on its way from one group to another, as seconds and seconds per byte.
 
         Each device sends one thing and receives one thing at a time. On a way through the host the next item leaves while this one
         arrives, so that the longer half counts, where `moved` has both.
         """
-        found = []
+        ends = [end for end in (source, target) if not self.at_home(end.name)]
         direct = self.hops.get((source.name, target.name)) if HOST not in (source.name, target.name) else None
-        if not self.at_home(source.name):
+        if len(ends) > 1 and direct is None and not all(self.named(end.name).engines for end in ends):
+            return [self.moved((source.name, source.count), (target.name, target.count))]
+        found = []
+        if source in ends:
             hop = direct or self.hops[source.name, HOST]
             copies = 1 if direct is None else -(-target.parts // source.parts)
             found.append(hop.busy(source.count, turns=source.turns, copies=copies))
-        if not self.at_home(target.name):
+        if target in ends:
             hop = direct or self.hops[HOST, target.name]
             copies = 1 if direct is None else -(-source.parts // target.parts)
             found.append(hop.busy(target.count, turns=target.turns, copies=copies))

@@ -16,7 +16,7 @@ from .downsets import DownSets, membership
 from .groups import DeviceGroup
 from .judge import BUFFERS, ways_between
 from .point import Mode
-from .system import HOST, End, StreamSystem
+from .system import HOST, StreamSystem, WayEnd
 from .workload import StreamWork
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -220,11 +220,11 @@ def _links(
 ) -> list[tuple[float, float, int]]:
     """Return latency and seconds per byte of each way between two places, and whose share goes over it."""
 
-    def ends(place: Column | None) -> list[End]:
+    def ends(place: Column | None) -> list[WayEnd]:
         if place is None:
-            return [End(HOST)]
+            return [WayEnd(HOST)]
         turns = place.modes == ("in turn",)
-        return [End(name, n, turns) for name, n in place.group.parts]
+        return [WayEnd(name, n, turns) for name, n in place.group.parts]
 
     return [
         (latency, per_byte, sent if target is None else received)
