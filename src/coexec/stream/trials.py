@@ -97,10 +97,16 @@ def drags_of(
         return {}
     if any(call.kernel.host for call in recorded.calls):
         return {}
-    points = _candidates(prepared)
-    counts = {point.shape: _count(prepared.route(point)) for point in points}
-    most = max(counts.values())
-    if nbytes(sample) * most > MOST_BYTES or sum(p.period * counts[p.shape] for p in points) * ROUNDS > SECONDS:
+    points: list[PipelinePoint] = []
+    counts, expected = {}, 0.0
+    for point in _candidates(prepared):
+        count = _count(prepared.route(point))
+        expected += ROUNDS * count * point.period
+        if expected > SECONDS or nbytes(sample) * count > MOST_BYTES:  # those that are left promise to take longer
+            break
+        points.append(point)
+        counts[point.shape] = count
+    if not points:
         return {}
     took, left, begin = dict.fromkeys(counts, inf), points, perf_counter()
     for number in range(1, ROUNDS + 1):
@@ -134,8 +140,8 @@ def _candidates(prepared: Prepared) -> list[PipelinePoint]:
             except PlanError:
                 continue
     others = [p for p in others if p.latency <= prepared.most_latency]
-    known = {p.shape: p for p in (*found, *sorted(others, key=OBJECTIVES["throughput"]))}
-    return list(known.values())[:MOST_TRIED]
+    known = {p.shape: p for p in (*found, *others)}
+    return sorted(known.values(), key=lambda p: p.period)[:MOST_TRIED]
 
 
 def _seconds(
