@@ -96,5 +96,12 @@ def main(nodes=4_000, count=24, network="gcn", name="arxiv", timeline=""):
 
 
 if __name__ == "__main__":
-    given, drawn = arguments()
-    main(*given, timeline=drawn)
+    main(
+        **arguments(
+            __doc__,
+            nodes=4_000,
+            count=24,
+            network=("gcn", "gin"),
+            name=("arxiv", *[name for name in KINDS if name != "arxiv"]),
+        )
+    )

@@ -59,5 +59,4 @@ def main(side=512, count=24, timeline=""):
 
 
 if __name__ == "__main__":
-    given, drawn = arguments()
-    main(*given, timeline=drawn)
+    main(**arguments(__doc__, side=512, count=24))

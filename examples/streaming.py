@@ -3,7 +3,7 @@
 The examples import it; it is no example itself.
 """
 
-import sys
+import argparse
 import time
 
 import numpy as np
@@ -39,9 +39,19 @@ def shown(what, function, constants, items, expected, timeline="", tolerance=1e-
     )
 
 
-def arguments():
-    """Return the arguments of the command line, numbers as such, and the file after --timeline, "" without one."""
-    given = sys.argv[1:]
-    timeline = given.pop(given.index("--timeline") + 1) if "--timeline" in given else ""
-    plain = [text for text in given if text != "--timeline"]
-    return [int(text) if text.isdigit() else text for text in plain], timeline
+def arguments(text, **given):
+    """Return what the command line says, by name: numbers with their defaults, words with what they may be, the first unless said."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    for name, default in given.items():
+        if isinstance(default, int):
+            parser.add_argument(name, nargs="?", type=_number, default=default, help=f"{default:,} unless said")
+        else:
+            parser.add_argument(name, nargs="?", choices=default, default=default[0], help=f"{default[0]} unless said")
+    parser.add_argument("--timeline", metavar="FILE.svg", default="", help="draw what ran when on each device")
+    return vars(parser.parse_args())
+
+
+def _number(text):
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1")
+    return int(text)

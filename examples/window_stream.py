@@ -68,5 +68,4 @@ def main(length=1024, count=16, window=128, timeline=""):
 
 
 if __name__ == "__main__":
-    given, drawn = arguments()
-    main(*given, timeline=drawn)
+    main(**arguments(__doc__, length=1024, count=16, window=128))

@@ -78,11 +78,19 @@ def _stage(number: int, stage: PipelineStage, devices: Sequence[str], spread: fl
 
 
 def why(prepared: Prepared, point: PipelinePoint, singles: dict[str, float]) -> str:
-    """Return in a sentence what sets the pace of a pipeline, and why it has one device only, if it has."""
+    """Return in a sentence what sets the pace of a pipeline, why it has one device only, if it has, and what a trial showed."""
+    explained = max(prepared.host, point.quickest)
+    trial = f"; a short stream took {point.period * 1e3:.3g} ms per item, stages and Python alone {explained * 1e3:.3g}"
+    return _pace(prepared, point, singles) + (trial if point.shape in prepared.drags else "")
+
+
+def _pace(prepared: Prepared, point: PipelinePoint, singles: dict[str, float]) -> str:
     used = {device for names in prepared.devices(point).values() for device in names}
     if prepared.host > point.quickest:
         return f"the function's own Python sets the pace, {prepared.host * 1e3:.3g} ms per item"
     slot = point.bottleneck
+    if slot is None and point.links > point.result:
+        return "a link that several devices or stages share sets the pace"
     if slot is None:
         return "the way of results back to the host sets the pace"
     stage = max((s for s in point.stages if s.slot == slot), key=lambda s: s.seconds)

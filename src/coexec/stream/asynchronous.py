@@ -6,14 +6,13 @@ Before: stream/stream.py.  After: stream/pipeline.py.  Adds nothing but who wait
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
-from .sources import Batch, ItemSource, Pulled, Stacking, first_after, stacked
+from .sources import Batch, Filling, ItemSource, Pulled, Stacking, first_after
 from .trees import kept
 from .window import NOTHING
 
@@ -150,16 +149,10 @@ class AsyncStacks(Stacking["AsyncItems"]):
 
     async def next(self, within: float | None = None) -> Pulled | None:
         """Return the next stack; None if there is nothing any more."""
-        found: list[Pulled] = []
-        end = 0.0
-        while len(found) < self._batch.size:
-            one = await self._source.next(within)
-            if one is None:
-                break
-            end = end or time.monotonic() + self._batch.wait
-            found.append(one._replace(item=kept(one.item)))
-            within = max(0.0, end - time.monotonic())
-        return stacked(found) if found else None
+        filling = Filling(self._batch, within)
+        while filling.add(await self._source.next(filling.within)):
+            pass
+        return filling.stack()
 
 
 def source_of(

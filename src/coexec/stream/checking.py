@@ -31,7 +31,9 @@ from .item import driver_of
 from .planning import Prepared
 
 ROWS = 840  # of each array: any number of devices up to eight has equal parts
-ROUNDS = 12  # times that every item under way is replaced: the first ones fill the stages
+ROUNDS = 20  # times that every item under way is replaced
+FILLED = 8  # rounds that do not count: stages fill, and what has come too early is computed
+EMPTYING = 2  # rounds at the end that do not count either
 
 
 @dataclass(frozen=True)
@@ -61,23 +63,24 @@ class PlanCheck:
 
 
 @kernel(split=0, over=(ROWS,), x=read, y=write)
-def stage_of_items(x: Any, y: Any, seconds: float) -> None:
-    """Stand for all kernels of a stage. Takes `seconds`, computes nothing."""
+def stage_of_items(x: Any, y: Any, seconds: float, least: float) -> None:
+    """Stand for all kernels of a stage. Takes `seconds` for all rows, at least `least`; computes nothing."""
 
 
 class _AsPlanned(Durations):
     """Kernels take the seconds that they are given; copies what the platform's links allow."""
 
     def _kernel(self, task: Any, step: Launch) -> Timed:
-        del step
-        return Timed(float(task.scalars["seconds"]), "given")
+        rows = step.chunk.box.hi[0] - step.chunk.box.lo[0]
+        return Timed(max(task.scalars["least"], task.scalars["seconds"] * rows / ROWS), "given")
 
 
 class _Stage(NamedTuple):
     """A stage to simulate."""
 
     placement: Any
-    seconds: float  # of one item on each of its devices
+    seconds: float  # of a whole item on one of its devices, if an n-th of it takes an n-th of that
+    least: float  # of any part: unlike devices that share items end together
     result: int  # bytes of each row of what it hands on
 
 
@@ -88,9 +91,14 @@ def check(prepared: Prepared, point: PipelinePoint, platform: Platform) -> PlanC
     machine = machine_of(quiet, law, NOTHING)
     with Runtime(machine=machine, trace="", store="off", diagnostics="off", lookahead="none") as runtime:
         ends = _streamed(runtime, prepared, point)
-    counted = len(ends) // ROUNDS * (ROUNDS - 2)  # whole rounds: results of devices in turn come in bunches
-    period = (ends[-1] - ends[-1 - counted]) / counted
-    return PlanCheck(point.quickest, period, point.latency, ends[0])
+    return PlanCheck(point.quickest, _period(ends), point.latency, ends[0])
+
+
+def _period(ends: list[float]) -> float:
+    """Return the seconds between two results while all stages are full: results of devices in turn come in bunches, so rounds are compared."""
+    each = len(ends) // ROUNDS
+    early, late = (sum(ends[each * number : each * (number + 1)]) / each for number in (FILLED, ROUNDS - EMPTYING))
+    return (late - early) / (each * (ROUNDS - EMPTYING - FILLED))
 
 
 def _streamed(runtime: Runtime, prepared: Prepared, point: PipelinePoint) -> list[float]:
@@ -101,8 +109,9 @@ def _streamed(runtime: Runtime, prepared: Prepared, point: PipelinePoint) -> lis
     first = _row(prepared.work.alive(0))
     for stage, place in zip(point.stages, route.places, strict=True):
         done |= sum([1 << position[name] for name in stage.kernels])
-        seconds = stage.compute * (stage.devices if stage.mode == "in turn" else 1)
-        stages.append(_Stage(place.placement, seconds, _row(prepared.work.alive(done))))
+        alike = len(stage.group) == 1
+        seconds, least = (stage.compute * stage.devices, 0.0) if alike else (0.0, stage.compute)
+        stages.append(_Stage(place.placement, seconds, least, _row(prepared.work.alive(done))))
     most = under_way(route)
     driver, clock = driver_of(runtime), driver_of(runtime).recorder.clock
     given, waiting, ends = np.empty((ROWS, first), np.uint8), deque[Any](), []
@@ -115,7 +124,7 @@ def _streamed(runtime: Runtime, prepared: Prepared, point: PipelinePoint) -> lis
             for one in stages:
                 y = empty((ROWS, one.result), np.uint8)
                 with placed(one.placement, item=item):
-                    stage_of_items(x, y, one.seconds)
+                    stage_of_items(x, y, one.seconds, one.least)
                 x = y
             waiting.append(driver.begin_read(x, box=IfComputed())[0])
             runtime.flush()

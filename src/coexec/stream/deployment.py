@@ -25,6 +25,7 @@ from .window import Terms
 BUFFERS = 2  # items for each device that takes whole items
 REVIEWED = 32  # items after which it is looked whether stages take as long as predicted, doubled each time they do
 DRIFT = 0.25  # of a stage's predicted seconds: beyond, models have learnt enough to plan anew
+HANDED_OVER = 1  # result that the program is about to get: the next item begins once it has it
 KEPT = 256  # decisions that are remembered
 
 
@@ -35,7 +36,7 @@ def under_way(route: Route) -> int:
     its way to the host meanwhile, one result for each of its devices.
     """
     groups = {place.devices: place.placement.replicas for place in route.places}
-    return BUFFERS * sum(groups.values()) + route.places[-1].placement.replicas
+    return BUFFERS * sum(groups.values()) + route.places[-1].placement.replicas + HANDED_OVER
 
 
 class Deployment:
@@ -154,7 +155,8 @@ class Deployment:
         key, watched = looked
         assert watched.log is not None and watched.made is not None
         recorded = flow(watched.log, list(storages(run.item)), watched.made, run.result)
-        recorded.host, recorded.reads = self.prepared.host, self.prepared.reads
+        before = self.prepared
+        recorded.host, recorded.reads, recorded.drags = before.host, before.reads, before.drags
         if not self._aside:
             self._plan(key, recorded)
             return

@@ -32,6 +32,7 @@ from .sources import Batch, ItemSource
 from .statistics import StreamWatch, told
 from .stream import Stream
 from .trees import described, leaves, mapped, plain, taken
+from .trials import drags_of
 from .window import Ahead, Window
 
 KEPT = 8  # items that wait while newer ones come, with drop="oldest", unless the user says something else
@@ -139,7 +140,8 @@ class Pipeline:
             again=lambda device: record_on(runtime, self.fn, constants, sample, recorded, device),
             **self._limits(),
         )
-        return prepared.paced(pace_of_python(runtime, self.fn, constants, sample, prepared, recorded))
+        prepared = prepared.paced(pace_of_python(runtime, self.fn, constants, sample, prepared, recorded))
+        return prepared.tried(drags_of(runtime, self.fn, constants, sample, prepared, recorded))
 
     def _limits(self) -> dict[str, Any]:
         """Return what plan() was asked to keep to."""
@@ -226,7 +228,7 @@ class Pipeline:
         simulation = driver.parts.simulation
         deployment = Deployment(
             lambda item: self._prepare(runtime, constants, item),
-            lambda recorded: prepare(runtime, recorded, **self._limits()).paced(recorded.host),
+            lambda recorded: prepare(runtime, recorded, **self._limits()).paced(recorded.host).tried(recorded.drags),
             Adviser(wanted, self._asked.get("power")),
             constants,
             self._features,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from statistics import median
 from typing import Any
 
 from ..errors import ArgumentError, PlanError, ProgramError, unknown_name
@@ -25,6 +26,7 @@ from ..plan.pipeline import (
 from ..plan.pipeline.front import OBJECTIVES
 from ..plan.pipeline.judge import setup_of
 from ..plan.pipeline.platforms import Classes, classes_of, worthwhile
+from ..plan.pipeline.point import Shape
 from ..program.placement import Placement
 from ..runtime import Runtime
 from .estimates import Estimated, estimate
@@ -38,6 +40,10 @@ MEASURED = (
 MOST_MORE = (
     5  # times more, one by one: the planner of a call may be about to try what it has never seen, such as pieces
 )
+
+
+Drags = Mapping[Shape, float]
+"""How many times longer items of short streams took than stages and Python alone explain, by pipeline."""
 
 
 def check_limits(objective: str, **limits: Any) -> None:
@@ -68,6 +74,7 @@ class Prepared:
     designs: Mapping[str, str] = field(default_factory=dict)  # of the classes that stand for devices with a design
     most_latency: float = inf  # seconds that an item may take
     limited: frozenset[str] = frozenset()  # devices that do certain operations only, and so no chains of them
+    drags: Drags = field(default_factory=dict)  # of the pipelines that were tried
 
     def route(self, point: PipelinePoint, loaded: Mapping[str, str] | None = None) -> Route:
         """Return where each call goes under a pipeline, if devices have these designs now."""
@@ -146,6 +153,32 @@ class Prepared:
         allowed = [p for p in paced.singles().values() if p.latency <= self.most_latency]
         return replace(paced, front=self.front.paced(host, allowed))
 
+    def tried(self, drags: Drags) -> Prepared:
+        """Return the same, if streams by some pipelines were seen to take so many times longer than their figures say.
+
+        Kernels on two cores share caches, memory and Python's lock, and launching them takes time: what that comes to is measured.
+        """
+        if not drags:
+            return self
+        seen = replace(self, drags=drags)
+        known = [p for shape in drags if (p := self._of(shape)) is not None and p.latency <= self.most_latency]
+        return replace(seen, front=self.front.timed(lambda p: seen.as_tried(p).period, known))
+
+    def _of(self, shape: Shape) -> PipelinePoint | None:
+        """Return the pipeline that places everything so; None if there is none, as items are of another kind."""
+        try:
+            return judged(self.work, self.system, [PipelineStage(*stage) for stage in shape])
+        except (PlanError, KeyError):
+            return None
+
+    def as_tried(self, point: PipelinePoint) -> PipelinePoint:
+        """Return a pipeline with the period that a stream has, as far as streams were tried; others are as slow as most of those."""
+        if not self.drags:
+            return point
+        drag = self.drags.get(point.shape)
+        explained = max(point.quickest, self.work.pace)
+        return replace(point, period=explained * (median(self.drags.values()) if drag is None else drag))
+
     def singles(self) -> dict[str, PipelinePoint]:
         """Return the pipelines of one stage on one device, by class; those that cannot be are left out."""
         found = {}
@@ -153,7 +186,7 @@ class Prepared:
         for c in self.system.classes:
             stage = PipelineStage(_in_order(self.work, names), ((c.name, 1),), "alone", 0)
             try:
-                found[c.name] = judged(self.work, self.system, [stage])
+                found[c.name] = self.as_tried(judged(self.work, self.system, [stage]))
             except PlanError:
                 continue
         return found
@@ -163,7 +196,7 @@ class Prepared:
         found = {}
         for c in self.system.classes:
             try:
-                found[c.name] = plan_on_class(self.work, self.system, c.name, objective)
+                found[c.name] = self.as_tried(plan_on_class(self.work, self.system, c.name, objective))
             except PlanError:
                 continue
         return found
@@ -172,7 +205,9 @@ class Prepared:
         """Return the best pipeline if there were one more device of a class, which can have any of its designs."""
         alike = [other for other, members in self.members.items() if members == self.members[name]]
         classes = tuple([replace(c, count=c.count + 1) if c.name in alike else c for c in self.system.classes])
-        return plan_pipeline(self.work, StreamSystem(classes, self.system.hops), error=0.01).choose(objective)
+        return self.as_tried(
+            plan_pipeline(self.work, replace(self.system, classes=classes), error=0.01).choose(objective)
+        )
 
 
 def _placement(devices: tuple[str, ...], mode: str) -> Placement:
@@ -252,7 +287,7 @@ def _classes(
     if memory is None:
         return found
     limited = tuple([replace(c, memory=min(c.memory, float(memory))) for c in found.system.classes])
-    return found._replace(system=StreamSystem(limited, found.system.hops))
+    return found._replace(system=replace(found.system, classes=limited))
 
 
 def _known(found: Estimated, recorded: Recorded) -> StreamWork:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import ArgumentError, ProgramError, Reported
 from ..plan.pipeline import StreamValue
+from ..plan.pipeline.point import Shape
 from ..program import session
 from ..program.array import Array
 from ..program.storage import Storage
@@ -32,6 +33,7 @@ class Recorded:
     stateful: list[bool]  # whether each call writes a constant
     reads: int = 0  # how often the function waits for a value
     host: float = 0.0  # seconds that the function keeps the program busy, waits left out
+    drags: Mapping[Shape, float] = field(default_factory=dict)  # of pipelines that were tried for items like it
     result: Any = field(default=None, repr=False)
 
     @property

@@ -108,7 +108,7 @@ class Adviser:
 
     def _elsewhere(self, point: PipelinePoint, prepared: Prepared) -> float:
         try:
-            return self._figure(judged(prepared.work, prepared.system, point.stages))
+            return self._figure(prepared.as_tried(judged(prepared.work, prepared.system, point.stages)))
         except (CoexecError, KeyError):  # it has other calls, or does not fit
             return inf
 
@@ -130,7 +130,7 @@ class Adviser:
             return self._decision(KEEP, key, now, now, 0.0, 0.0, "nothing is planned for these items yet"), None
         name = min(totals, key=lambda entry: totals[entry])
         candidate, best, stall = plans[name], totals[name], 0.0
-        same = _alike(point, candidate[1])
+        same = point.shape == candidate[1].shape  # they place everything alike, whatever it costs
         if not same:
             stall = point.latency + candidate[0].setup(candidate[1], loaded)
         items = sum(counts.values())
@@ -159,13 +159,6 @@ class Adviser:
 def shown(key: Key) -> str:
     """Return a kind of items as text: buckets of their features, two for each doubling."""
     return ", ".join(f"{name}~{bucket}" for name, bucket in key)
-
-
-def _alike(one: PipelinePoint, other: PipelinePoint) -> bool:
-    """Tell whether two pipelines place everything alike, whatever they cost."""
-    return [(s.kernels, s.group, s.mode, s.slot) for s in one.stages] == [
-        (s.kernels, s.group, s.mode, s.slot) for s in other.stages
-    ]
 
 
 __all__ = ["CHANGE", "FAILED", "KEEP", "NEW", "WINDOW", "Adviser", "StreamDecision", "shown"]

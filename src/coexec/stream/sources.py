@@ -161,6 +161,34 @@ class Ending(Protocol):
 S = TypeVar("S", bound=Ending)
 
 
+class Filling:
+    """A stack to which items are added, until it is full or the first one has waited long enough."""
+
+    def __init__(self, batch: Batch, within: float | None) -> None:
+        """Begin; the first item may take `within` seconds, None: as long as it wants."""
+        self._batch, self.within = batch, within
+        self._found: list[Pulled] = []
+        self._end = 0.0  # on the clock, once there is an item
+
+    def add(self, one: Pulled | None) -> bool:
+        """Add what came, None if nothing did; tell whether another one has a place."""
+        if one is None:
+            return False
+        self._end = self._end or time.monotonic() + self._batch.wait
+        self._found.append(one._replace(item=kept(one.item)))
+        self.within = max(0.0, self._end - time.monotonic())
+        return len(self._found) < self._batch.size
+
+    @property
+    def late(self) -> bool:
+        """Whether the first item has waited long enough."""
+        return self.within == 0.0
+
+    def stack(self) -> Pulled | None:
+        """Return the items as one; None if there are none."""
+        return stacked(self._found) if self._found else None
+
+
 class Stacking(Generic[S]):
     """A source whose items are those of another, some at a time."""
 
@@ -197,18 +225,10 @@ class Stacks(Stacking[ItemSource]):
 
     def pull(self, within: float | None = None) -> Pulled | None:
         """Return the next stack; None if there is nothing any more."""
-        found: list[Pulled] = []
-        end = 0.0
-        while len(found) < self._batch.size:
-            one = self._source.pull(within)
-            if one is None:
-                break
-            end = end or time.monotonic() + self._batch.wait
-            found.append(one._replace(item=kept(one.item)))
-            within = end - time.monotonic()
-            if within < 0.0:
-                break
-        return stacked(found) if found else None
+        filling = Filling(self._batch, within)
+        while filling.add(self._source.pull(filling.within)) and not filling.late:
+            pass
+        return filling.stack()
 
 
 def source_of(

@@ -124,24 +124,25 @@ class Everything:
         room = [self.system.named(group[0][0]).memory for group in chosen]
 
         def go(
-            done: int, last: PipelineStage | None, slot: int, loads: Any, full: Any, f: Figures
+            done: int, last: PipelineStage | None, slot: int, loads: Any, copies: Any, full: Any, f: Figures
         ) -> Iterator[Figures]:
             if done == self.full:
                 out, out_one = self.moves(last, None, done)
-                yield Figures(max(*loads, out), f.active, f.latency + out_one, self.idle(chosen))
+                yield Figures(max(*loads, *copies, out), f.active, f.latency + out_one, self.idle(chosen))
                 return
             for other, group in enumerate(chosen):
                 for o in self.stages(done, group) if other != slot else ():
                     move, move_one = self.moves(last, o.stage, done)
-                    load = tuple(x + max(o.compute, move) * (i == other) for i, x in enumerate(loads))
+                    load = tuple(x + o.compute * (i == other) for i, x in enumerate(loads))
+                    copied = tuple(x + move * (i == other) for i, x in enumerate(copies))
                     held = tuple(x + o.stage.memory[0] * (i == other) for i, x in enumerate(full))
                     if held[other] > room[other]:
                         continue
                     after = Figures(0.0, f.active + o.active, f.latency + o.one + move_one, 0.0)
-                    yield from go(o.mask, o.stage, other, load, held, after)
+                    yield from go(o.mask, o.stage, other, load, copied, held, after)
 
         zeros = (0.0,) * len(chosen)
-        yield from go(0, None, -1, zeros, zeros, Figures(0.0, 0.0, 0.0, 0.0))
+        yield from go(0, None, -1, zeros, zeros, zeros, Figures(0.0, 0.0, 0.0, 0.0))
 
     def dynamic(self, keep: Callable[[list[Any]], list[Any]], *, last: bool) -> list[Figures]:
         """Return what a dynamic program finds that keeps some entries per kernels, devices and (with `last`) last group.

@@ -27,24 +27,23 @@ ITEMS = 300
 def streamed(point):
     """Return the seconds between two results when items stream through a pipeline, event by event.
 
-    Each way into a stage carries one item at a time. A group takes what has arrived, the last stage's first; a group in
-    turn has a server per device. A group that serves several stages is busy for the longer of kernels and copies.
+    Each way into a group carries one item at a time, whichever of its stages that is for. A group takes what has arrived, the last
+    stage's first; a group in turn has a server per device.
     """
-    shared = {slot for slot in point.busy if sum(s.slot == slot for s in point.stages) > 1}
+    shared = {slot for slot in point.busy if sum(s.slot == slot for s in point.stages) > 1}  # stages of unlike modes
     servers = {s.slot: s.devices if s.mode == "in turn" and s.slot not in shared else 1 for s in point.stages}
-    ways = [0.0] * (len(point.stages) + 1)  # when each is free again
+    ways: dict[int | None, float] = {}  # when each is free again, by slot; None leads back to the host
     waiting: dict[int, list[Any]] = {slot: [] for slot in servers}  # (minus stage, item)
     events: list[Any] = []
     free, order, results = dict(servers), 0, []
 
     def send(now, stage, item):
         nonlocal order
-        seconds = point.result if stage == len(point.stages) else point.stages[stage].transfer
-        if stage < len(point.stages) and point.stages[stage].slot in shared:
-            seconds = 0.0
-        ways[stage] = max(ways[stage], now) + seconds
+        last = stage == len(point.stages)
+        seconds, slot = (point.result, None) if last else (point.stages[stage].transfer, point.stages[stage].slot)
+        ways[slot] = max(ways.get(slot, 0.0), now) + seconds
         order += 1
-        heappush(events, (ways[stage], order, "arrives", stage, item))
+        heappush(events, (ways[slot], order, "arrives", stage, item))
 
     for item in range(ITEMS):
         send(0.0, 0, item)
@@ -62,7 +61,7 @@ def streamed(point):
         while free[slot] and waiting[slot]:
             behind, next_item = heappop(waiting[slot])
             chosen = point.stages[-behind]
-            busy = chosen.seconds if slot in shared else chosen.compute * servers[slot]
+            busy = chosen.compute * servers[slot]
             free[slot] -= 1
             order += 1
             heappush(events, (now + busy, order, "done", -behind, next_item))
@@ -104,11 +103,13 @@ def stage(*kernels, on="f", n=1, mode="alone", slot=0):
 def test_energy_time_and_latency_by_hand():
     point = judged(WORK, MACHINE, [stage("a", n=2, mode="in turn"), stage("b", on="g", slot=1)])
     first, second = point.stages
-    assert (first.compute, first.transfer) == (2.0, 1.0), "1e6 bytes over two ways of 1e6 bytes per second, and 0.5 s"
-    assert (second.compute, second.transfer) == (3.25, 4.0), "through the host: 0.5 + 2/2, then 0.5 + 2"
-    assert point.result == 1.0 and point.period == 4.0 and point.bottleneck == 1
+    assert (first.compute, first.transfer) == (2.0, 0.75), "0.5 s and 1e6 bytes at 1e6 per second, on two ways in turn"
+    assert (second.compute, second.transfer) == (3.25, 2.5), (
+        "to the host (0.5 + 2) / 2, while the one before comes in 0.5 + 2"
+    )
+    assert point.result == 1.0 and point.period == 3.25 and point.bottleneck == 1
     assert point.active == 20.0 * 4.0 + 30.0 * 3.25
-    assert point.idle_watts == point.used_watts == 40.0 and point.energy == point.active + 160.0
+    assert point.idle_watts == point.used_watts == 40.0 and point.energy == point.active + 130.0
     assert point.latency == (0.5 + 1 + 4) + (0.5 + 2 + 0.5 + 2 + 3.25) + 1.0
     assert point.setup == max(0.5 + 0.5 + 1.0, 0.5 + 2.0)
     assert first.memory == (1e6 + 2 * 3e6,) and second.memory == (2e6 + 2 * 2.5e6,)

@@ -92,6 +92,15 @@ class PipelineFront:
             points = (*[p for p in points if p.stages != chosen.stages], chosen)
         return replace(self, points=points, wide=slowed)
 
+    def timed(self, seconds: Callable[[PipelinePoint], float], also: Sequence[PipelinePoint] = ()) -> PipelineFront:
+        """Return the front if items of each pipeline follow each other every `seconds(pipeline)`, whatever its stages promise.
+
+        The pipelines in `also` are looked at beside those of the front.
+        """
+        known = {p.shape: p for p in (*also, *self.wide, *self.points)}
+        wide = tuple([replace(p, period=seconds(p)) for p in known.values()])
+        return replace(self, points=best(wide, latency=self.latency, used=self.used, throttled=True), wide=wide)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the front as JSON-ready data."""
         told = ("error", "orders", "shared", "shared_error", "notes")

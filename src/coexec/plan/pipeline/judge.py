@@ -3,7 +3,7 @@
 Before: plan/pipeline/system.py, plan/pipeline/workload.py.  After: plan/pipeline/front.py.  Searches nothing.
 
 Copies overlap with kernels, so a stage takes the longer of its kernels and of what comes in. A group that serves several
-stages takes the sum. Energy is drawn by kernels; what copies draw is not modelled. What a stage does not read travels with
+stages takes the longer of all its kernels and of all that comes in. Energy is drawn by kernels; what copies draw is not modelled. What a stage does not read travels with
 the item. No pipeline is quicker than its items come. Into a mixed group each class gets its share; from one, everything counts as if it came over its slowest way.
 """
 
@@ -15,7 +15,7 @@ from math import inf
 
 from ...errors import DoesNotFit, PlanError
 from .point import Mode, Parts, PipelinePoint, PipelineStage
-from .system import HOST, StreamSystem
+from .system import HOST, Port, StreamSystem, WayEnd
 from .workload import StreamKernel, StreamWork
 
 BUFFERS = 2
@@ -74,26 +74,35 @@ def moving(
     if not size or (source is not None and target is not None and source.slot == target.slot):
         return 0.0
     slowest = 0.0
-    for out, sent in _ends(source, one=one):
-        for into, received in _ends(target, one=one):
-            latency, per_byte = system.moved(out, into)
+    for out, sent in _ends(source):
+        for into, received in _ends(target):
             share = sent if target is None else received
-            slowest = max(slowest, latency + share * size * per_byte)
+            for latency, per_byte in ways_between(out, into, system, one=one):
+                slowest = max(slowest, latency + share * size * per_byte)
     return slowest
 
 
-def _ends(stage: PipelineStage | None, *, one: bool) -> list[tuple[tuple[str, int], float]]:
-    """Return the classes of a stage, with as many devices as take part in moving an item, and their shares."""
+def ways_between(source: WayEnd, target: WayEnd, system: StreamSystem, *, one: bool) -> list[tuple[float, float]]:
+    """Return seconds and seconds per byte of what items keep busy between two groups; with `one`, what one item takes."""
+    if not one:
+        return system.busy(source, target)
+    ends = [(end.name, 1 if end.turns else end.count) for end in (source, target)]
+    return [system.moved(ends[0], ends[1])]
+
+
+def _ends(stage: PipelineStage | None) -> list[tuple[WayEnd, float]]:
+    """Return the classes of a stage as ends of ways, and their shares."""
     if stage is None:
-        return [((HOST, 1), 1.0)]
-    single = one and stage.mode == "in turn"
-    return [((name, 1 if single else n), x) for (name, n), x in zip(stage.group, stage.shares, strict=True)]
+        return [(WayEnd(HOST), 1.0)]
+    turns = stage.mode == "in turn"
+    return [(WayEnd(name, n, turns), x) for (name, n), x in zip(stage.group, stage.shares, strict=True)]
 
 
 def judged(workload: StreamWork, system: StreamSystem, stages: Sequence[PipelineStage]) -> PipelinePoint:
     """Return the pipeline of these stages with all its figures, or raise PlanError saying what is wrong with it."""
     position = {kernel.name: i for i, kernel in enumerate(workload.kernels)}
     done, found, active, latency = 0, [], 0.0, 0.0
+    sizes: list[float] = []  # bytes that enter each stage, and those that leave the last
     previous: PipelineStage | None = None
     for stage in stages:
         kernels = [workload.kernels[position[name]] for name in stage.kernels]
@@ -101,6 +110,7 @@ def judged(workload: StreamWork, system: StreamSystem, stages: Sequence[Pipeline
         if compute == inf:
             raise PlanError(f"{', '.join(stage.kernels)} cannot run {stage.mode} on {told(stage.group)}")
         before = workload.alive(done)
+        sizes.append(before)
         for name in stage.kernels:
             if done >> position[name] & 1 or workload.after[position[name]] & ~done:
                 raise PlanError(f"{name!r} runs twice, or before what it waits for")
@@ -119,12 +129,51 @@ def judged(workload: StreamWork, system: StreamSystem, stages: Sequence[Pipeline
         left = [kernel.name for kernel in workload.kernels if not done >> position[kernel.name] & 1]
         raise PlanError(f"no stage runs {', '.join(left)}")
     size = workload.alive(done)
+    sizes.append(size)
     result = moving(previous, None, size, system)
     latency += moving(previous, None, size, system, one=True)
     used = _used_watts(found, system)
     setup = max(setup_of(stage, workload, system) for stage in found)
-    point = PipelinePoint(tuple(found), 0.0, active, latency, system.idle_watts, used, result, setup)
+    links = _links(found, sizes, system) if system.ports else 0.0
+    point = PipelinePoint(tuple(found), 0.0, active, latency, system.idle_watts, used, result, setup, links)
     return replace(point, period=max(point.quickest, workload.pace))
+
+
+def _links(stages: Sequence[PipelineStage], sizes: Sequence[float], system: StreamSystem) -> float:
+    """Return the seconds per item of the busiest thing that ways of several devices share: all bytes that pass it.
+
+    Groups have the devices of a class in order: the first one of the stages the first ones.
+    """
+    members = _members(stages, system)
+    carried: dict[str, float] = {}
+    ends: list[PipelineStage | None] = [None, *stages, None]
+    for source, target, size in zip(ends, ends[1:], sizes, strict=False):
+        if not size or (source is not None and target is not None and source.slot == target.slot):
+            continue
+        for out, sent in _ends(source):
+            for into, received in _ends(target):
+                if not system.through_host(out.name, into.name):
+                    continue
+                for stage, end, way, share in ((source, out, 1, sent), (target, into, 0, received)):
+                    for port in members.get((stage.slot, end.name), ()) if stage is not None else ():
+                        for name in port[way]:
+                            carried[name] = carried.get(name, 0.0) + share * size / end.count
+    return max([size / system.limits[name] for name, size in carried.items()], default=0.0)
+
+
+def _members(stages: Sequence[PipelineStage], system: StreamSystem) -> dict[tuple[int, str], tuple[Port, ...]]:
+    """Return the ports of the devices of each group and class."""
+    taken: dict[str, int] = {}
+    found: dict[tuple[int, str], tuple[Port, ...]] = {}
+    for stage in stages:
+        for name, n in stage.group:
+            if (stage.slot, name) in found or name not in system.ports:
+                continue
+            silicon = system.named(name).budget or name  # one device under several designs is taken once
+            first = taken.get(silicon, 0)
+            taken[silicon] = first + n
+            found[stage.slot, name] = system.ports[name][first : first + n]
+    return found
 
 
 def told(group: Parts) -> str:

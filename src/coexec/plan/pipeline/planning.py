@@ -58,9 +58,14 @@ class _Search:
         """Whether kernels draw unlike watts, so that the mode with the shorter period need not be the one that draws less."""
         return any(kernel.watts for kernel in self.workload.kernels)
 
+    @property
+    def apart(self) -> bool:
+        """Whether ways take time whatever they carry, which devices in turn share and parts of an item do not."""
+        return any(hop.latency for hop in self.system.hops.values())
+
     def along(self, ways: DownSets) -> None:
         """Add the pipelines of one order of the kernels, or of all."""
-        columns = columns_of(self.groups, apart=self.latency or self.uneven)
+        columns = columns_of(self.groups, apart=self.latency or self.uneven or self.apart)
         tables = StageTables(self.workload, self.system, ways, columns, latency=self.latency)
         error = self.error
         if error is None:
@@ -78,7 +83,7 @@ class _Search:
         """Add the pipelines whose groups serve several stages."""
         finite = any(c.memory < inf for c in self.system.classes)
         pure = [group for group in self.groups if len(group.parts) == 1]
-        columns = columns_of(pure, apart=self.latency or finite or self.uneven)
+        columns = columns_of(pure, apart=self.latency or finite or self.uneven or self.apart)
         tables = StageTables(self.workload, self.system, ways, columns, latency=self.latency)
         choices = slots_of(tables, self.room, all_idle=not self.used)
         effort = len(tables.source) * len(choices)
@@ -167,6 +172,10 @@ def plan_pipeline(
     if search.left_out:
         search.notes.append(
             "groups that serve several stages were left out, as they are many; shared=True looks at them"
+        )
+    if any(p.links > max(*p.busy.values(), p.result) for p in wide):
+        search.notes.append(
+            "a link that several stages share sets the pace of some pipelines; each way was looked at by itself in the search"
         )
     if not every:
         search.notes.append(f"{len(ways)} orders of the kernels were tried, of more than can be searched")

@@ -5,6 +5,7 @@ Before: machine/platform.py, plan/pipeline/workload.py.  After: what plans strea
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from ...errors import ConfigError
 from ...machine.parts import HOST as HOST_MEMORY, Device, usable
 from ...machine.platform import Platform
-from .system import HOST, DeviceClass, Hop, StreamSystem
+from .system import HOST, DeviceClass, Hop, Port, StreamSystem
 from .workload import StreamWork
 
 CORES = "cores"
@@ -43,7 +44,7 @@ def classes_of(platform: Platform, devices: Sequence[str] | None = None) -> Clas
     classes: list[DeviceClass] = []
     designs: dict[str, str] = {}
     cores = [device for device in chosen if _is_core(device)]
-    for members in alike.values():
+    for members in [_spread(platform, members) for members in alike.values()]:
         name = _name(chosen, members)
         plain = _class(platform, name, members, cores)
         for design in members[0].configurations:
@@ -65,7 +66,15 @@ def classes_of(platform: Platform, devices: Sequence[str] | None = None) -> Clas
                 raise ConfigError(f"there is no way between the host and {members[0].name!r}, so no items can go there")
             hops[pair] = way
     members_of = {name: tuple([device.name for device in found]) for name, found in named.items()}
-    return Classes(StreamSystem(tuple(classes), hops), members_of, designs)
+    ports = {
+        name: tuple([Port(_limited(platform, d, into=True), _limited(platform, d, into=False)) for d in members])
+        for name, members in named.items()
+    }
+    ports = {name: found for name, found in ports.items() if any(port.into or port.out for port in found)}
+    limits = {
+        part: _limit(platform, part) for found in ports.values() for port in found for part in port.into | port.out
+    }
+    return Classes(StreamSystem(tuple(classes), hops, ports, limits), members_of, designs)
 
 
 def _key(platform: Platform, device: Device) -> tuple[Any, ...]:
@@ -99,7 +108,9 @@ def _class(platform: Platform, name: str, members: Sequence[Device], cores: Sequ
         budget = CORES
         units = len(cores) if one.wide else 1
         idle = units * (cores[0].idle_watts or 0.0)  # the same silicon waits, whatever it is called
-    return DeviceClass(name, len(members), max(one.watts or 0.0, idle), idle, memory, budget, units, one.launch or 0.0)
+    engines = on_host or one.copies is not None
+    watts, launch = max(one.watts or 0.0, idle), one.launch or 0.0
+    return DeviceClass(name, len(members), watts, idle, memory, budget, units, launch, engines=engines)
 
 
 def _hop(platform: Platform, pairs: Sequence[tuple[Device | None, Device | None]]) -> Hop | None:
@@ -111,7 +122,62 @@ def _hop(platform: Platform, pairs: Sequence[tuple[Device | None, Device | None]
     common = set.intersection(*(set(link.shared) for link in known)) if len(known) > 1 else set()
     limits = [limit for name in common if (limit := platform.limit(name)) is not None]
     slowest = Hop(max(link.latency for link in known), min(link.bandwidth for link in known))
-    return Hop(slowest.latency, slowest.bandwidth, min(limits, default=inf))
+    return Hop(
+        slowest.latency, slowest.bandwidth, min(limits, default=inf), _together(platform, pairs, slowest.bandwidth)
+    )
+
+
+def _together(
+    platform: Platform, pairs: Sequence[tuple[Device | None, Device | None]], bandwidth: float
+) -> tuple[float, ...]:
+    """Return the bytes per second of the ways of the first 1, 2, ... devices from or to the host's memory, if all carry alike.
+
+    () if they share nothing that limits them, and between devices that both have memories of their own.
+    """
+    for end in (0, 1):
+        if all(pair[1 - end] is None or _at_home(pair[1 - end]) for pair in pairs):
+            devices = list({d.name: d for pair in pairs if (d := pair[end]) is not None}.values())
+            found, users = [], Counter[str]()
+            for number, device in enumerate(devices, 1):
+                users.update(_shared(platform, device, into=end == 1))
+                limits = [
+                    number * limit / n for name, n in users.items() if (limit := platform.limit(name)) is not None
+                ]
+                found.append(min(limits, default=inf))
+            return tuple(found) if any(width < n * bandwidth for n, width in enumerate(found, 1)) else ()
+    return ()
+
+
+def _at_home(device: Device | None) -> bool:
+    return device is not None and device.memory == HOST_MEMORY
+
+
+def _shared(platform: Platform, device: Device, *, into: bool) -> set[str]:
+    """Return what the way between the host and a device is made of that others may use, too."""
+    link = _link(platform, None, device) if into else _link(platform, device, None)
+    return set() if link is None else set(link.shared)
+
+
+def _limited(platform: Platform, device: Device, *, into: bool) -> frozenset[str]:
+    """Return those of these that limit what passes."""
+    return frozenset([name for name in _shared(platform, device, into=into) if platform.limit(name) is not None])
+
+
+def _limit(platform: Platform, name: str) -> float:
+    limit = platform.limit(name)
+    return inf if limit is None else limit
+
+
+def _spread(platform: Platform, members: Sequence[Device]) -> list[Device]:
+    """Return devices in such an order that the first ones share as little as possible of their ways to the host."""
+    left, found, users = list(members), [], Counter[str]()
+    while left:
+        shared = {d.name: _shared(platform, d, into=True) | _shared(platform, d, into=False) for d in left}
+        next_one = min(left, key=lambda d: max([users[name] for name in shared[d.name]], default=0))
+        users.update(shared[next_one.name])
+        found.append(next_one)
+        left.remove(next_one)
+    return found
 
 
 class _Hop(NamedTuple):
@@ -144,7 +210,7 @@ def worthwhile(classes: Classes, work: StreamWork) -> Classes:
             kept = [name for name in kept if name not in worse] + [c.name]
     hops = {pair: hop for pair, hop in classes.system.hops.items() if all(end in (*kept, HOST) for end in pair)}
     return Classes(
-        StreamSystem(tuple([c for c in classes.system.classes if c.name in kept]), hops),
+        replace(classes.system, classes=tuple([c for c in classes.system.classes if c.name in kept]), hops=hops),
         {name: classes.members[name] for name in classes.members if name in kept},
         {name: design for name, design in classes.designs.items() if name in kept},
     )

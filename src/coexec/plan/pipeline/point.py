@@ -12,6 +12,8 @@ Mode = Literal["alone", "divided", "in turn"]
 """One device; each item cut over all devices of the group; every n-th item to each of n devices."""
 Parts = tuple[tuple[str, int], ...]
 """A group of devices: class and number. More than one class: a mixed group, which shares each item."""
+Shape = tuple[tuple[tuple[str, ...], Parts, Mode, int], ...]
+"""Where a pipeline places everything, whatever that costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,12 @@ class PipelinePoint:
     used_watts: float  # idle watts of the devices in use
     result: float = 0.0  # seconds per item until its result is back on the host
     setup: float = 0.0  # seconds, once: designs and weights
+    links: float = 0.0  # seconds per item of the busiest thing that ways of several devices share
+
+    @property
+    def shape(self) -> Shape:
+        """Where it places everything: kernels, group, mode and slot of each stage."""
+        return tuple([(stage.kernels, stage.group, stage.mode, stage.slot) for stage in self.stages])
 
     @property
     def energy(self) -> float:
@@ -73,26 +81,38 @@ class PipelinePoint:
 
     @property
     def busy(self) -> dict[int, float]:
-        """Seconds per item that each group of devices needs, by slot."""
-        found: dict[int, float] = {}
+        """Seconds per item that each group of devices needs, by slot: all its kernels, or all that comes in meanwhile."""
+        compute, transfer = dict[int, float](), dict[int, float]()
         for stage in self.stages:
-            found[stage.slot] = found.get(stage.slot, 0.0) + stage.seconds
-        return found
+            compute[stage.slot] = compute.get(stage.slot, 0.0) + stage.compute
+            transfer[stage.slot] = transfer.get(stage.slot, 0.0) + stage.transfer
+        return {slot: max(seconds, transfer[slot]) for slot, seconds in compute.items()}
 
     @property
     def quickest(self) -> float:
         """The least period that its devices and ways allow, however quickly items come."""
-        return max(*self.busy.values(), self.result)
+        return max(*self.busy.values(), self.result, self.links)
 
     @property
     def bottleneck(self) -> int | None:
-        """The slot of the group that takes longest; None if the way back to the host does."""
+        """The slot of the group that takes longest; None if the way back to the host, or what ways share, does."""
         slot, seconds = max(self.busy.items(), key=lambda pair: (pair[1], -pair[0]))
-        return slot if seconds >= self.result else None
+        return slot if seconds >= max(self.result, self.links) else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the pipeline as JSON-ready data."""
-        figures = ("period", "active", "energy", "energy_used", "latency", "power", "result", "setup", "bottleneck")
+        figures = (
+            "period",
+            "active",
+            "energy",
+            "energy_used",
+            "latency",
+            "power",
+            "result",
+            "links",
+            "setup",
+            "bottleneck",
+        )
         return {
             **{name: getattr(self, name) for name in figures},
             "stages": [asdict(stage) | {"seconds": stage.seconds} for stage in self.stages],

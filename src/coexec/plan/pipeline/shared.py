@@ -2,7 +2,7 @@
 
 Before: plan/pipeline/labels.py.  After: plan/pipeline/planning.py.  Knows tables, not what they stand for.
 
-The groups are fixed beforehand. A label has the load of each group, the active energy, and what else counts (memory that
+The groups are fixed beforehand. A label has the kernels and the copies of each group, the active energy, and what else counts (memory that
 stages of one group fill together, latency). Everything adds up, so a label that is no worse in each stays no worse.
 Labels that cannot lead to anything better than a pipeline that is known already are dropped.
 """
@@ -38,7 +38,8 @@ class Slots(NamedTuple):
 class SharedLabels(NamedTuple):
     """Partial pipelines that have finished the same kernels, a row or position in each array per pipeline."""
 
-    loads: Floats  # seconds per item of each group
+    loads: Floats  # seconds per item that each group computes
+    copies: Floats  # seconds per item for what comes into each group
     memory: Floats  # bytes on each device of each group
     active: Floats
     latency: Floats
@@ -115,13 +116,18 @@ class SharedSearch:
         self._counts_memory = bool(np.isfinite(self._limits).any())
         columns = [c for group in slots.columns for c in group]
         self._rest_active, self._rest_seconds = tables.remaining(columns)
+        least = self._rest_seconds[0] / len(slots.columns)  # seconds that no pipeline can be below
+        most = len(tables.ways.sets) * float(
+            tables.moves.max(initial=0.0)
+        )  # seconds that no group's copies can be above
+        self._counts_copies = most > least
         self.error = 0.0  # by how much period and latency may miss the best, as a fraction
 
     def run(self) -> list[SharedSteps]:
         """Return the best pipelines, none dominated by another."""
         tables, groups = self._tables, len(self._slots.columns)
         empty, figure, whole = np.zeros((1, groups)), np.zeros(1), np.zeros(1, dtype=np.int64)
-        start = SharedLabels(empty, empty, figure, figure, figure, np.array([-1]), whole, whole)
+        start = SharedLabels(empty, empty, empty, figure, figure, figure, np.array([-1]), whole, whole)
         labels = [start]
         for node in range(1, len(tables.ways.sets)):
             found = [
@@ -134,7 +140,7 @@ class SharedSearch:
         return self._wholes(labels[-1])
 
     def _wholes(self, last: SharedLabels) -> list[SharedSteps]:
-        period = np.maximum(last.loads.max(axis=1, initial=0.0), last.back)
+        period = _period(last)
         keep = kept([period, last.active, *([last.latency] if self._aim.latency else [])])
         found = []
         for at in keep.tolist():
@@ -155,8 +161,9 @@ class SharedSearch:
         row_of = np.repeat(rows, [len(part.slot) for part in parts])
         before = SharedLabels(*(np.concatenate(a) for a in zip(*parts, strict=True))) if parts else labels[0].only([])
         moved = tables.moves[tables.source[row_of], before.place, column]
-        loads, memory = before.loads.copy(), before.memory.copy()
-        loads[:, slot] += np.maximum(tables.seconds[row_of, column], moved)
+        loads, copies, memory = before.loads.copy(), before.copies.copy(), before.memory.copy()
+        loads[:, slot] += tables.seconds[row_of, column]
+        copies[:, slot] += moved
         memory[:, slot] += tables.memory[row_of, column]
         latency = before.latency + tables.delay[row_of, column]
         latency += tables.moves_one[tables.source[row_of], before.place, column]
@@ -166,6 +173,7 @@ class SharedSearch:
             back, latency = tables.back[at, column], latency + tables.back_one[at, column]
         made = before._replace(
             loads=loads,
+            copies=copies,
             memory=memory,
             active=before.active + tables.active[row_of, column],
             latency=latency,
@@ -181,8 +189,7 @@ class SharedSearch:
     def _worth(self, labels: SharedLabels, node: int) -> Ints:
         """Return the positions of labels that may lead to something new and that no other dominates."""
         groups = labels.loads.shape[1]
-        period = np.maximum(labels.loads.max(axis=1, initial=0.0), labels.back)
-        period = np.maximum(period, (labels.loads.sum(axis=1) + self._rest_seconds[node]) / groups)
+        period = np.maximum(_period(labels), (labels.loads.sum(axis=1) + self._rest_seconds[node]) / groups)
         possible = (labels.memory <= self._limits).all(axis=1) & (labels.latency <= self._aim.most_latency)
         if not self._aim.latency and len(self._known[0]):
             at = np.searchsorted(self._known[0], period, "right") - 1
@@ -199,10 +206,17 @@ class SharedSearch:
 
     def _undominated(self, labels: SharedLabels, width: float) -> Ints:
         """Return the positions of labels that no other dominates; with `width`, by steps of so much of the least load."""
-        loads, latency = labels.loads, labels.latency
+        loads, copies, latency = labels.loads, labels.copies, labels.latency
         if width:
             step = width * max(self._rest_seconds[0] / loads.shape[1], 1e-300)
-            loads, latency = np.floor(loads / step), np.floor(latency / step)
+            loads, copies, latency = (np.floor(figures / step) for figures in (loads, copies, latency))
         memory = labels.memory.T if self._counts_memory else ()
         latencies = [latency] if self._aim.latency else []
-        return kept([*loads.T, labels.active, labels.back, *latencies, *memory])
+        copied = copies.T if self._counts_copies else ()
+        return kept([*loads.T, *copied, labels.active, labels.back, *latencies, *memory])
+
+
+def _period(labels: SharedLabels) -> Floats:
+    """Return the seconds between two items so far: what takes longest, kernels or copies of a group, or the way back."""
+    found: Floats = np.maximum(labels.loads.max(axis=1, initial=0.0), labels.copies.max(axis=1, initial=0.0))
+    return np.maximum(found, labels.back)

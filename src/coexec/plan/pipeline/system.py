@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, isclose, isnan
+from typing import NamedTuple
 
 from ...errors import ConfigError, unknown_name
 
 HOST = "host"
 """Where items come from and results go to, in the names of links."""
+
+HIDDEN = 0.5
+"""Part of the latency of copies in turn that others make use of if they share a link: between all of it and nothing, as it falls out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,9 @@ class DeviceClass:
     units: int = 1
     handover: float = 0.0  # seconds that a stage adds to each item, whatever it computes
     load: float = 0.0  # seconds, once, before a stage can begin: an FPGA's design
+    engines: bool = (
+        True  # copies of one device take turns, so that one item leaves while another arrives; else all go at once
+    )
 
     def __post_init__(self) -> None:
         """Refuse figures that no device can have."""
@@ -65,6 +72,9 @@ class Hop:
     latency: float = 0.0  # seconds
     bandwidth: float = inf  # bytes per second between two devices
     total: float = inf  # bytes per second of all such ways together, if they share something
+    together: tuple[
+        float, ...
+    ] = ()  # bytes per second of the first 1, 2, ... ways if all carry alike; () = they share nothing
 
     def __post_init__(self) -> None:
         """Refuse ways on which nothing arrives."""
@@ -77,7 +87,40 @@ class Hop:
 
     def per_byte(self, ways: int) -> float:
         """Return the seconds per byte when `ways` of them carry data at once."""
-        return 1.0 / min(self.bandwidth * ways, self.total)
+        together = self.together[min(ways, len(self.together)) - 1] if self.together else inf
+        return 1.0 / min(self.bandwidth * ways, self.total, together)
+
+    def busy(self, ways: int, *, turns: bool, copies: int = 1) -> tuple[float, float]:
+        """Return for how long an item keeps `ways` of them busy, as seconds and seconds per byte.
+
+        Each carries its part of an item, in so many `copies`; in turn each carries whole items, and has as many times longer for one.
+        Where they share something that limits them, one copy waits for its first byte while others go on, unless they begin together.
+        """
+        per_byte = self.per_byte(ways)
+        if not turns:
+            return copies * self.latency, per_byte
+        hidden = HIDDEN if per_byte * self.bandwidth * ways > 1.0 else 0.0
+        return (1.0 - hidden) * copies * self.latency / ways, per_byte
+
+
+class WayEnd(NamedTuple):
+    """Who sends or receives items: devices of a class, each a part of every item, or in turn."""
+
+    name: str
+    count: int = 1  # type: ignore[assignment]  # of devices; tuples count values, nobody asks these to
+    turns: bool = False
+
+    @property
+    def parts(self) -> int:
+        """In how many parts an item is there."""
+        return 1 if self.turns else self.count
+
+
+class Port(NamedTuple):
+    """What the ways between the host and a device are made of that others may use too, by name."""
+
+    into: frozenset[str]
+    out: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -90,6 +133,8 @@ class StreamSystem:
 
     classes: tuple[DeviceClass, ...]
     hops: Mapping[tuple[str, str], Hop] = field(default_factory=dict)
+    ports: Mapping[str, tuple[Port, ...]] = field(default_factory=dict)  # of the devices of each class, in order
+    limits: Mapping[str, float] = field(default_factory=dict)  # bytes per second of everything that ports name
 
     def __post_init__(self) -> None:
         """Check that everything fits together."""
@@ -141,6 +186,37 @@ class StreamSystem:
         if direct is not None:
             return (direct,)
         return self.hops[source, HOST], self.hops[HOST, target]
+
+    def busy(self, source: WayEnd, target: WayEnd) -> list[tuple[float, float]]:
+        """Return what an item keeps busy on its way from one group to another, as seconds and seconds per byte.
+
+        Each device sends one thing and receives one thing at a time. On a way through the host the next item leaves while this one
+        arrives, so that the longer half counts, where `moved` has both.
+        """
+        ends = [end for end in (source, target) if not self.at_home(end.name)]
+        direct = self.hops.get((source.name, target.name)) if HOST not in (source.name, target.name) else None
+        if len(ends) > 1 and direct is None and not all(self.named(end.name).engines for end in ends):
+            return [self.moved((source.name, source.count), (target.name, target.count))]
+        found = []
+        if source in ends:
+            hop = direct or self.hops[source.name, HOST]
+            copies = 1 if direct is None else -(-target.parts // source.parts)
+            found.append(hop.busy(source.count, turns=source.turns, copies=copies))
+        if target in ends:
+            hop = direct or self.hops[HOST, target.name]
+            copies = 1 if direct is None else -(-source.parts // target.parts)
+            found.append(hop.busy(target.count, turns=target.turns, copies=copies))
+        return found or [(0.0, 0.0)]
+
+    def at_home(self, name: str) -> bool:
+        """Tell whether a class works in the host's own memory, so that nothing is copied from there and back."""
+        return name == HOST or all(
+            hop.latency == 0.0 and hop.per_byte(1) == 0.0 for hop in (self.hops[HOST, name], self.hops[name, HOST])
+        )
+
+    def through_host(self, source: str, target: str) -> bool:
+        """Tell whether data between two places comes from, goes to or passes the host's memory."""
+        return self.at_home(source) or self.at_home(target) or (source, target) not in self.hops
 
     def moved(self, source: tuple[str, int], target: tuple[str, int]) -> tuple[float, float]:
         """Return latency and seconds per byte from so many devices of a class to so many of another.

@@ -14,9 +14,9 @@ import numpy as np
 
 from .downsets import DownSets, membership
 from .groups import DeviceGroup
-from .judge import BUFFERS
+from .judge import BUFFERS, ways_between
 from .point import Mode
-from .system import HOST, StreamSystem
+from .system import HOST, StreamSystem, WayEnd
 from .workload import StreamWork
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -220,14 +220,15 @@ def _links(
 ) -> list[tuple[float, float, int]]:
     """Return latency and seconds per byte of each way between two places, and whose share goes over it."""
 
-    def ends(place: Column | None) -> list[tuple[str, int]]:
+    def ends(place: Column | None) -> list[WayEnd]:
         if place is None:
-            return [(HOST, 1)]
-        single = one and place.modes == ("in turn",)
-        return [(name, 1 if single else n) for name, n in place.group.parts]
+            return [WayEnd(HOST)]
+        turns = place.modes == ("in turn",)
+        return [WayEnd(name, n, turns) for name, n in place.group.parts]
 
     return [
-        (*system.moved(out, into), sent if target is None else received)
+        (latency, per_byte, sent if target is None else received)
         for sent, out in enumerate(ends(source))
         for received, into in enumerate(ends(target))
+        for latency, per_byte in ways_between(out, into, system, one=one)
     ]
