@@ -21,12 +21,13 @@ from typing import Any
 
 from .backend.base import Ran
 from .backend.launch import check_nothing_returned
+from .backend.library_threads import LibraryThreads
 from .graph.instruction import Instruction, Launch
 from .graph.shape import SameCall
 from .graph.task import Task
 from .lower.state import Backing
 from .machine.platform import HOST
-from .origin import EXAMPLES, PASSED
+from .origin import ANSWERS, is_passed
 from .plan import short_calls
 from .program.array import Array
 from .program.call import DEFAULT
@@ -67,7 +68,7 @@ class StraightCalls:
         self._executor, self._engine = pump.executor, pump.engine
         self._version = scheduler.version
         self._lowering = scheduler.lowering
-        self._limit_threads: Callable[[], None] = pump.parts.inline.limit_threads
+        self._threads: LibraryThreads = pump.parts.inline.threads
 
     def run(self, kernel: Kernel, args: tuple[Any, ...], small: SmallCalls | None) -> Task | None:
         """Run a call of a plain kernel without options; return its task, which is over. None: it is not straight, and nothing changed.
@@ -75,8 +76,16 @@ class StraightCalls:
         Called by `Driver.submit`, and locked. What it costs teaches whoever makes small calls.
         """
         begin = perf_counter()
-        same = _same(kernel, args)
-        if same is None or not self._may_go(kernel, same.straight):
+        params = kernel.array_params
+        first = args[params[0][1]] if params and len(args) == len(kernel.passed) else None
+        if type(first) is not Array:
+            return None
+        storage = first._storage
+        calls = storage.calls
+        if calls is None:
+            return None
+        same: SameCall | None = calls.get(kernel if first._box is storage.box else (kernel, first._box))
+        if same is None or same.straight is None or not self._may_go(kernel, same.straight):
             return None
         known: StraightCall = same.straight
         seconds = known.model.seconds(known.work)
@@ -108,8 +117,10 @@ class StraightCalls:
         pump, scheduler, engine = self._pump, self._scheduler, self._engine
         choices, plan = known.choices, scheduler.plan
         return not (
-            kernel.choices is not choices
-            or choices[0] is not self._version.mark
+            choices[0] is not self._version.mark
+            or (
+                kernel.choices is not choices and kernel.choices[0] is choices[0]
+            )  # else another runtime has asked since
             or choices[1] != len(kernel.variants)
             or engine.open
             or engine.failed
@@ -171,7 +182,7 @@ class StraightCalls:
         task.body = kernel.function if kernel.captures_nothing else kernel.body()
         frame = sys._getframe(3)
         file = frame.f_code.co_filename
-        while file.startswith(PASSED) and not file.startswith(EXAMPLES) and (back := frame.f_back) is not None:
+        while (ANSWERS.get(file) or (file not in ANSWERS and is_passed(file))) and (back := frame.f_back) is not None:
             frame, file = back, back.f_code.co_filename
         task.call, task.line = file, frame.f_lineno
         task.submitted = begin
@@ -185,7 +196,8 @@ class StraightCalls:
 
     def _run(self, task: Task, instruction: Instruction, body: Any, values: list[Any]) -> None:
         """Run the body of a task, and let the task be over, as `HandOver` does."""
-        self._limit_threads()
+        if not self._threads.limited:
+            self._threads.limit()
         error: BaseException | None = None
         context = copy_context()
         in_kernel.name = task.name
@@ -247,16 +259,3 @@ class StraightCalls:
             views.append((param.position, array._storage.id, array._box, array._cut, param.access.writes, backing))
             backings.append(backing)
         same.straight = StraightCall(step, kernel.choices, tuple(views), tuple(backings))
-
-
-def _same(kernel: Kernel, args: tuple[Any, ...]) -> SameCall | None:
-    """Return what is known of a call on the first array among these arguments, if such a call ran in the caller."""
-    params = kernel.array_params
-    first = args[params[0][1]] if params and len(args) == len(kernel.passed) else None
-    if type(first) is not Array:
-        return None
-    storage = first._storage
-    if storage.calls is None:
-        return None
-    same: SameCall | None = storage.calls.get(kernel if first._box is storage.box else (kernel, first._box))
-    return None if same is None or same.straight is None else same

@@ -148,7 +148,12 @@ class PlanLayer:
     def call(self, task: Task) -> None:
         """Plan a call."""
         task.births = self._births.last  # it may be planned later, when there are more arrays
-        if self._open is not None or self._queue or self._times or (self._sure and self.loads.ends and self.far(task.id)):
+        if (
+            self._open is not None
+            or self._queue
+            or self._times
+            or (self._sure and self.loads.ends and self.far(task.id))
+        ):
             self.planner.check(task)  # later there is nobody to tell
             self._queue.append(Called(task))
             if self._times and len(self._queue) >= LONGEST:
