@@ -191,7 +191,8 @@ class StraightQueue:
             step = Launch(chunk[0], chunk, share, bindings, PRIORITY)
             made = same.launch = (share, chunk, bindings, PRIORITY, step)
         instruction = self._launching.one(task, made[4], known.backings)
-        self._lower.analysed(task)
+        self._lower.analysed += 1
+        self._lower.why = task.name, False
         task.arrays = ()
         executor.submit((instruction,))
         if not task.open or executor.kept_open:

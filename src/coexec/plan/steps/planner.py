@@ -120,8 +120,7 @@ class StepPlanner(Spending):
             self._groups = None
             self._off.clear()
             self._forget()
-        if task.shape not in self._watch.profiles:
-            self._watch.profile(task)
+        self._watch.profile(task)
         period, run = repeats.period, repeats.run
         if self._watch.calls <= self._until and not self._affords(period or WINDOW):
             return  # it was planned for as often as it comes

@@ -43,7 +43,7 @@ class ProgramWatch:
     def __init__(self, profile: Callable[[Task], CallProfile | None]) -> None:
         """Begin; `profile` makes the profile of a call, or None for one that is planned by itself alone."""
         self._profile = profile
-        self.profiles: dict[CallShape, CallProfile | None] = {}  # of the calls that `profile` was asked about
+        self._profiles: dict[CallShape, CallProfile | None] = {}
         self._counts: dict[CallShape, int] = {}
         self._recent: deque[SeenCall] = deque(maxlen=LONGEST)
         self._reads: deque[tuple[int, int, int]] = deque(maxlen=LONGEST)  # calls before it, array, bytes
@@ -69,12 +69,12 @@ class ProgramWatch:
         shape = task.shape
         if shape is None:
             return None
-        if shape not in self.profiles:
-            if len(self.profiles) >= MOST:
-                self.profiles.clear()
+        if shape not in self._profiles:
+            if len(self._profiles) >= MOST:
+                self._profiles.clear()
                 self._counts.clear()
-            self.profiles[shape] = self._profile(task)
-        return self.profiles[shape]
+            self._profiles[shape] = self._profile(task)
+        return self._profiles[shape]
 
     def read(self, array: int, nbytes: int) -> None:
         """Take a read that the program waits for."""
@@ -82,7 +82,7 @@ class ProgramWatch:
 
     def forget(self) -> None:
         """Look at every call anew: devices have come or gone."""
-        self.profiles.clear()
+        self._profiles.clear()
         self._settled.clear()
 
     def is_settled(self, count: int, devices: frozenset[str]) -> bool:
@@ -112,7 +112,7 @@ class ProgramWatch:
     def alike(self, step: StepProfile) -> bool:
         """Tell whether the last calls are such as a step has, though on other views and arrays."""
         kinds = {_kind(call.profile) for call in step.calls}
-        recent = [self.profiles.get(seen.shape) for seen in self.last(len(step.calls))]
+        recent = [self._profiles.get(seen.shape) for seen in self.last(len(step.calls))]
         return all(profile is not None and _kind(profile) in kinds for profile in recent)
 
     # Steps ------------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class ProgramWatch:
 
         Every call of the step runs now on devices that its profile lists.
         """
-        if self._recent and self.profiles.get(self._recent[-1].shape, self) is None:
+        if self._recent and self._profiles.get(self._recent[-1].shape, self) is None:
             self.why = ALONE  # said at once: this is asked at the end of every turn
             return None
         period = repeats.period
@@ -207,13 +207,13 @@ class ProgramWatch:
         """Return the profiles of calls, if all of them have one, and if there is a choice."""
         found = []
         for shape, chunks, _, _ in recent:
-            profile = self.profiles.get(shape)
+            profile = self._profiles.get(shape)
             if profile is None:
                 self.why = ALONE
                 return None
             if not profile.host and any(chunk.device not in profile.devices for chunk in chunks):
                 self.why = f"{profile.name} runs on a device that was not there when it was looked at"
-                del self.profiles[shape]  # it is looked at again with the next such call
+                del self._profiles[shape]  # it is looked at again with the next such call
                 return None
             found.append(profile)
         return found if any(len(profile.devices) > 1 for profile in found) else None  # else there is one plan
