@@ -102,7 +102,7 @@ class Driver:
         if (self._straight or self._queue) and kernel.plain and not kwargs and options is DEFAULT:
             with self.lock:
                 straight = None if self._straight is None else self._straight.run(kernel, args, self.small)
-                if straight is None and self._queue is not None:
+                if straight is None and self._queue is not None and not kernel.split:
                     straight = self._queue.run(kernel, args, self.small)
             if straight is not None:
                 self.keep_pace(straight)
@@ -136,7 +136,7 @@ class Driver:
             self.pump.call(task, begin)
             if self._straight is not None and task.finished:
                 self._straight.learn(task, arrays)
-            elif self._queue is not None:
+            elif self._queue is not None and not kernel.split:
                 self._queue.learn(task, arrays)
             if small is not None and small.learns:
                 small.learn(task.scheduling)
