@@ -33,6 +33,7 @@ LAYERS = [
     "assembly",
     "pump",
     "straight",
+    "straight_queue",
     "homes",
     "driver",
     "joined",

@@ -282,6 +282,21 @@ def test_what_is_under_way_or_failed_or_new_takes_the_general_way(runtime: cx.Ru
         np.asarray(y)
 
 
+def test_another_runtime_that_calls_the_same_kernel_meanwhile_is_not_in_the_way(runtime: cx.Runtime) -> None:
+    x, y = cx.array(np.ones(8)), cx.array(np.ones(8))
+    for _ in range(3):
+        add(x, y)
+    names = counted(runtime._driver)
+    with cx.Runtime("cpu:0", replay=False, diagnostics="off", store="off"):
+        other = cx.array(np.ones(8))
+        add(cx.array(np.ones(8)), other)
+        np.testing.assert_array_equal(np.asarray(other), 2.0)
+        del other
+    add(x, y)
+    assert names == ["add"]
+    np.testing.assert_array_equal(np.asarray(y), 5.0)
+
+
 def test_an_interrupt_in_a_body_reaches_the_program(runtime: cx.Runtime) -> None:
     y = cx.array(np.ones(8))
     for _ in range(3):

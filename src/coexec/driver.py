@@ -38,6 +38,7 @@ from .pump import EventPump
 from .schedule.events import CHAIN, HELD, PLANNED, Adopted, Operated, Over, Read, Settle, StepTold
 from .schedule.lower import Counts
 from .straight import StraightCalls
+from .straight_queue import StraightQueue
 
 GUESSES = 4  # tasks divided by guess that may be under way
 UNREAD = 64  # records that may wait before the predictors see them
@@ -65,8 +66,9 @@ class Driver:
         self.unseen: Callable[[], list[Any]] = pump.executor.unseen
         self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
         self._homes = Homes(pump, config, self.wait)
-        self.small = self._homes.small
+        self.small, self.stop_small_calls = self._homes.small, self._homes.stop_small_calls
         self._straight = StraightCalls(pump, self.lending) if pump.may_be_straight else None
+        self._queue = StraightQueue(pump, self.lending) if pump.may_queue_straight else None
 
     @property
     def closed(self) -> bool:
@@ -97,9 +99,11 @@ class Driver:
                 if len(self.executor.records) > UNREAD:
                     self.pump.drain()
                 return ran
-        if self._straight is not None and kernel.plain and not kwargs and options is DEFAULT:
+        if (self._straight or self._queue) and kernel.plain and not kwargs and options is DEFAULT:
             with self.lock:
-                straight = self._straight.run(kernel, args, self.small)
+                straight = None if self._straight is None else self._straight.run(kernel, args, self.small)
+                if straight is None and self._queue is not None and not kernel.split:
+                    straight = self._queue.run(kernel, args, self.small)
             if straight is not None:
                 self.keep_pace(straight)
                 return straight
@@ -132,6 +136,8 @@ class Driver:
             self.pump.call(task, begin)
             if self._straight is not None and task.finished:
                 self._straight.learn(task, arrays)
+            elif self._queue is not None and not kernel.split:
+                self._queue.learn(task, arrays)
             if small is not None and small.learns:
                 small.learn(task.scheduling)
         return task, returned
@@ -321,9 +327,7 @@ class Driver:
         if self.before_wait is not None and not task.finished:
             self.before_wait(task)
         try:
-            return (
-                wait_any(self.executor, (task, *others), timeout) if others else self.executor.wait_for(task, timeout)
-            )
+            return wait_any(self.executor, (task, *others), timeout)
         except (KeyboardInterrupt, SystemExit):
             self.cancel_pending(WHY)
             raise
@@ -370,11 +374,6 @@ class Driver:
         self.finish_epoch(self.begin_epoch(name))
 
     # The end ----------------------------------------------------------------------------------------------------------
-
-    def stop_small_calls(self) -> None:
-        """Make no more small calls: this runtime is over, or belongs to another process."""
-        if self.small is not None:
-            self.small.on = False
 
     def finish(self) -> None:
         """Wait for everything, and bring live arrays to the host."""

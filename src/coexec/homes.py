@@ -52,6 +52,11 @@ class Homes:
         record = pump.recorder.small if pump.recorder.tracing else None
         return SmallCalls(pump.owner, self._lock, self._scheduler.arrays, pump.signals, self.come, record)
 
+    def stop_small_calls(self) -> None:
+        """Make no more small calls: this runtime is over, or belongs to another process."""
+        if self.small is not None:
+            self.small.on = False
+
     # Arrays that are made -----------------------------------------------------------------------------------------------
 
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:

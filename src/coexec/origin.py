@@ -16,6 +16,9 @@ OURS = (os.path.join(os.path.dirname(__file__), ""),)  # noqa: PTH118, PTH120 - 
 PASSED = (*OURS, os.path.join(os.path.dirname(np.__file__), ""))  # noqa: PTH118, PTH120 - as above
 EXAMPLES = OURS[0] + "examples" + os.sep
 """Programs like users' own, which an installed coexec carries with it."""
+MOST_FILES = 1 << 12  # whose answers are kept: each cell of a notebook is a file of its own
+ANSWERS: dict[str, bool] = {}
+"""What `is_passed` has said, by file: every call asks about two or three."""
 
 
 def is_ours(file: str) -> bool:
@@ -25,7 +28,12 @@ def is_ours(file: str) -> bool:
 
 def is_passed(file: str) -> bool:
     """Tell whether calls only come through code from `file`: operators are NumPy's, ready-made operations ours."""
-    return file.startswith(PASSED) and not file.startswith(EXAMPLES)
+    known = ANSWERS.get(file)
+    if known is None:
+        if len(ANSWERS) >= MOST_FILES:
+            ANSWERS.clear()
+        known = ANSWERS[file] = file.startswith(PASSED) and not file.startswith(EXAMPLES)
+    return known
 
 
 def program_frame(frame: FrameType) -> FrameType:

@@ -76,6 +76,12 @@ class EventPump:
         self.may_be_straight = parts.inline is not None and not (
             parts.scheduler.replays or config.debug or self.recorder.tracing
         )  # what is replayed is noted by more layers than a straight call goes through
+        self.may_queue_straight = (
+            parts.simulation is None
+            and machine.seat is None
+            and parts.scheduler.plan.steps is None
+            and not (parts.scheduler.replays or config.debug or config.sync or self.recorder.tracing)
+        )  # as above, and what is planned is not planned as steps
         self.hand_over = HandOver(self.executor, self.recorder, parts.inline, self.inline_calls, self._queued)
         self.dropped: deque[int] = deque()  # arrays whose last handles are gone; finalizers append
         self.last_mark: Task | None = None  # the last horizon or epoch

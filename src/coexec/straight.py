@@ -21,12 +21,13 @@ from typing import Any
 
 from .backend.base import Ran
 from .backend.launch import check_nothing_returned
-from .graph.instruction import Instruction, Launch
+from .backend.library_threads import LibraryThreads
+from .graph.instruction import Launch
 from .graph.shape import SameCall
 from .graph.task import Task
 from .lower.state import Backing
 from .machine.platform import HOST
-from .origin import EXAMPLES, PASSED
+from .origin import ANSWERS, is_passed
 from .plan import short_calls
 from .program.array import Array
 from .program.call import DEFAULT
@@ -45,13 +46,16 @@ _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constr
 class StraightCall:
     """How a call on certain views ran in the caller, and what that depends on."""
 
-    __slots__ = ("arrays", "backings", "choices", "model", "step", "work")
+    __slots__ = ("arrays", "backings", "choices", "model", "scalars", "step", "work")
 
-    def __init__(self, step: Launch, choices: Any, arrays: tuple[Any, ...], backings: tuple[Backing, ...]) -> None:
+    def __init__(
+        self, step: Launch, choices: Any, arrays: tuple[Any, ...], backings: tuple[Backing, ...], scalars: Any
+    ) -> None:
         self.step = step
         self.choices = choices  # who could run it, as the kernel kept it then
         self.arrays = arrays  # per array: its position among the arguments, its number, box and cut, whether it is written, its backing
         self.backings = backings  # of each of them
+        self.scalars = scalars  # positions and names of the other arguments
         self.model: Any = step.model
         self.work = step.work
 
@@ -65,9 +69,9 @@ class StraightCalls:
         self._owner = pump.owner
         self._scheduler = scheduler = pump.scheduler
         self._executor, self._engine = pump.executor, pump.engine
-        self._version = scheduler.version
-        self._lowering = scheduler.lowering
-        self._limit_threads: Callable[[], None] = pump.parts.inline.limit_threads
+        self._version, self._plan = scheduler.version, scheduler.plan
+        self._lowering, self._lower = scheduler.lowering, scheduler.lower
+        self._threads: LibraryThreads = pump.parts.inline.threads
 
     def run(self, kernel: Kernel, args: tuple[Any, ...], small: SmallCalls | None) -> Task | None:
         """Run a call of a plain kernel without options; return its task, which is over. None: it is not straight, and nothing changed.
@@ -75,44 +79,27 @@ class StraightCalls:
         Called by `Driver.submit`, and locked. What it costs teaches whoever makes small calls.
         """
         begin = perf_counter()
-        same = _same(kernel, args)
-        if same is None or not self._may_go(kernel, same.straight):
+        params = kernel.array_params
+        first = args[params[0][1]] if params and len(args) == len(kernel.passed) else None
+        if type(first) is not Array:
+            return None
+        storage = first._storage
+        calls = storage.calls
+        if calls is None:
+            return None
+        same: SameCall | None = calls.get(kernel if first._box is storage.box else (kernel, first._box))
+        if same is None or same.straight is None:
             return None
         known: StraightCall = same.straight
-        seconds = known.model.seconds(known.work)
-        arrays: list[Array] = []
-        values = None if seconds is None or seconds >= short_calls.CHEAP else self._values(known, args, arrays)
-        if values is None:
-            return None
-        scalars: dict[str, Any] = {}
-        for position, name in kernel.scalar_params:
-            value = values[position] = scalars[name] = args[position]
-            if type(value) not in PLAIN:
-                return None
-        task = self._task(kernel, same, arrays, scalars, begin)
-        step = known.step
-        if step.predicted != seconds:
-            share = (step.body, step.model, step.work, seconds, step.together)
-            step = known.step = Launch(step.device, step.chunk, share, step.bindings, step.priority)
-        instruction = self._lowering.launching.one(task, step, known.backings)
-        task.arrays = ()
-        body = step.body.function if step.body.kind == "cpu" else None
-        self._run(task, instruction, body or task.body, values)
-        task.scheduling += perf_counter() - begin
-        if small is not None and small.learns:
-            small.learn(task.scheduling)
-        return task
-
-    def _may_go(self, kernel: Kernel, known: StraightCall) -> bool:
-        """Tell whether the plan of a call still holds, and nothing is in its way."""
-        pump, scheduler, engine = self._pump, self._scheduler, self._engine
-        choices, plan = known.choices, scheduler.plan
-        return not (
-            kernel.choices is not choices
-            or choices[0] is not self._version.mark
+        pump, scheduler, plan, choices = self._pump, self._scheduler, self._plan, known.choices
+        if (
+            choices[0] is not self._version.mark
+            or (
+                kernel.choices is not choices and kernel.choices[0] is choices[0]
+            )  # else another runtime has asked since
             or choices[1] != len(kernel.variants)
-            or engine.open
-            or engine.failed
+            or self._engine.open
+            or self._engine.failed
             or pump.dropped
             or pump.closed
             or pump.late is not None
@@ -125,12 +112,27 @@ class StraightCalls:
             or plan.loads.ends
             or scheduler.hold.held
             or self._lowering.emitter.out
-        )
+        ):
+            return None  # its plan does not hold any more, or something is in its way
+        seconds = known.model.seconds(known.work)
+        if seconds is None or seconds >= short_calls.CHEAP:
+            return None
+        task = Task(0, kernel.name, kernel, self._owner)
+        values = self._values(known, args, task)
+        if values is None:
+            return None
+        task.same, task.submitted = same, begin
+        self._go(task, known, seconds, values)
+        task.scheduling += perf_counter() - begin
+        if small is not None and small.learns:
+            small.learn(task.scheduling)
+        return task
 
-    def _values(self, known: StraightCall, args: tuple[Any, ...], arrays: list[Array]) -> list[Any] | None:
-        """Return the arguments of the body, with holes for scalars, and put the arrays into a list; None if one is not as it was."""
+    def _values(self, known: StraightCall, args: tuple[Any, ...], task: Task) -> list[Any] | None:
+        """Return the arguments of the body, and give the task its arrays and scalars; None if one is not as it was."""
         owner = self._owner
         values: list[Any] = [None] * len(args)
+        arrays: list[Array] = []
         for position, id, box, cut, writes, backing in known.arrays:
             array = args[position]
             if type(array) is not Array:
@@ -156,36 +158,46 @@ class StraightCalls:
                 return None
             values[position] = value
             arrays.append(array)
+        task.arrays = arrays
+        if known.scalars:
+            scalars: dict[str, Any] = {}
+            for position, name in known.scalars:
+                value = values[position] = scalars[name] = args[position]
+                if type(value) not in PLAIN:
+                    return None
+            task.scalars = scalars
         return values
 
-    def _task(self, kernel: Kernel, same: SameCall, arrays: list[Array], scalars: dict[str, Any], begin: float) -> Task:
-        """Return the task of a call, described as in graph/call.py, linked, and planned to run in the caller."""
-        task = Task(0, kernel.name, kernel, self._owner)
+    def _go(self, task: Task, known: StraightCall, seconds: float, values: list[Any]) -> None:
+        """Describe a task as in graph/call.py, link it, plan it to run in the caller, run its body, and let it be over."""
+        kernel, same, scheduler = task.kernel, task.same, self._scheduler
+        assert kernel is not None and same is not None
         task.options = DEFAULT
-        if scalars:
-            task.scalars = scalars
         task.extents, task.domain, task.key, task.once = same.extents, same.domain, same.key, True
-        task.accesses, task.arrays, task.same = kernel.array_params, arrays, same
+        task.accesses = kernel.array_params
         if same.shapes:
             task.shapes = same.shapes
         task.body = kernel.function if kernel.captures_nothing else kernel.body()
         frame = sys._getframe(3)
         file = frame.f_code.co_filename
-        while file.startswith(PASSED) and not file.startswith(EXAMPLES) and (back := frame.f_back) is not None:
+        while (ANSWERS.get(file) or (file not in ANSWERS and is_passed(file))) and (back := frame.f_back) is not None:
             frame, file = back, back.f_code.co_filename
         task.call, task.line = file, frame.f_lineno
-        task.submitted = begin
-        scheduler = self._scheduler
         scheduler.link.graph.add(task)
         task.births = scheduler.arrays.last
-        task.starved = scheduler.plan._sure = True
+        task.starved = self._plan._sure = True
         task.why = short_calls.IN_CALLER
-        scheduler.lower.analysed(task)
-        return task
-
-    def _run(self, task: Task, instruction: Instruction, body: Any, values: list[Any]) -> None:
-        """Run the body of a task, and let the task be over, as `HandOver` does."""
-        self._limit_threads()
+        self._lower.analysed += 1
+        self._lower.why = task.name, False
+        step = known.step
+        if step.predicted != seconds:
+            share = (step.body, step.model, step.work, seconds, step.together)
+            step = known.step = Launch(step.device, step.chunk, share, step.bindings, step.priority)
+        instruction = self._lowering.launching.one(task, step, known.backings)
+        task.arrays = ()
+        if not self._threads.limited:
+            self._threads.limit()
+        body = (step.body.function if step.body.kind == "cpu" else None) or task.body
         error: BaseException | None = None
         context = copy_context()
         in_kernel.name = task.name
@@ -193,13 +205,13 @@ class StraightCalls:
         try:
             returned = context.run(body, *values)
             if returned is not None:
-                check_nothing_returned(task.kernel, returned)
+                check_nothing_returned(kernel, returned)
         except BaseException as caught:  # noqa: BLE001 - reported, never lost
             error = caught
         stop = perf_counter()
         in_kernel.name = ""
         task.scheduling = start - stop
-        ran: Ran = _new(Ran, (instruction, instruction.step.device, 0, start, stop, 0.0, error))
+        ran: Ran = _new(Ran, (instruction, step.device, 0, start, stop, 0.0, error))
         if error is None:
             self._executor.records.append(ran)
             task.finished = True
@@ -246,17 +258,4 @@ class StraightCalls:
                 return
             views.append((param.position, array._storage.id, array._box, array._cut, param.access.writes, backing))
             backings.append(backing)
-        same.straight = StraightCall(step, kernel.choices, tuple(views), tuple(backings))
-
-
-def _same(kernel: Kernel, args: tuple[Any, ...]) -> SameCall | None:
-    """Return what is known of a call on the first array among these arguments, if such a call ran in the caller."""
-    params = kernel.array_params
-    first = args[params[0][1]] if params and len(args) == len(kernel.passed) else None
-    if type(first) is not Array:
-        return None
-    storage = first._storage
-    if storage.calls is None:
-        return None
-    same: SameCall | None = storage.calls.get(kernel if first._box is storage.box else (kernel, first._box))
-    return None if same is None or same.straight is None else same
+        same.straight = StraightCall(step, kernel.choices, tuple(views), tuple(backings), kernel.scalar_params)

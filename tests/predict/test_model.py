@@ -349,3 +349,24 @@ def test_what_is_learnt_does_not_depend_on_which_object_says_it() -> None:
         if i % 7 == 0:
             again = Work((1e6, 10.0), "f8", ((100, 100), "f8"))
             assert same.seconds(one, together=True) == equal.seconds(again, together=True)
+
+
+@given(
+    st.lists(st.floats(1e-7, 1e-2), max_size=80),
+    st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=6),
+)
+@settings(max_examples=40, deadline=None)
+def test_measurements_that_are_learnt_at_once_are_learnt_one_after_the_other(
+    odd: list[float], runs: list[tuple[int, bool]]
+) -> None:
+    at_once, one_by_one = Model(), Model()
+    work = line(1000, "k", "float32")
+    settled = [1e-4] * 40
+    for count, together in runs:
+        measured = [*settled[:count], *odd[:count], *settled]
+        at_once.learn_all(work, measured, together=together)
+        for seconds in measured:
+            one_by_one.learn(work, seconds, together=together)
+        assert at_once.version == one_by_one.version and at_once.measured(work) == one_by_one.measured(work)
+        assert at_once.seconds(work, together=together) == one_by_one.seconds(work, together=together)
+        assert at_once.samples() == one_by_one.samples()

@@ -92,7 +92,7 @@ class CpuBackend:
         self._host = self._workers["host"]
         self._finished: Finished | None = None
         self._stopping = False
-        self._threads = LibraryThreads()
+        self.threads = LibraryThreads()  # how many a library may use while kernels run
         self._running: set[str] = set()  # narrow devices in a kernel
         self._has_wide = any(device.wide for device in devices)
         self._wide_claims = False
@@ -134,8 +134,8 @@ class CpuBackend:
         if not self._sync and instruction.failure is None and _is_little(step):
             return self._run(worker, instruction, lane)
         if isinstance(step, Launch):
-            if not self._threads.limited and not worker.device.wide:
-                self._threads.limit()
+            if not self.threads.limited and not worker.device.wide:
+                self.threads.limit()
             if worker.idle and (step.predicted or LONG) >= LONG:
                 self._hurry()  # or the thread woken here would wait for this one to pause
         worker.put(instruction, lane)
@@ -172,13 +172,13 @@ class CpuBackend:
 
     def limit_threads(self) -> None:
         """Let library calls use one thread, until nothing is open: many short kernels do not bear more."""
-        if not self._threads.limited:
-            self._threads.limit()
+        if not self.threads.limited:
+            self.threads.limit()
 
     def run_here(self, instruction: Instruction) -> Ran:
         """Run a short kernel that was not issued on the calling thread, while nothing else runs."""
-        if not self._threads.limited:
-            self._threads.limit()
+        if not self.threads.limited:
+            self.threads.limit()
         task, step, error = instruction.task, instruction.step, None
         assert isinstance(step, Launch)
         context = task.context or copy_context()
@@ -198,7 +198,7 @@ class CpuBackend:
         if self._host.queue and not self._sync:
             self._call_thread(self._host)
         if idle:
-            self._threads.restore()
+            self.threads.restore()
 
     def stop(self) -> None:
         """Finish what was issued and end every thread."""
@@ -209,7 +209,7 @@ class CpuBackend:
                     self._rouse(worker)
                 worker.thread.join()
                 worker.thread = None
-        self._threads.restore()
+        self.threads.restore()
         self._memory.clear()
 
     # Threads ----------------------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ class CpuBackend:
             with self._quiet:
                 while self._running:
                     self._quiet.wait()
-            self._threads.restore()
+            self.threads.restore()
             return
         if not device.cores:
             return
@@ -360,7 +360,7 @@ class CpuBackend:
                 restore_turns(self)
         if device.wide:
             if len(self.devices) > 1:
-                self._threads.limit()
+                self.threads.limit()
             with self._quiet:
                 self._wide_claims = False
                 self._quiet.notify_all()

@@ -13,6 +13,8 @@ from .executor import Executor
 
 def wait_any(executor: Executor, tasks: Sequence[Task], timeout: float | None = None) -> bool:
     """Block until one of `tasks` is over, doing host work meanwhile; return False on time-out."""
+    if len(tasks) == 1:
+        return executor.wait_for(tasks[0], timeout)
     registered: list[Callable[[], None]] = []
 
     def over() -> bool:

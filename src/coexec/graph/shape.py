@@ -76,7 +76,9 @@ class SameCall:
     runtime have in common.
     """
 
-    __slots__ = ("domain", "extents", "ids", "key", "launch", "once", "options", "shape", "shapes", "straight", "views")
+    __slots__ = (
+        "domain", "extents", "ids", "key", "launch", "once", "options", "queued", "shape", "shapes", "straight", "views"
+    )  # fmt: skip
 
     def __init__(self, task: Task) -> None:
         self.views = [(array._storage.id, array._box, array._cut) for array in task.arrays]
@@ -87,6 +89,7 @@ class SameCall:
         self.shape: CallShape | None = None  # of the last call, if it had one and everything was this rank's
         self.launch: Any = None  # lower/lowering.py's: the step of the last call, and what it was made of
         self.straight: Any = None  # straight.py's: how it ran in the caller
+        self.queued: Any = None  # straight_queue.py's: how it went to a queue
 
 
 def same_call(kernel: Kernel, arrays: Sequence[Array], owner: object) -> SameCall | None:

@@ -79,8 +79,8 @@ class Recipe:
     """What a call becomes on arrays whose states have certain forms."""
 
     __slots__ = (
-        "_before", "_bound", "_chunks", "_steps", "afters", "behind", "foresight", "frees", "front", "made", "needs", "privates",
-        "size"
+        "_before", "_behind", "_chunks", "_front", "_steps", "afters", "foresight", "frees", "made", "needs", "privates",
+        "size", "uses"
     )  # fmt: skip
 
     def __init__(
@@ -97,8 +97,8 @@ class Recipe:
         self.size = len(steps)
         self._steps = steps  # the number of an allocation is its position among those of the arrays and the new ones
         self._chunks = chunks  # which of the command's chunks each step computes; below zero: none
-        self._before = before
-        self.front, self.behind = _front(before, self.size, own)
+        self._before = [(each[0], each[1], each[2], (each[3], each[4], each[5])) for each in before]
+        self._front, self._behind = _front(before, self.size, own)
         self.afters = afters
         self.foresight = 0  # what was known then of how large allocations become
         self.made = made
@@ -107,59 +107,47 @@ class Recipe:
             self.needs[memory] = self.needs.get(memory, 0) + box.volume * dtype.itemsize
         self.privates = privates  # private arrays that it makes
         self.frees = sum(isinstance(step, Free) for step in steps)
-        self._bound: dict[tuple[int, ...], Bound] = {}
+        self.uses: dict[tuple[int, ...], Bound] = {}  # by the numbers of the arrays
 
-    def instructions(self, slots: list[Any], first: int, task: Any, steps: list[Step]) -> list[Instruction]:
-        """Return the instructions, of which `first` is the number of the first."""
+    def instructions(self, emitter: Emitter, slots: list[Any], task: Any, steps: list[Step]) -> list[Instruction]:
+        """Return the instructions, numbered.
+
+        At the front are those that none of the recipe comes after from now on, and none that these come after.
+        """
         made = []
-        id = first
-        edges = zip(self._before, steps)  # noqa: B905 - as long as each other, and this is hot
-        for (need, get_needs, reader, other, get_others, readers, _), step in edges:
+        edges, id = emitter.edges, emitter.last
+        before = zip(self._before, steps)  # noqa: B905 - as long as each other, and this is hot
+        for (need, get_needs, reader, rest), step in before:
             needs = (slots[need],) if need >= 0 else get_needs(slots)
             if reader >= 0:
                 known = slots[reader]
                 after = (known,) if type(known) is int else tuple(known)
+                edges.append(after)
             else:
+                other, get_others, readers = rest
                 after = (slots[other],) if other >= 0 else get_others(slots)
                 for at in readers:
                     known = slots[at]
-                    after += (known,) if type(known) is int else tuple(known)
-            made.append(Instruction(id, step, task, needs, after))
+                    more = (known,) if type(known) is int else tuple(known)
+                    edges.append(more)
+                    after += more
             id += 1
-        return made
-
-    def lead(self, emitter: Emitter, slots: list[Any], first: int) -> None:
-        """Number the instructions, and let those be at the front that none of the recipe comes after, and none that these come after."""
-        emitter.last = first + self.size - 1
-        led, edges = emitter.led, emitter.edges
-        for position in self.front:
-            led.append(first + position)
-        ids, readers = self.behind
-        edges.append(ids(slots))
-        for at in readers:
-            known = slots[at]
-            edges.append((known,) if type(known) is int else tuple(known))
+            made.append(Instruction(id, step, task, needs, after))
+        emitter.last = id
+        edges.append(self._behind(slots))
+        emitter.led += self._front(slots)
         if len(edges) > MOST_EDGES:
             emitter.work_out_front()
+        return made
 
-    def bound_before(self, whose: tuple[int, ...], states: Sequence[ArrayState], shares: Any) -> Bound | None:
-        """Return the recipe for these arrays and shares if it was used for them, and they are where they were."""
-        known = self._bound.get(whose)
-        if known is None or (known.shares is not shares and known.shares != shares):
-            return None
-        for state, layout in zip(states, known.layouts):  # noqa: B905 - as above
-            if state.layout != layout:
-                return None
-        return known
-
-    def bound(self, states: Sequence[ArrayState], shares: Any, new: list[Allocation]) -> Bound:
+    def bound(self, states: Sequence[ArrayState], shares: Any, new: Sequence[Allocation]) -> Bound:
         """Return the recipe for these arrays, shares and new allocations."""
         whose = tuple([state.id for state in states])
         layouts = [state.layout for state in states]
-        known = None if new else self._bound.get(whose)
+        known = None if new else self.uses.get(whose)
         if known is None or known.layouts != layouts or (known.shares is not shares and known.shares != shares):
             backings = [backing for state in states for backing in state.all_backings()]
-            places = [backing.allocation for backing in backings] + new
+            places = [*[backing.allocation for backing in backings], *new]
 
             def where(place: Allocation) -> Allocation:
                 return places[place.id]
@@ -170,12 +158,14 @@ class Recipe:
             ]
             known = Bound(layouts, shares, steps, backings)
             if not new:
-                if len(self._bound) >= BOUND:
-                    self._bound.clear()
-                self._bound[whose] = known
+                if len(self.uses) >= BOUND:
+                    self.uses.clear()
+                self.uses[whose] = known
         return known
 
-    def change(self, slots: list[Any], states: Sequence[ArrayState], old: list[Backing], new: list[Allocation]) -> None:
+    def change(
+        self, slots: list[Any], states: Sequence[ArrayState], old: list[Backing], new: Sequence[Allocation]
+    ) -> None:
         """Let the states be as they are after the call."""
         for state, after in zip(states, self.afters):  # noqa: B905 - as above
             form = after.form
@@ -193,18 +183,16 @@ class Recipe:
             state.ids = list(ids.get(slots)) if ids.plain else ids.fill(slots)
 
 
-def _front(before: Sequence[Before], size: int, own: int) -> tuple[tuple[int, ...], tuple[Get, tuple[int, ...]]]:
-    """Return which of a recipe's instructions none of it comes after, and the slots of all that they come after themselves.
+def _front(before: Sequence[Before], size: int, own: int) -> tuple[Get, Get]:
+    """Return what takes out of the slots a recipe's instructions that none of it comes after, and all that it comes after.
 
-    Those where there may be lists of readers are apart. `own` is the slot of its first instruction.
+    Lists of readers that it comes after are apart. `own` is the slot of its first instruction.
     """
     ids: set[int] = set()
-    readers: set[int] = set()
     for edges in before:
         ids.update(edges.named)
-        readers.update(edges.readers)
-    front = tuple([n for n in range(size) if own + n not in ids])
-    return front, (getter(sorted(i for i in ids if i < own)), tuple(sorted(readers)))
+    front = [own + n for n in range(size) if own + n not in ids]
+    return getter(front), getter(sorted(i for i in ids if i < own))
 
 
 class Making:

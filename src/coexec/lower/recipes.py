@@ -20,7 +20,7 @@ from ..machine.platform import HOST
 from ..plan.candidate import Share
 from ..program.array import Array
 from .lowering import Lowering
-from .recipe import Making, NoRecipe, Recipe
+from .recipe import Bound, Making, NoRecipe, Recipe
 from .state import ArrayState, StateForm
 from .touch import Draft
 
@@ -129,10 +129,12 @@ class Recipes:
         """Return the instructions of a recipe for these states, if there is one."""
         if not known.forms:
             return None
-        forms = []
+        forms: list[StateForm] = []
+        slots: list[Any] = []
         for state in states:
             form = state.form
             forms.append(form if form is not None and state.valid.pattern is form.valid else self._form(state))
+            slots += state.ids
         recipe: Recipe | None = known.forms.get(tuple(forms))
         if recipe is None:
             return None
@@ -140,7 +142,19 @@ class Recipes:
         if recipe.made and not self._may_allocate(recipe):
             return None
         self.recalled += 1
-        return self._fill(recipe, task, states, shares)
+        emitter = self._lowering.emitter
+        slots.append(emitter.epoch)
+        first = emitter.last + 1
+        slots += range(first, first + recipe.size)
+        if recipe.made or recipe.frees:
+            return self._fill(recipe, task, states, shares, slots)
+        bound = self._bound(recipe, task, states, shares)
+        made = recipe.instructions(emitter, slots, task, bound.steps)
+        recipe.change(slots, states, bound.backings, ())
+        if bound.touched != emitter.marks.count:  # else it was filled in since the last mark
+            bound.touched = emitter.marks.count
+            emitter.marks.touched.update(bound.backings)
+        return made
 
     def _may_allocate(self, recipe: Recipe) -> bool:
         """Tell whether what a recipe allocates is as large as analysis would make it, and fits as it did then."""
@@ -177,44 +191,43 @@ class Recipes:
             form = self._forms[key] = StateForm(valid, trackers, len(numbers.ids), frozenset(numbers.several_at))
         return form, numbers.ids
 
-    def _fill(self, recipe: Recipe, task: Task, states: list[ArrayState], shares: Any) -> list[Instruction]:
-        """Return the instructions of a recipe, and change the states as it says."""
+    def _bound(self, recipe: Recipe, task: Task, states: list[ArrayState], shares: Any) -> Bound:
+        """Return a recipe that allocates nothing for these arrays."""
+        same = task.same
+        known = recipe.uses.get(same.ids) if same is not None and task.once else None
+        if known is not None and (known.shares is shares or known.shares == shares):
+            for state, layout in zip(states, known.layouts):  # noqa: B905 - as long as each other, and this is hot
+                if state.layout != layout:
+                    break
+            else:
+                return known  # they are where they were
+        return recipe.bound(states, shares, ())
+
+    def _fill(
+        self, recipe: Recipe, task: Task, states: list[ArrayState], shares: Any, slots: list[Any]
+    ) -> list[Instruction]:
+        """Return the instructions of a recipe that allocates or frees memory, and change the states as it says."""
         lowering = self._lowering
         emitter, coherence = lowering.emitter, lowering.coherence
-        first = emitter.last + 1
-        slots: list[Any] = []
-        for state in states:
-            slots += state.ids
-        slots.append(emitter.epoch)
-        ids = range(first, first + recipe.size)
-        slots += ids
         new: list[Allocation] = []
         for memory, owner, box, dtype in recipe.made:
             array = states[owner].id if owner >= 0 else owner - lowering.last_private
             new.append(coherence.numbered(memory, array, box, dtype))
-        same = task.same
-        bound = None if new or same is None or not task.once else recipe.bound_before(same.ids, states, shares)
-        if bound is None:
-            bound = recipe.bound(states, shares, new)
-        made = recipe.instructions(slots, first, task, bound.steps)
-        if recipe.made:
-            lowering.last_private += recipe.privates
+        bound = recipe.bound(states, shares, new)
+        made = recipe.instructions(emitter, slots, task, bound.steps)
+        lowering.last_private += recipe.privates
         coherence.freed += recipe.frees
-        recipe.lead(emitter, slots, first)
-        if (recipe.made or recipe.frees) and coherence.budget.limited:
+        if coherence.budget.limited:
             coherence.account(made)
             before = set(bound.backings)
             recipe.change(slots, states, bound.backings, new)
             coherence.evictor.moved(before, states)
         else:
             recipe.change(slots, states, bound.backings, new)
-        marks = emitter.marks
-        if bound.touched != marks.count:  # else it was filled in since the last mark
-            bound.touched = marks.count
-            marks.touched.update(bound.backings)
-        if new:
-            for state in states:
-                marks.touched.update(state.all_backings())
+        touched = emitter.marks.touched
+        touched.update(bound.backings)
+        for state in states if new else ():
+            touched.update(state.all_backings())
         return made
 
     def _make(

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
+from math import inf
+from typing import Any
 
 from ..backend.base import Ran
 from ..graph.instruction import Copy, Launch
@@ -33,34 +34,57 @@ class Learning:
         """Learn from what finished."""
         kernels: dict[str, list[Ran]] = {}
         for record in records:
-            if record.error is not None or record.stop == record.start:
+            instruction, device, _, start, stop, _, error = record
+            if error is not None or stop == start:
                 continue  # nothing was computed, so nothing is learnt
-            step = record.instruction.step
+            step = instruction.step
             if type(step) is Launch:
-                kernels.setdefault(record.device, []).append(record)
+                known = kernels.get(device)
+                if known is None:
+                    kernels[device] = [record]
+                else:
+                    known.append(record)
             elif type(step) is Copy:
-                self._links.learn(step.source.memory, step.target.memory, step.nbytes, record.start, record.stop)
+                self._links.learn(step.source.memory, step.target.memory, step.nbytes, start, stop)
         self._links.update()
         for device, ran in kernels.items():
-            spans = sorted([(record.start, record.stop) for record in ran])
+            spans = [record[3:5] for record in ran]
+            spans.sort()
             self._learn(ran, Shared(spans + [s for s in self._before.get(device, ()) if s[1] > spans[0][0]]))
             self._before[device] = spans
 
     def _learn(self, ran: Sequence[Ran], shared: Shared) -> None:
-        """Take what the kernels of one device took."""
-        for record in ran:
-            step, instruction = record.instruction.step, record.instruction
-            assert type(step) is Launch
-            if step.model is None or instruction.redone or instruction.odd:
+        """Take what the kernels of one device took; runs of one and the same launch, which loops make, are learnt together."""
+        apart = shared.apart
+        last: Any = ran[0].instruction.step
+        runs: list[float] = []
+        for instruction, _, _, start, stop, waited, _ in ran:
+            step: Any = instruction.step  # a Launch
+            model = step.model
+            if model is None or instruction.redone or instruction.odd:
                 continue
-            seconds = record.stop - record.start - record.waited
-            least = min(seconds, shared.seconds(record.start, record.stop))
-            if least < seconds:
-                known = step.model.estimate(step.work, together=step.together)
+            if step is not last:
+                if runs:
+                    _teach(last, runs)
+                    runs = []
+                last = step
+            seconds = stop - start - waited
+            if not apart and (least := shared.seconds(start, stop)) < seconds:
+                if runs:  # they count in what is known by now
+                    _teach(last, runs)
+                    runs = []
+                known = model.estimate(step.work, together=step.together)
                 seconds = least if known is None else min(max(known.seconds, least), seconds)
-            step.model.learn(step.work, seconds, together=step.together)
+            runs.append(seconds)
             if seconds > LONG:
-                step.model.learn_wait(record.waited, seconds, together=step.together)
+                model.learn_wait(waited, seconds, together=step.together)
+        if runs:
+            _teach(last, runs)
+
+
+def _teach(step: Launch, runs: list[float]) -> None:
+    """Let the model of a launch learn how long it took, each time."""
+    step.model.learn_all(step.work, runs, together=step.together)
 
 
 class Shared:
@@ -71,8 +95,15 @@ class Shared:
         self._times: list[float] = []
         self._shares: list[float] = []  # seconds that a kernel has had which has run from the first moment on
         spans.sort()
-        if all(end <= begin for (_, end), (begin, _) in pairwise(spans)):
-            return  # one after the other
+        self.apart = True  # one after the other
+        last = -inf
+        for begin, end in spans:
+            if begin < last:
+                self.apart = False
+                break
+            last = end
+        if self.apart:
+            return
         changes = sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans])
         running, last, share = 0, changes[0][0], 0.0
         for time, change in changes:
@@ -87,6 +118,6 @@ class Shared:
 
     def seconds(self, start: float, stop: float) -> float:
         """Return the seconds of device time that a kernel from `start` to `stop` has had."""
-        if not self._times:
+        if self.apart:
             return stop - start
         return self._shares[bisect_left(self._times, stop)] - self._shares[bisect_left(self._times, start)]

@@ -147,7 +147,9 @@ class Decisions:
     def _before(self, task: Task) -> Decided | None:
         """Note a call; return how it was planned in the turn before, if this one need not be planned anew."""
         repeats = self._repeats
-        repeats.add(_new(Event, (task.shape, task.array_ids(), task.births)))
+        same = task.same
+        arrays = same.ids if same is not None else task.array_ids()
+        repeats.add(_new(Event, (task.shape, arrays, task.births)))
         period, run = repeats.period, repeats.run
         if not period or run < period:
             self._left, self._turns = 0, LOOK_AGAIN[0]

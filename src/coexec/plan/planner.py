@@ -53,11 +53,6 @@ NAMED = "of the devices that the call names, the only one that can run it"
 _new: Callable[..., Any] = tuple.__new__
 
 
-def _planned(fields: tuple[Command, tuple[Share, ...], bool]) -> Planned:
-    planned: Planned = _new(Planned, (*fields, "", None, False, False))
-    return planned
-
-
 HOST = Share(Variant("host", "cpu"), None, None, None)
 Remark = Callable[[Task, Sequence[str]], None]
 """Takes a task and the devices that would help if its arguments did not overlap."""
@@ -114,6 +109,11 @@ class Planner:
         alone = alone_seconds(candidates, work_of(task), self.loads, lambda: inputs_of(task, self._residency))
         looked_at = LookedAt(self.last, self.whole, candidates, unfit, alone, work_of(task))
         return preview(task, planned, looked_at, objective=self._objective, policy=options.policy or self._policy)
+
+    @property
+    def only_places(self) -> bool:
+        """Whether no plan is followed, so that all there is to plan of a call that cannot be cut is who computes it."""
+        return not (self.to_the_letter.plans or self._step_plan.plans or self._guide) and self._placement.pairs
 
     def follow(self, plans: Sequence[Plan]) -> None:
         """Plan as these plans say, to the letter, from now on: nothing that was decided before holds."""
@@ -202,7 +202,7 @@ class Planner:
             divided = self._divide(task, box, candidates, work, named=options.devices is not None)
             if divided is not None:
                 return self._cut_again(divided) if again else divided
-        placed = self._placed(task, box, candidates, work, only)
+        placed = self.placed(task, box, candidates, work, only)
         return self._cut_again(placed) if again else placed
 
     def _cut_again(self, planned: Planned) -> Planned:
@@ -219,7 +219,7 @@ class Planner:
         task.outcome = task.inputs = None  # how long it takes teaches nothing about other divisions
         return self._command(task, made, given, f"{why}; each part in {count} pieces")
 
-    def _placed(self, task: Task, box: Box, candidates: Sequence[Candidate], work: Work, only: str = ONLY) -> Planned:
+    def placed(self, task: Task, box: Box, candidates: Sequence[Candidate], work: Work, only: str = ONLY) -> Planned:
         """Return the task as one chunk, on the device that the placement chooses; `only` is why there is but one."""
         ready = self.loads.ready(task.after)
         if len(candidates) == 1:
@@ -240,7 +240,8 @@ class Planner:
                 return self._command(task, (chunk,), shares, why)
         # Made for every task: the tuples behind the two named tuples, without their constructors.
         command = _new(Command, (task.id, task, chosen.chunks(box), task.after, why))
-        return _planned((command, chosen.shares(work, seconds), False))
+        planned: Planned = _new(Planned, (command, chosen.shares(work, seconds), False, "", None, False, False))
+        return planned
 
     def _as_planned(self, task: Task, candidates: Sequence[Candidate], work: Work, *, idle: bool) -> Planned | None:
         """Return what a plan says of a call, if there is one; a plan says nothing of arguments that overlap."""
@@ -256,7 +257,7 @@ class Planner:
             part = plan.parts[0]
             chosen = one_per_device([c for c in candidates if c.name == part.device], work)
             here = in_caller(task, task.mine, chosen[0], work) if idle and chosen else None
-            return here or (self._placed(task, task.mine, chosen[:1], work, plan.why) if chosen else None)
+            return here or (self.placed(task, task.mine, chosen[:1], work, plan.why) if chosen else None)
         with suppress(PlanError):  # a device or a variant may be gone since
             return None if plan is None else self._followed(task, plan, one_per_device(candidates, work), loosely=True)
         return None
@@ -316,7 +317,7 @@ class Planner:
             self.whole = "undivided is being tried" if trial else "undivided was measured to be faster"
             single = divided.division.single
             best = min(group, key=lambda c: single.get(c.name, inf))
-            return self._placed(task, box, [best], work, f"{self.whole}, and {best.name} is the fastest alone")
+            return self.placed(task, box, [best], work, f"{self.whole}, and {best.name} is the fastest alone")
         if not self.divider.for_energy and wide_is_faster(candidates, work, divided.seconds):
             self.whole = "all cores as one device were measured to be faster than the division"
             return None

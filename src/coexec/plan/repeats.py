@@ -49,19 +49,21 @@ class Repeats:
 
     def add(self, event: Event) -> None:
         """Take the next event."""
-        number = self._first + len(self._log)
-        self._log.append(event)
-        if self.period and repeats(event, self._log[-1 - self.period]):
+        log, period, what = self._log, self.period, event[0]
+        number = self._first + len(log)
+        log.append(event)
+        before = log[-1 - period] if period else None
+        if before is not None and (event[:2] == before[:2] or repeats(event, before)):
             self.run += 1
         else:
             self._look(event, number)
-        earlier = self._seen.get(event.what)
+        earlier = self._seen.get(what)
         if earlier is None:
-            earlier = self._seen[event.what] = []
+            earlier = self._seen[what] = []
         earlier.append(number)
         if len(earlier) > LOOKS:
             del earlier[0]
-        if len(self._log) > 4 * LONGEST:
+        if len(log) > 4 * LONGEST:
             self._forget(2 * LONGEST)
 
     def _look(self, event: Event, number: int) -> None:
@@ -71,7 +73,8 @@ class Repeats:
             period = number - then
             if period > LONGEST or then < self._first:
                 return
-            if repeats(event, self._log[then - self._first]):
+            before = self._log[then - self._first]
+            if event[1] == before[1] or (event[2] != before[2] and repeats(event, before)):
                 self.period, self.run = period, 1
                 return
 

@@ -5,7 +5,7 @@ Before: predict/conditions.py, predict/roofline.py.  After: plan/.  Knows work a
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from math import inf, sqrt
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -63,11 +63,25 @@ class Model:
 
     def learn(self, work: Work, seconds: float, *, together: bool = False) -> None:
         """Take one measurement of `work`, made while other devices ran (`together`) or alone."""
+        self.learn_all(work, (seconds,), together=together)
+
+    def learn_all(self, work: Work, measured: Sequence[float], *, together: bool = False) -> None:
+        """Take measurements of `work` that were made one after the other, all `together` with other devices or all alone."""
+        low, high = self._usual(work, together)
+        for seconds in measured:
+            if low <= seconds <= high:
+                self._skipped += 1
+                if self._skipped & 15:
+                    continue  # one more of the same
+            self._learn(work, seconds, together)
+            low, high = self._usual(work, together)
+
+    def _usual(self, work: Work, together: bool) -> tuple[float, float]:
+        """Return between which seconds a measurement is one more of the same; nothing is, if nothing has settled."""
         quiet = self._quiet.get(work.key)
-        if quiet is not None and quiet[0] == work.kind and quiet[1] is together and quiet[2] <= seconds <= quiet[3]:
-            self._skipped += 1
-            if self._skipped & 15:
-                return  # one more of the same
+        return quiet[2:] if quiet is not None and quiet[0] == work.kind and quiet[1] is together else (inf, -inf)
+
+    def _learn(self, work: Work, seconds: float, together: bool) -> None:
         if not 0.0 <= seconds < inf:
             return
         if self.family is not None:

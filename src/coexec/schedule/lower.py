@@ -36,8 +36,9 @@ class LowerLayer:
         self.lowering = lowering
         self.recipes = recipes
         self._moment = moment
-        self._replayed = self._analysed = 0
-        self._why = ("", False)  # the last call that was not replayed, and whether it was planned as before
+        self._replayed = 0
+        self.analysed = 0  # calls that were not replayed, straight ones among them
+        self.why = ("", False)  # the last call that was not replayed, and whether it was planned as before
         self._epochs: dict[Task, int] = {}  # the instruction of each that is not over
 
     def recall(self, planned: Planned) -> bool:
@@ -55,18 +56,13 @@ class LowerLayer:
         instructions = self.recipes.lower(planned.command, planned.shares, draft, late=late)
         self._emit(planned, instructions, again=False)
 
-    def analysed(self, task: Task) -> None:
-        """Count a call that was analysed elsewhere."""
-        self._analysed += 1
-        self._why = task.name, False
-
     def _emit(self, planned: Planned, instructions: list[Instruction], *, again: bool) -> None:
         task = planned.command.task
         if again:
             self._replayed += 1
         else:
-            self._analysed += 1
-            self._why = task.name, planned.again
+            self.analysed += 1
+            self.why = task.name, planned.again
         arrays = task.arrays if planned.here else ()
         task.let_go()  # its arrays may be dropped from now on
         self._moment.out.append(_new(Batch, (instructions, task, planned, arrays, again, False, None)))
@@ -122,7 +118,7 @@ class LowerLayer:
     @property
     def counts(self) -> Counts:
         """How many calls there were so far."""
-        return Counts(self._replayed, self._analysed)
+        return Counts(self._replayed, self.analysed)
 
     def since(self, begun: Counts, *, left: bool) -> tuple[bool, str]:
         """Tell whether every call since then was replayed, and else why not. A step that was `left` did not end."""
@@ -130,8 +126,8 @@ class LowerLayer:
             return False, "an exception left it"
         if not self.recipes.on:
             return False, "replay is off"
-        if self._analysed > begun.analysed:
-            name, planned = self._why
+        if self.analysed > begun.analysed:
+            name, planned = self.why
             return False, f"{name} was {'analysed' if planned else 'planned'} anew"
         return self._replayed > begun.replayed, "nothing was called"
 

@@ -148,7 +148,12 @@ class PlanLayer:
     def call(self, task: Task) -> None:
         """Plan a call."""
         task.births = self._births.last  # it may be planned later, when there are more arrays
-        if self._open is not None or self._queue or self._times or (self._sure and self.loads.ends and self._far(task)):
+        if (
+            self._open is not None
+            or self._queue
+            or self._times
+            or (self._sure and self.loads.ends and self.far(task.id))
+        ):
             self.planner.check(task)  # later there is nobody to tell
             self._queue.append(Called(task))
             if self._times and len(self._queue) >= LONGEST:
@@ -207,10 +212,10 @@ class PlanLayer:
         if self.steps is not None and tasks:
             self.steps.ahead(tasks, reads, times)
 
-    def _far(self, task: Task) -> bool:
-        """Tell whether the devices have so much to do that a call need not be planned yet."""
+    def far(self, task: int) -> bool:
+        """Tell whether the devices have so much to do that a call, whose task has this number, need not be planned yet."""
         loads = self.loads
-        recent, free, ahead = task.id - RECENT, loads.seconds, self._ahead
+        recent, free, ahead = task - RECENT, loads.seconds, self._ahead
         for device, last in loads.latest.items():
             if last > recent and (free[device] <= ahead or loads.tasks[device] < LEAST):
                 return False
@@ -289,7 +294,7 @@ class PlanLayer:
             while self._queue and self._open is None:
                 item = self._queue[0]
                 stands_still = moment.idle and not moment.out
-                if due <= 0 and not stands_still and isinstance(item, Called) and self._far(item.task):
+                if due <= 0 and not stands_still and isinstance(item, Called) and self.far(item.task.id):
                     return
                 due -= 1
                 self._queue.popleft()

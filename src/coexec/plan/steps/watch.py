@@ -61,7 +61,9 @@ class ProgramWatch:
         if shape is None:
             self._recent.clear()
             return False
-        self._recent.append(_new(SeenCall, (shape, chunks, task.array_ids(), task.births)))
+        same = task.same
+        arrays = same.ids if same is not None else task.array_ids()
+        self._recent.append(_new(SeenCall, (shape, chunks, arrays, task.births)))
         self._counts[shape] = self._counts.get(shape, 0) + 1
         return True
 
