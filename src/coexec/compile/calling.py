@@ -21,6 +21,8 @@ from .ufunc_loops import inner_loop
 
 ANYWHERE = frozenset({"floor_divide", "remainder", "fmod", "fmax", "fmin", "isfinite", "isinf", "signbit", "sign"})
 """Functions of floats that are exact, and so do not depend on how NumPy goes through memory."""
+EITHER_ZERO = frozenset({"fmax", "fmin"})
+"""Functions whose answer for 0.0 and -0.0 is one in NumPy's vectors and the other in what is left over of an array."""
 SIGNS = frozenset({"copysign", "signbit"})
 """Functions that look at the sign of NaN in their last operand."""
 SQUARE, ROOT = 2, 0.5  # exponents that NumPy's power computes as a product and as a root
@@ -81,6 +83,9 @@ def _check_layout(node: Expr, *, free: bool) -> Expr:
     """Raise if NumPy might compute a function in another way because of how its operands lie in memory."""
     if isinstance(node, Apply) and node.function in SIGNS and not _keeps_bits(node.inputs[-1]):
         raise Untraceable(f"np.{node.function} of computed values looks at the sign of NaN, which is anybody's guess")
+    if not free and isinstance(node, Apply) and node.function in EITHER_ZERO and node.dtype.kind == "f":
+        if not any(_never_zero(arg) for arg in node.inputs):
+            raise Untraceable(f"np.{node.function} of 0.0 and -0.0 depends on where in memory they are")
     if not free and not _is_written_out(node) and not all(regular(arg) for arg in node.args):
         assert isinstance(node, Apply)
         raise Untraceable(f"np.{node.function} of elements that are not neighbours in memory")
@@ -169,6 +174,13 @@ def _short_power(array: Symbolic, base: Expr, exponent: float) -> Expr:
     for factor in factors[1:]:
         found = computed("multiply", found, factor)
     return computed("reciprocal", found) if exponent < 0 else found
+
+
+def _never_zero(value: Expr) -> bool:
+    """Tell whether a value is a number that is not zero at every call that fits; what is decided so becomes a guard."""
+    if isinstance(value, Constant):
+        return bool(value.value != 0)
+    return isinstance(value, Scalar) and bool(value.host != 0)
 
 
 def _never_negative(exponent: Expr) -> bool:
