@@ -14,7 +14,7 @@ import pytest
 import coexec as cx
 from coexec.compile import CudaForm, Declined, cuda_form
 from coexec.compile.cuda import OPTIONS
-from coexec.program.ufunc_source import TEXTS
+from coexec.compile.opencl_text import TEXTS
 from tests.compile.test_opencl import counted, heat, masked, nearest, prices, totals
 
 BOTH = ("x", "y", "out")

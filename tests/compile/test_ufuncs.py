@@ -99,7 +99,14 @@ def check(pairs: list[tuple[str, str]]) -> int:
     with np.errstate(all="ignore"):
         for name, dtype in pairs:
             found[name, dtype] = outcome(name, dtype)
-    allowed = ("NumPy", "same", "elements of type float16 are not compiled", "np.power raises", "has no inner loop", "depends on where")
+    allowed = (
+        "NumPy",
+        "same",
+        "elements of type float16 are not compiled",
+        "np.power raises",
+        "has no inner loop",
+        "depends on where",
+    )
     assert {pair: why for pair, why in found.items() if not any(words in why for words in allowed)} == {}
     return sum(why == "same" for why in found.values())
 

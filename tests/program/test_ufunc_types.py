@@ -18,7 +18,7 @@ import pytest
 import coexec as cx
 from coexec.backend.opencl.probe import probe
 from coexec.backend.torch.driver import installed
-from coexec.program.ufunc_source import TEXTS
+from coexec.compile.opencl_text import TEXTS
 
 SECONDS = 2.0
 TYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")

@@ -72,6 +72,7 @@ class Kernel:
         self.scratches = cost.scratches  # whether temporaries were declared
         self.choices: tuple[Any, int, dict[str | None, Any]] = (None, 0, {})  # plan/candidate.py's own
         self.compiled: Any = None  # compile/serving.py's own: what was compiled of its body
+        self.operands: dict[str, Any] = {}  # of a ufunc or a chain: what is known of each parameter before any call
         self.compilable: bool | None = None  # compile/serving.py's own: whether its body can be; None: not looked at
         self.counts: Any = None  # predict/operations.py's own: the operations of its body
         self.function = function
