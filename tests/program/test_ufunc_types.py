@@ -195,3 +195,22 @@ def test_neighbours_in_a_vector_do_not_matter(function: Any, dtype: str) -> None
             values[0][rng.integers(0, 8) :: 8] = large
             wanted = call.run(values, np)
             assert differs(call, values, wanted, call.run(values, cx), TEXTS[function].ulp) == "", large
+
+
+@pytest.mark.skipif(not probe().devices, reason="no OpenCL")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_come_close_for_numbers_of_all_sizes_beside_each_other(dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    info: Any = np.finfo(dtype)
+    ends, n = np.log([float(info.tiny), float(info.max)]) * 0.999, 2000
+    sizes = [np.exp(rng.uniform(*ends, n)) * rng.choice([-1, 1], n) for _ in range(2)]
+    whole = np.concatenate([special(dtype), np.array([2.0, 1e8, 700, -88], dtype)])
+    first = np.concatenate([np.repeat(whole, len(whole)), sizes[0], rng.uniform(-10, 10, n)]).astype(dtype)
+    second = np.concatenate([np.tile(whole, len(whole)), sizes[1], rng.uniform(-10, 10, n)]).astype(dtype)
+    found = {}
+    with quiet(), cx.Runtime("opencl:0"):
+        for function in (u for u, text in TEXTS.items() if text.wide):
+            values = [first, second][: function.nin]
+            call = Drawn(function, (dtype,) * function.nin, {})
+            found[function] = differs(call, values, call.run(values, np), call.run(values, cx), TEXTS[function].ulp)
+    assert {function.__name__: said for function, said in found.items() if said} == {}

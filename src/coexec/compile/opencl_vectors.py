@@ -177,6 +177,9 @@ class Vectors(Points):
         known, pattern = self.known(function, values)
         self.ulp += known.ulp + 0.5 if known.ulp else 0.0
         result = pattern.format(*texts)
+        if known.narrow and dtype.itemsize == 8:
+            halves = [pattern.format(*(f"{text}.{half}" for text in texts)) for half in ("lo", "hi")]
+            result = f"({self._type(dtype)})({halves[0]}, {halves[1]})"
         if known.calm:
             return self._calm(result, pattern, texts[0], known.calm, nest)
         return self._vector(result, dtype, nest)
