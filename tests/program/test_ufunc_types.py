@@ -202,8 +202,8 @@ def test_neighbours_in_a_vector_do_not_matter(function: Any, dtype: str) -> None
 def test_functions_come_close_for_numbers_of_all_sizes_beside_each_other(dtype: str) -> None:
     rng = np.random.default_rng(4)
     info: Any = np.finfo(dtype)
-    ends, n = np.log([float(info.tiny), float(info.max)]) * 0.999, 2000
-    sizes = [np.exp(rng.uniform(*ends, n)) * rng.choice([-1, 1], n) for _ in range(2)]
+    least, most, n = float(np.log(info.tiny)) * 0.999, float(np.log(info.max)) * 0.999, 2000
+    sizes = [np.exp(rng.uniform(least, most, n)) * rng.choice([-1, 1], n) for _ in range(2)]
     whole = np.concatenate([special(dtype), np.array([2.0, 1e8, 700, -88], dtype)])
     first = np.concatenate([np.repeat(whole, len(whole)), sizes[0], rng.uniform(-10, 10, n)]).astype(dtype)
     second = np.concatenate([np.tile(whole, len(whole)), sizes[1], rng.uniform(-10, 10, n)]).astype(dtype)

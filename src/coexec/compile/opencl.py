@@ -92,21 +92,33 @@ def _written(
         try:
             wide = Vectors(traced, dtype, name_numbers=name_numbers)
             wide.vectors(stores, space)
-        except NotVectors:
+        except (NotVectors, WantsMemory):
             pass
         else:
             return wide, False, WIDTHS[dtype.str[1:]]
-    axes = len(stores[0].value.shape)
     try:
         writer = Points(traced, name_numbers=name_numbers)
         writer.points(stores, rows=False)
     except WantsMemory:
-        if not name_numbers or not 1 < axes <= MOST_AXES:
+        if not name_numbers or not 1 < len(stores[0].value.shape) <= MOST_AXES:
             raise
-        writer = Points(traced, name_numbers=name_numbers)
-        writer.points(stores, rows=True)
-        return writer, True, 1
+        return _rows(traced, stores, dtype), True, 1
     return writer, False, 1
+
+
+def _rows(traced: Traced, stores: Sequence[Assign], dtype: Any) -> Points:
+    """Return what has written the stores by rows, in vectors of a type if that is possible."""
+    if dtype is not None:
+        try:
+            wide = Vectors(traced, dtype, name_numbers=True)
+            wide.rows(stores)
+        except NotVectors:
+            pass
+        else:
+            return wide
+    writer = Points(traced, name_numbers=True)
+    writer.points(stores, rows=True)
+    return writer
 
 
 def _is_relation(text: str, answer: Any) -> bool:

@@ -64,7 +64,7 @@ class Points(Walk):
             self.stack.append(Nest(f"i{axis}", ("", ""), self.stack[-1]))
         self._shared = self.stack[:-1]
         if rows:
-            self.stack.append(Nest("coexec_j", ("0L", self._size(shape[-1])), self.stack[-1]))
+            self.stack.append(Nest("coexec_j", ("0L", self.size(shape[-1])), self.stack[-1]))
         self.store_all(stores)
         if rows:
             row = self.stack.pop()
@@ -99,7 +99,8 @@ class Points(Walk):
         """Return how C calls a type."""
         return C_TYPES[dtype.str[1:]]
 
-    def _size(self, size: Size) -> str:
+    def size(self, size: Size) -> str:
+        """Return a size as C computes it."""
         if not isinstance(size, Host):
             return f"{size}L"
         if size.linear is None:
@@ -110,7 +111,7 @@ class Points(Walk):
 
     def position(self, line: Line) -> str:
         """Return an index along one axis."""
-        start = self._size(line.start)
+        start = self.size(line.start)
         if line.axis is None:
             return start
         moved = line.axis if line.step == 1 else f"{line.axis} * {line.step}L"
@@ -169,13 +170,13 @@ class Points(Walk):
             return places
         number = "0L"
         for place, extent in zip(places, shape, strict=True):
-            number = f"(({number}) * {self._size(extent)} + ({place}))"
+            number = f"(({number}) * {self.size(extent)} + ({place}))"
         flat = self.let(number, INTEGER, self.home(at)).text
         found = []
         for axis in reversed(range(len(own))):
-            found.append(flat if not axis else f"{flat} % {self._size(own[axis])}")
+            found.append(flat if not axis else f"{flat} % {self.size(own[axis])}")
             if axis:
-                flat = self.let(f"{flat} / {self._size(own[axis])}", INTEGER, self.home(at)).text
+                flat = self.let(f"{flat} / {self.size(own[axis])}", INTEGER, self.home(at)).text
         return found[::-1]
 
     def convert(self, value: Held, dtype: np.dtype[Any]) -> Held:
@@ -252,7 +253,7 @@ class Points(Walk):
         if floats and node.kind == "sum" and short:
             return self._few(node, at, in_pairs=last and not node.free)
         if last and floats and node.kind == "sum" and not node.free:
-            found: Held = self.within(home, lambda: self._in_pairs(node, at, home))
+            found: Held = self.within(home, lambda: self.in_pairs(node, at, home))
         else:
             found = self.within(home, lambda: self._looped(node, at, home))
         return found
@@ -277,30 +278,32 @@ class Points(Walk):
     def _sum(self, a: Held, b: Held) -> Held:
         return self.computed("add", [a, b], a.dtype)
 
-    def _in_pairs(self, node: Fold, at: Index, home: Nest) -> Held:
+    def in_pairs(self, node: Fold, at: Index, home: Nest) -> Held:
         """Return a sum of floats in NumPy's order: halves of halves, and at most 128 elements in eight sums."""
         kind, own = self.c_type(node.dtype), self.name("coexec_s")
         self.say(f"{kind} {own} = 0; long {own}_low[64], {own}_count[64]; {kind} {own}_left[64]; int {own}_state[64];")
-        self.say(
-            f"int {own}_top = 0; {own}_low[0] = 0; {own}_count[0] = {self._size(node.extent)}; {own}_state[0] = 0;"
-        )
+        self.say(f"int {own}_top = 0; {own}_low[0] = 0; {own}_count[0] = {self.size(node.extent)}; {own}_state[0] = 0;")
         halves = Nest("", (f"while ({own}_top >= 0)", ""), home)
         halves.counts = False
         self.stack.append(halves)
         for line in HALVES:
             self.say(line.format(own=own, kind=kind))
-        nest = Nest(self.name("coexec_r"), (f"{own}_at", f"{own}_at + {own}_n"), halves)
+        self.eight_sums(node, at, own)
+        self.say(f"{own}_top--;")
+        self.stack.pop()
+        home.lines.append(halves)
+        return self.let(f"0 + {own}", node.dtype, home)
+
+    def eight_sums(self, node: Fold, at: Index, own: str) -> None:
+        """Add up to 128 elements."""
+        nest = Nest(self.name("coexec_r"), (f"{own}_at", f"{own}_at + {own}_n"), self.stack[-1])
         self.stack.append(nest)
         value = self.emit(node.arg, (*at[: node.axis], Line(0, 1, nest.var), *at[node.axis :]))
         for line in EIGHT:
             self.say(line.format(own=own, value=value.text, var=nest.var))
         self.stack.pop()
-        halves.lines.append(nest)
+        self.stack[-1].lines.append(nest)
         self.say(f"if ({own}_n >= 8 && {own}_n % 8 == 0) {own} = {JOINED.format(own=own)};")
-        self.say(f"{own}_top--;")
-        self.stack.pop()
-        home.lines.append(halves)
-        return self.let(f"0 + {own}", node.dtype, home)
 
     def _looped(self, node: Fold, at: Index, home: Nest) -> Held:
         def element(line: Line) -> Held:
@@ -311,7 +314,7 @@ class Points(Walk):
         total, place = self.name("coexec_t"), self.name("coexec_p")
         self.say(f"{self.c_type(first.dtype)} {total} = {first.text};")
         self.say(f"long {place} = 0;")
-        nest = Nest(self.name("coexec_r"), ("1L" if from_first else "0L", self._size(node.extent)), home)
+        nest = Nest(self.name("coexec_r"), ("1L" if from_first else "0L", self.size(node.extent)), home)
         self.stack.append(nest)
         value, now = element(Line(0, 1, nest.var)), Held(total, first.dtype, False, nest)
         if node.kind.startswith("arg"):

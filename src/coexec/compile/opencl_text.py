@@ -122,6 +122,9 @@ PHILOX = (
 JOINED = (
     "(({own}_r[0] + {own}_r[1]) + ({own}_r[2] + {own}_r[3])) + (({own}_r[4] + {own}_r[5]) + ({own}_r[6] + {own}_r[7]))"
 )
+ADDED = (
+    "(({own}_v.s0 + {own}_v.s1) + ({own}_v.s2 + {own}_v.s3)) + (({own}_v.s4 + {own}_v.s5) + ({own}_v.s6 + {own}_v.s7))"
+)
 HALVES = (
     "const long {own}_at = {own}_low[{own}_top], {own}_n = {own}_count[{own}_top];",
     "if ({own}_n > 128) {{",
@@ -144,6 +147,13 @@ EIGHT = (
     "else {{ if ({own}_i == {own}_whole) {own} = " + JOINED + "; {own} += {value}; }}",
 )
 """What becomes of an element of at most 128: one of eight sums, which are added up before the last few."""
+EIGHTS = (
+    "if ({own}_n < 8) for (int e = 0; e < {left}; e++) {own} += {value}_some[e];",
+    "else if ({at} == {own}_at) {own}_v = {value};",
+    "else if ({left} == 8) {own}_v += {value};",
+    "else {{ {own} = " + ADDED + "; for (int e = 0; e < {left}; e++) {own} += {value}_some[e]; }}",
+)
+"""The same for eight elements at once, the last of which may be idle."""
 
 
 def extent_text(text: str) -> str:
@@ -206,11 +216,9 @@ def lines_text(lines: Sequence[Any], depth: int) -> Iterator[str]:
     for line in lines:
         if isinstance(line, Nest):
             low, high = line.bounds
-            yield (
-                f"{'  ' * depth}{low} {{"
-                if not line.var
-                else f"{'  ' * depth}for (long {line.var} = {low}; {line.var} < {high}; {line.var}++) {{"
-            )
+            step = f"{line.var}++" if line.step == 1 else f"{line.var} += {line.step}"
+            loop = f"for (long {line.var} = {low}; {line.var} < {high}; {step})" if line.var else low
+            yield f"{'  ' * depth}{loop} {{"
             yield from lines_text(line.lines, depth + 1)
             yield f"{'  ' * depth}}}"
         else:

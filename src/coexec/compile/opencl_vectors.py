@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Apply, Assign, Buffer, Counting, Draw, Fold, Gather, Read, Traced, nodes_of
+from .graph import Apply, Assign, Buffer, Counting, Draw, Fold, Gather, Line, Read, Traced, nodes_of
 from .host import equal_sizes
 from .opencl_points import BOOL, Points
-from .opencl_text import TEXTS
+from .opencl_text import ADDED, EIGHTS, TEXTS
+from .trace import FEW
 from .walk import Held, Index, Nest
 
 WIDTHS = {"f4": 8, "f8": 8}
@@ -49,7 +50,7 @@ def vector_type(stores: Sequence[Assign]) -> np.dtype[Any] | None:
     """Return the floats that are computed in vectors, or None if no function gains by it or there are several types of them."""
     nodes = list(nodes_of(*(store.value for store in stores)))
     found = {node.dtype for node in nodes if node.dtype.kind == "f"}
-    if len(found) != 1 or any(isinstance(node, Fold | Gather | Draw | Counting) for node in nodes):
+    if len(found) != 1 or any(isinstance(node, Gather | Draw | Counting) for node in nodes):
         return None
     gains = any(isinstance(node, Apply) and _is_wide(node) for node in nodes)
     return found.pop() if gains else None
@@ -78,7 +79,49 @@ class Vectors(Points):
         for axis in range(last):
             self.stack.append(Nest(f"i{axis}", ("", ""), self.stack[-1]))
         self.stack.append(Nest(AT, ("", ""), self.stack[-1]))
+        self._shared = self.stack[:-1]
         self.store_all(stores)
+
+    def rows(self, stores: Sequence[Assign]) -> None:
+        """Write all stores for a row of points, eight after eight; raise `NotVectors` where only one by one will do."""
+        self.number_stores(list(stores))
+        shape = stores[0].value.shape
+        self.check_doubles(stores)
+        for axis in range(len(shape) - 1):
+            self.stack.append(Nest(f"i{axis}", ("", ""), self.stack[-1]))
+        self._shared = self.stack[:-1]
+        self._along("0L", self.size(shape[-1]))
+        self.store_all(stores)
+        row = self.stack.pop()
+        self.stack[-1].lines.append(row)
+
+    def _along(self, low: str, high: str) -> None:
+        """Begin a loop over vectors."""
+        self.stack.append(Nest(AT, (low, high), self.stack[-1], step=self._width))
+        self.say(f"const int {LEFT} = min({self._width}L, {high} - {AT});")
+
+    def fold(self, node: Fold, at: Index) -> Held:
+        if any(line.axis == AT for line in at):
+            raise NotVectors
+        last = all(equal_sizes(extent, 1) for extent in node.arg.shape[node.axis + 1 :])
+        short = isinstance(node.extent, int) and node.extent <= FEW
+        home = self.home(at)
+        if node.kind != "sum" or not last or short or node.dtype != self._float or home in self._shared:
+            return super().fold(node, at)
+        found: Held = self.within(home, lambda: self.in_pairs(node, at, home))
+        return found
+
+    def eight_sums(self, node: Fold, at: Index, own: str) -> None:
+        kind, value = self.c_type(node.dtype), self.name("coexec_v")
+        self.say(f"{kind}8 {own}_v = 0;")
+        self._along(f"{own}_at", f"({own}_at + {own}_n)")
+        given = self._spread(self.emit(node.arg, (*at[: node.axis], Line(0, 1, AT), *at[node.axis :])))
+        self.say(f"const {kind}8 {value} = {given}; {kind} {value}_some[8]; vstore8({value}, 0, {value}_some);")
+        for line in EIGHTS:
+            self.say(line.format(own=own, value=value, at=AT, left=LEFT))
+        nest = self.stack.pop()
+        self.stack[-1].lines.append(nest)
+        self.say(f"if ({own}_n >= 8 && {own}_n % 8 == 0) {own} = {ADDED.format(own=own)};")
 
     def _vector(self, text: str, dtype: np.dtype[Any], nest: Nest) -> Held:
         """Give a vector a name."""

@@ -75,8 +75,7 @@ class Kernel:
         self.operands: dict[str, Any] = {}  # of a ufunc or a chain: what is known of each parameter before any call
         self.compilable: bool | None = None  # compile/serving.py's own: whether its body can be; None: not looked at
         self.counts: Any = None  # predict/operations.py's own: the operations of its body
-        self.function = function
-        self.name = name or function.__name__
+        self.function, self.name = function, name or function.__name__
         self.signature = inspect.signature(function)
         self.params = _parameters(self.name, self.signature)
         self.passed = tuple(p for p in self.params if p not in SPECIAL)
