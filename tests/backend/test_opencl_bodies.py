@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.compile import opencl
+from coexec.compile import opencl_points
+from coexec.compile.opencl_text import TEXTS, Text
 from coexec.errors import PlanError
-from coexec.program.ufunc_source import TEXTS, Text
 from tests.devices import MIXED
 
 pytest.importorskip("pyopencl")
@@ -141,7 +141,7 @@ def test_who_names_the_device_is_told_that_the_host_stood_in() -> None:
 
 def test_a_text_that_differs_from_numpy_changes_nothing_and_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {**TEXTS, np.add: Text("{0} - {1}", "{0} - {1}")}
-    monkeypatch.setattr(opencl, "TEXTS", wrong)
+    monkeypatch.setattr(opencl_points, "TEXTS", wrong)
 
     @cx.kernel(split=0, x=cx.read, y=cx.update)
     def added(x, y):

@@ -23,7 +23,7 @@ UNARY = (
     "np.rint",
 )
 BINARY = ("+", "-", "*", "/", "<", ">=", "==", "&", "//", "%")
-CALLS = ("np.maximum", "np.minimum", "np.hypot", "np.copysign", "np.logical_or", "np.subtract", "np.fmax", "np.arctan2")
+CALLS = ("np.maximum", "np.minimum", "np.hypot", "np.copysign", "np.logical_or", "np.subtract", "np.fmod", "np.arctan2")
 FOLDS = ("sum", "max", "min", "mean", "any", "all", "prod", "argmin", "argmax")
 TYPES = ("np.float64", "np.float32", "np.int64", "bool", "np.int32")
 numbers = itertools.count()

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.compile.opencl import statements
+from coexec.compile.trace import trace
 
 pytest.importorskip("pyopencl")
 LENGTHS = (2, 3, 7, 8, 9, 15, 16, 17, 100, 127, 128, 129, 136, 200, 257, 1000, 4099)
@@ -41,6 +43,28 @@ def test_rows_of_every_length_are_added_up_in_numpys_order(runtime: Any, dtype: 
         assert found.get("generated") == "", found
         wanted = np.zeros(9, dtype)
         added.function(x, wanted)
+        np.testing.assert_array_equal(np.asarray(out), wanted, f"rows of {length}")
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_rows_that_are_computed_in_vectors_are_added_up_in_the_same_order(runtime: Any, dtype: str) -> None:
+    del runtime
+
+    @cx.kernel(split=0, x=cx.read, out=cx.write)
+    def relative(x, out):
+        size = np.sqrt(x)  # exact, and computed for eight elements at once
+        out[...] = np.where(x > 0.5, size - size.sum(axis=1, keepdims=True), size.max(axis=1, keepdims=True))
+
+    traced = trace(relative.function, {name: np.ones((20, 30), dtype) for name in ("x", "out")}, {"out"})
+    text = statements(traced, name_numbers=True, vectors=True)
+    assert text.rows and "vload8" in text.source and "_v.s7" in text.source
+    for length in (17, 24, 128, 129, 1003):
+        x = np.random.default_rng(length).random((9, length)).astype(dtype)
+        out = cx.zeros(x.shape, x.dtype)
+        found = on_opencl(relative, cx.array(x), out)
+        assert found.get("generated") == "", found
+        wanted = np.zeros(x.shape, dtype)
+        relative.function(x, wanted)
         np.testing.assert_array_equal(np.asarray(out), wanted, f"rows of {length}")
 
 

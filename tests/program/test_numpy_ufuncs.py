@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import coexec as cx
+from coexec.compile.opencl_text import TEXTS
 from coexec.errors import ShapeError, UnsupportedError
 from coexec.program import ufunc
-from coexec.program.ufunc_source import TEXTS, Operand, source
 from tests.ops.forced import DEVICES, agree, divided
 
 SPECIAL = [0.0, -0.0, 1.0, -1.5, 2.0, 0.25, 100.0, np.nan, np.inf, -np.inf]
@@ -147,22 +147,6 @@ def test_what_does_not_fit_is_refused_at_the_call() -> None:
         np.add(x, 1, where=np.ones(4))  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match=r"np\.add\.accumulate\(np\.asarray"):
         np.add.accumulate(x)
-
-
-def test_types_without_a_counterpart_have_no_opencl_source() -> None:
-    single, double = Operand(np.dtype(np.float32), (False,)), Operand(np.dtype(np.float64), (False,))
-    assert source(np.add, [single, single], np.dtype(np.float32), 1, {}) is not None
-    for operands, out in [
-        ([single, Operand(complex)], np.complex64),
-        ([Operand(np.dtype(np.uint8), (False,)), single], np.float32),
-        ([Operand(np.dtype(np.int32), (False,)), Operand(float)], np.bool_),  # compared as doubles, which not all have
-    ]:
-        function = np.less if out is np.bool_ else np.add
-        assert source(function, operands, np.dtype(out), 1, {}) is None
-    wide = source(np.exp, [double], np.dtype(np.float64), 1, {})
-    assert wide is not None and wide.width == 4 and wide.global_size((9,)) == (3,)
-    assert wide.global_size((2, 3, 4, 9)) == (3, 4, 6)
-    assert source(np.arctan, [single], np.dtype(np.float32), 1, {}) is None
 
 
 def test_kernels_are_made_once_per_kind_of_operands() -> None:

@@ -18,7 +18,7 @@ import pytest
 import coexec as cx
 from coexec.backend.opencl.probe import probe
 from coexec.backend.torch.driver import installed
-from coexec.program.ufunc_source import TEXTS
+from coexec.compile.opencl_text import TEXTS
 
 SECONDS = 2.0
 TYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
@@ -195,3 +195,22 @@ def test_neighbours_in_a_vector_do_not_matter(function: Any, dtype: str) -> None
             values[0][rng.integers(0, 8) :: 8] = large
             wanted = call.run(values, np)
             assert differs(call, values, wanted, call.run(values, cx), TEXTS[function].ulp) == "", large
+
+
+@pytest.mark.skipif(not probe().devices, reason="no OpenCL")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_come_close_for_numbers_of_all_sizes_beside_each_other(dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    info: Any = np.finfo(dtype)
+    least, most, n = float(np.log(info.tiny)) * 0.999, float(np.log(info.max)) * 0.999, 2000
+    sizes = [np.exp(rng.uniform(least, most, n)) * rng.choice([-1, 1], n) for _ in range(2)]
+    whole = np.concatenate([special(dtype), np.array([2.0, 1e8, 700, -88], dtype)])
+    first = np.concatenate([np.repeat(whole, len(whole)), sizes[0], rng.uniform(-10, 10, n)]).astype(dtype)
+    second = np.concatenate([np.tile(whole, len(whole)), sizes[1], rng.uniform(-10, 10, n)]).astype(dtype)
+    found = {}
+    with quiet(), cx.Runtime("opencl:0"):
+        for function in (u for u, text in TEXTS.items() if text.wide):
+            values = [first, second][: function.nin]
+            call = Drawn(function, (dtype,) * function.nin, {})
+            found[function] = differs(call, values, call.run(values, np), call.run(values, cx), TEXTS[function].ulp)
+    assert {function.__name__: said for function, said in found.items() if said} == {}

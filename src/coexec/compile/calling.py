@@ -21,6 +21,8 @@ from .ufunc_loops import inner_loop
 
 ANYWHERE = frozenset({"floor_divide", "remainder", "fmod", "fmax", "fmin", "isfinite", "isinf", "signbit", "sign"})
 """Functions of floats that are exact, and so do not depend on how NumPy goes through memory."""
+EITHER_ZERO = frozenset({"fmax", "fmin"})
+"""Functions whose answer for 0.0 and -0.0 is one in NumPy's vectors and the other in what is left over of an array."""
 SIGNS = frozenset({"copysign", "signbit"})
 """Functions that look at the sign of NaN in their last operand."""
 SQUARE, ROOT = 2, 0.5  # exponents that NumPy's power computes as a product and as a root
@@ -81,6 +83,14 @@ def _check_layout(node: Expr, *, free: bool) -> Expr:
     """Raise if NumPy might compute a function in another way because of how its operands lie in memory."""
     if isinstance(node, Apply) and node.function in SIGNS and not _keeps_bits(node.inputs[-1]):
         raise Untraceable(f"np.{node.function} of computed values looks at the sign of NaN, which is anybody's guess")
+    if (
+        isinstance(node, Apply)
+        and node.function in EITHER_ZERO
+        and node.dtype.kind == "f"
+        and not free
+        and not _one_is_not_zero(node)
+    ):
+        raise Untraceable(f"np.{node.function} of 0.0 and -0.0 depends on where in memory they are")
     if not free and not _is_written_out(node) and not all(regular(arg) for arg in node.args):
         assert isinstance(node, Apply)
         raise Untraceable(f"np.{node.function} of elements that are not neighbours in memory")
@@ -139,7 +149,7 @@ def _result(array: Symbolic, function: np.ufunc, inputs: tuple[Any, ...], option
 def _power(array: Symbolic, args: list[Expr], loop: tuple[np.dtype[Any], ...]) -> Expr:
     """Return a power; NumPy computes those with one exponent for a whole row in other ways than the rest."""
     base, exponent = args
-    if not base.shape:
+    if not base.shape and not array.tape.free:
         raise Untraceable("a power of a single number")
     if loop[1].kind == "i" and not _never_negative(exponent):
         raise Untraceable("a power of integers, which NumPy refuses where an exponent is negative")
@@ -147,9 +157,10 @@ def _power(array: Symbolic, args: list[Expr], loop: tuple[np.dtype[Any], ...]) -
         return elementwise(array, "square" if exponent.value == SQUARE else "sqrt", [base], loop[-1])
     if array.tape.free and loop[0].kind == "f" and isinstance(exponent, Constant) and exponent.value in _SHORT_POWERS:
         return _short_power(array, base, float(exponent.value))
-    if exponent.shape and not same_shape(exponent.shape[-1:], base.shape[-1:]):
+    alike = array.tape.free or same_shape(exponent.shape[-1:], base.shape[-1:])
+    if exponent.shape and not alike:
         raise Untraceable("a power with exponents of another shape")
-    if exponent.shape and all(equal_sizes(extent, 1) for extent in base.shape):
+    if exponent.shape and not array.tape.free and all(equal_sizes(extent, 1) for extent in base.shape):
         raise Untraceable("a power of a single element")
     return _check_layout(elementwise(array, "power", args, loop[-1]), free=array.tape.free)
 
@@ -169,6 +180,13 @@ def _short_power(array: Symbolic, base: Expr, exponent: float) -> Expr:
     for factor in factors[1:]:
         found = computed("multiply", found, factor)
     return computed("reciprocal", found) if exponent < 0 else found
+
+
+def _one_is_not_zero(node: Expr) -> bool:
+    """Tell whether an argument is a number that is not zero at every call that fits; what is decided so becomes a guard."""
+    numbers: list[Any] = [arg.value for arg in node.args if isinstance(arg, Constant)]
+    numbers += [arg.host for arg in node.args if isinstance(arg, Scalar)]
+    return any(bool(number != 0) for number in numbers)
 
 
 def _never_negative(exponent: Expr) -> bool:

@@ -58,6 +58,8 @@ def _written(traced: Traced, found: Statements) -> CudaForm:
     if any(re.fullmatch(r"lo\d|\w+_at\d", word) for word in words):
         raise Untraceable("it asks for its chunk, which has no name in CUDA C yet")
     ndim = len(buffers[found.space].shape)
+    if ndim > len(AXES):
+        raise Untraceable("its index space has more than three axes")
     parameters = [text for name, buffer in buffers.items() for text in _array(name, buffer, name in traced.writes)]
     parameters += [f"const long {name}" for name in traced.parameters if name in words and name not in buffers]
     parameters += [f"const {_c_type(node.dtype)} {name}" for name, node in found.numbers.items()]

@@ -30,6 +30,7 @@ class Text(NamedTuple):
     numerics: Numerics
     space: str  # the array whose elements are the points
     rows: bool  # a point is a row of it
+    width: int  # elements of the last axis that one point computes
     dtypes: tuple[np.dtype[Any], ...]  # of the numbers
     numbers: tuple[str, ...]  # computed by the host, as the text calls them
     named: tuple[str, ...]  # integers of the call that the text names itself
@@ -84,7 +85,7 @@ class Generated:
 
     def _made(self, body: Callable[..., Any], given: dict[str, Any], shapes: Mapping[str, Any], chunk: Any) -> Text:
         traced = trace(body, given, self._writes, self._returns, free=self._free)
-        found = statements(traced, name_numbers=True)
+        found = statements(traced, name_numbers=True, vectors=True)
         if PLACE.search(found.source) and tuple(shapes[found.space]) != tuple(chunk.shape):
             raise Untraceable("it asks for its chunk, whose shape is not that of what it writes")
         words = set(re.findall(r"\w+", found.source))
@@ -93,7 +94,8 @@ class Generated:
             raise Untraceable("a size in it is no plain integer")
         dtypes = tuple(node.dtype for node in found.numbers.values())
         enter = _entrance(traced, list(found.numbers.values()))
-        return Text(found.source, found.numerics, found.space, found.rows, dtypes, tuple(found.numbers), named, enter)
+        numbers = tuple(found.numbers)
+        return Text(found.source, found.numerics, found.space, found.rows, found.width, dtypes, numbers, named, enter)
 
 
 def _typed(text: Text, numbers: tuple[Any, ...]) -> dict[str, Any]:

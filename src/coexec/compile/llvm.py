@@ -16,6 +16,7 @@ from .llvm_calls import FLAGS
 from .llvm_folds import FEW
 from .llvm_sums import LlvmSums
 from .llvm_text import Inline
+from .prefetching import furthest_rows
 from .streaming import only_written, streamable
 from .walk import Nest
 
@@ -64,6 +65,7 @@ class Llvm(LlvmSums):
             self.streaming = candidate if self.streams[name] else None
 
         written = {id(store.buffer) for store in stores}
+        self.furthest = furthest_rows(stores) if self.lanes > 1 and not strips and not constant else {}
 
         def body(at: dict[int, Line]) -> None:
             self.stored = []

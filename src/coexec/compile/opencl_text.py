@@ -1,15 +1,16 @@
-"""What OpenCL C calls things: types, functions beside those of chains, numbers of the host, and texts of several lines.
+"""What OpenCL C calls things: types, functions, numbers of the host, and texts of several lines.
 
-Before: program/ufunc_source.py.  After: compile/opencl.py, compile/cuda.py.  Pure text.
+Before: compile/walk.py.  After: compile/opencl_points.py, compile/cuda.py.  Pure text.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..program.ufunc_source import Text
+import numpy as np
+
 from .refused import Untraceable
 from .walk import Nest
 
@@ -19,19 +20,92 @@ C_TYPES |= {
     for size, word in ((1, "char"), (2, "short"), (4, "int"), (8, "long"))
     for kind, name in (("i", word), ("u", f"u{word}"))
 }
-MORE: dict[str, Text] = {
-    "floor": Text("floor({0})"),
-    "ceil": Text("ceil({0})"),
-    "trunc": Text("trunc({0})"),
-    "rint": Text("rint({0})"),
-    "fabs": Text("fabs({0})"),
-    "copysign": Text("copysign({0}, {1})"),
-    "reciprocal": Text("1 / {0}", ulp=3),
-    "bitwise_and": Text("", "{0} & {1}"),
-    "bitwise_or": Text("", "{0} | {1}"),
-    "bitwise_xor": Text("", "{0} ^ {1}"),
+CALM = 1e5
+"""PoCL 3.0 gets sin and cos of small numbers wrong that share a vector with one of some millions: 0.008 for sin(1e-38)."""
+
+
+class Text(NamedTuple):
+    """An expression of {0}, {1}, ..., for floats and for integers; empty where there is none."""
+
+    floats: str
+    integers: str = ""
+    ulp: float = 0.0
+    wraps: bool = False  # integers beyond their type come in again at its other end, which C says of unsigned ones only
+    wide: bool = False  # to be called on vectors: compilers find those of + and * themselves, but not of functions
+    narrow: bool = (
+        False  # four doubles at once at most: PoCL 3.0 gets it wrong for eight (2.0 to the power 1e8 is 0 there)
+    )
+    calm: float = 0.0  # beyond this, elements of a vector get in each other's way, so that they are computed one by one
+
+
+def _both(expression: str, *, wraps: bool = False) -> Text:
+    return Text(expression, expression, wraps=wraps)
+
+
+TEXTS: dict[Any, Text] = {
+    np.add: _both("{0} + {1}", wraps=True),
+    np.subtract: _both("{0} - {1}", wraps=True),
+    np.multiply: _both("{0} * {1}", wraps=True),
+    np.divide: Text("{0} / {1}", ulp=3),
+    np.reciprocal: Text("1 / {0}", ulp=3),
+    np.square: _both("{0} * {0}", wraps=True),
+    np.negative: _both("-{0}", wraps=True),
+    np.positive: _both("{0}"),
+    np.absolute: Text("fabs({0})", "{0} >> (8 * sizeof({0}) - 1) ? -{0} : {0}", wraps=True),
+    np.fabs: Text("fabs({0})"),
+    # NumPy's rule: a NaN on either side is the answer; OpenCL's fmax would drop it.
+    np.maximum: Text("(({0} > {1}) | ({0} != {0})) ? {0} : {1}", "max({0}, {1})"),
+    np.minimum: Text("(({0} < {1}) | ({0} != {0})) ? {0} : {1}", "min({0}, {1})"),
+    np.floor: Text("floor({0})"),
+    np.ceil: Text("ceil({0})"),
+    np.trunc: Text("trunc({0})"),
+    np.rint: Text("rint({0})"),
+    np.copysign: Text("copysign({0}, {1})"),
+    np.sqrt: Text("sqrt({0})", ulp=3, wide=True),
+    np.exp: Text("exp({0})", ulp=4, wide=True),
+    np.log: Text("log({0})", ulp=5, wide=True),
+    np.sin: Text("sin({0})", ulp=4, wide=True, calm=CALM),
+    np.cos: Text("cos({0})", ulp=4, wide=True, calm=CALM),
+    np.tanh: Text("tanh({0})", ulp=6, wide=True),
+    np.exp2: Text("exp2({0})", ulp=5, wide=True),
+    np.expm1: Text("expm1({0})", ulp=5, wide=True),
+    np.log2: Text("log2({0})", ulp=5, wide=True),
+    np.log10: Text("log10({0})", ulp=5, wide=True),
+    np.log1p: Text("log1p({0})", ulp=5, wide=True),
+    np.sinh: Text("sinh({0})", ulp=6, wide=True),
+    np.cosh: Text("cosh({0})", ulp=6, wide=True),
+    np.arctan: Text("atan({0})", ulp=7, wide=True),
+    np.arcsin: Text("asin({0})", ulp=6, wide=True),
+    np.arccos: Text("acos({0})", ulp=6, wide=True),
+    np.arcsinh: Text("asinh({0})", ulp=6, wide=True),
+    np.arctanh: Text("atanh({0})", ulp=7, wide=True),
+    np.cbrt: Text("cbrt({0})", ulp=4, wide=True),
+    np.arctan2: Text("atan2({0}, {1})", ulp=8, wide=True),
+    np.hypot: Text("hypot({0}, {1})", ulp=6, wide=True),
+    np.tan: Text("tan({0})", ulp=7, wide=True, calm=CALM),
+    np.power: Text("pow({0}, {1})", ulp=16, wide=True, narrow=True),
+    np.less: _both("{0} < {1}"),
+    np.less_equal: _both("{0} <= {1}"),
+    np.greater: _both("{0} > {1}"),
+    np.greater_equal: _both("{0} >= {1}"),
+    np.equal: _both("{0} == {1}"),
+    np.not_equal: _both("{0} != {1}"),
+    np.logical_and: _both("({0} != 0) && ({1} != 0)"),
+    np.logical_or: _both("({0} != 0) || ({1} != 0)"),
+    np.logical_not: _both("{0} == 0"),
+    np.bitwise_and: Text("", "{0} & {1}"),
+    np.bitwise_or: Text("", "{0} | {1}"),
+    np.bitwise_xor: Text("", "{0} ^ {1}"),
+    np.isnan: Text("isnan({0}) != 0"),
+    np.isfinite: Text("isfinite({0}) != 0"),
 }
-"""Functions beside those of chains. The ulp are OpenCL's and NumPy's bounds together."""
+"""The ufuncs with OpenCL C. The ulp are OpenCL's and NumPy's bounds together."""
+ONE_POWER = "({1} * 2 == 1) ? sqrt({0}) : pow({0}, {1})"  # a literal 0.5 would have a type of its own
+"""NumPy's power with one exponent for all elements: a root of -inf is nan, and of -0.0 it is -0.0, which pow denies."""
+LOGICAL = frozenset({"logical_and", "logical_or", "logical_not"})
+"""What asks of each operand by itself whether it is zero, in whatever type."""
+COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
+"""What NumPy answers exactly for a Python integer beyond the array's type."""
 PHILOX = (
     "double {name}; {{",
     "  ulong a = ({number} >> 2) + 1, b = 0, c = 0, d = 0, k = {low}, l = {high};",
@@ -47,6 +121,9 @@ PHILOX = (
 """NumPy's Philox4x64-10: number i is the word i % 4 of count i / 4 + 1, of which 53 bits make a double."""
 JOINED = (
     "(({own}_r[0] + {own}_r[1]) + ({own}_r[2] + {own}_r[3])) + (({own}_r[4] + {own}_r[5]) + ({own}_r[6] + {own}_r[7]))"
+)
+ADDED = (
+    "(({own}_v.s0 + {own}_v.s1) + ({own}_v.s2 + {own}_v.s3)) + (({own}_v.s4 + {own}_v.s5) + ({own}_v.s6 + {own}_v.s7))"
 )
 HALVES = (
     "const long {own}_at = {own}_low[{own}_top], {own}_n = {own}_count[{own}_top];",
@@ -70,6 +147,13 @@ EIGHT = (
     "else {{ if ({own}_i == {own}_whole) {own} = " + JOINED + "; {own} += {value}; }}",
 )
 """What becomes of an element of at most 128: one of eight sums, which are added up before the last few."""
+EIGHTS = (
+    "if ({own}_n < 8) for (int e = 0; e < {left}; e++) {own} += {value}_some[e];",
+    "else if ({at} == {own}_at) {own}_v = {value};",
+    "else if ({left} == 8) {own}_v += {value};",
+    "else {{ {own} = " + ADDED + "; for (int e = 0; e < {left}; e++) {own} += {value}_some[e]; }}",
+)
+"""The same for eight elements at once, the last of which may be idle."""
 
 
 def extent_text(text: str) -> str:
@@ -132,11 +216,9 @@ def lines_text(lines: Sequence[Any], depth: int) -> Iterator[str]:
     for line in lines:
         if isinstance(line, Nest):
             low, high = line.bounds
-            yield (
-                f"{'  ' * depth}{low} {{"
-                if not line.var
-                else f"{'  ' * depth}for (long {line.var} = {low}; {line.var} < {high}; {line.var}++) {{"
-            )
+            step = f"{line.var}++" if line.step == 1 else f"{line.var} += {line.step}"
+            loop = f"for (long {line.var} = {low}; {line.var} < {high}; {step})" if line.var else low
+            yield f"{'  ' * depth}{loop} {{"
             yield from lines_text(line.lines, depth + 1)
             yield f"{'  ' * depth}}}"
         else:

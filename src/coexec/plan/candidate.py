@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..compile.chains import chain_variant
 from ..compile.serving import compilable
 from ..errors import CannotCompute, PlanError, unknown_name
 from ..geometry import Box
@@ -238,7 +239,14 @@ class Candidates:
         return found
 
     def _offer_body(self, kernel: Kernel, device: Device) -> None:
-        """Let the Python body serve a backend whose arrays are not NumPy's: a variant that its first use checks."""
+        """Let the Python body serve a backend whose arrays are not NumPy's: a variant that its first use checks.
+
+        What NumPy's own functions compute is known, and has OpenCL C that needs no checking.
+        """
+        if device.kind == "opencl" and kernel.operands and not any(v.kind == "opencl" for v in kernel.variants):
+            known = chain_variant(kernel)
+            if not known.off or not compilable(kernel):
+                kernel.variants.append(known)
         if device.kind == "opencl" and self._compiled and self._learned.keep and device.name not in self._invented:
             if compilable(kernel) and not any(variant.kind == "opencl" for variant in kernel.variants):
                 kernel.variants.append(generated())

@@ -1,6 +1,6 @@
 """Chains of elementwise operations as one kernel that works block by block, in cache, without the dead temporaries.
 
-Before: program/ufunc_source.py, program/kernel.py.  After: program/ufunc.py, schedule/fuse.py.  Knows no device.
+Before: program/kernel.py.  After: program/ufunc.py, schedule/fuse.py.  Knows no device.
 
 `np.exp(x) * y + 1` makes two arrays that nobody will ever look at. Computed one after the other, each passes through main
 memory twice; as one kernel they are buffers of some thousand elements. An intermediate that the program still holds is
@@ -26,7 +26,6 @@ from .kernel import Kernel
 from .mapper import Mapper
 from .overlap import same_place
 from .storage import Storage
-from .ufunc_source import Operand, fused_source
 
 BLOCK = 1 << 17
 """Elements of a block: its buffers stay in the caches, and each call is long enough for other threads to run beside it.
@@ -40,6 +39,18 @@ LONGEST = 24
 
 Line = tuple[str, int]
 """A file and a line of the program."""
+
+
+class Operand(NamedTuple):
+    """What a kernel must know of an operand: its type, and per axis whether it has just one element there."""
+
+    dtype: Any  # a dtype, or a Python number's type
+    ones: tuple[bool, ...] = ()  # none: it has no axes
+
+    @property
+    def scalar(self) -> bool:
+        """Whether it has no axes."""
+        return not self.ones
 
 
 class Operation(NamedTuple):
@@ -281,9 +292,11 @@ def fused_kernel(
     accesses |= {f"out{i}": write for i in range(sum(step.live for step in steps))}
     cost = DeclaredCost(per_point=float(len(steps)), mix=mix_of(step.function.__name__ for step in steps))
     kernel = Kernel(body, accesses, split=0, over="out0", name=body.__name__, cost=cost)
-    written = fused_source(steps, patterns, ndim)
-    if written is not None:
-        kernel.opencl(written[0], numerics=written[1])
+    given = {f"x{i}": operand for i, operand in enumerate(patterns)}
+    numbers = [o for step in steps for (kind, _), o in zip(step.values, step.operands, strict=True) if kind == "s"]
+    given |= {f"s{i}": operand for i, operand in enumerate(numbers)}
+    made = [step.dtype for step in steps if step.live]
+    kernel.operands = given | {f"out{i}": Operand(dtype, whole) for i, dtype in enumerate(made)}
     return kernel
 
 

@@ -72,10 +72,10 @@ class Kernel:
         self.scratches = cost.scratches  # whether temporaries were declared
         self.choices: tuple[Any, int, dict[str | None, Any]] = (None, 0, {})  # plan/candidate.py's own
         self.compiled: Any = None  # compile/serving.py's own: what was compiled of its body
+        self.operands: dict[str, Any] = {}  # of a ufunc or a chain: what is known of each parameter before any call
         self.compilable: bool | None = None  # compile/serving.py's own: whether its body can be; None: not looked at
         self.counts: Any = None  # predict/operations.py's own: the operations of its body
-        self.function = function
-        self.name = name or function.__name__
+        self.function, self.name = function, name or function.__name__
         self.signature = inspect.signature(function)
         self.params = _parameters(self.name, self.signature)
         self.passed = tuple(p for p in self.params if p not in SPECIAL)

@@ -1,11 +1,11 @@
 """NumPy's ufuncs on coexec arrays: each call is an elementwise kernel.
 
-Before: program/kernel.py, program/ufunc_source.py.  After: program/numpy_protocol.py, ops/.  Knows no device.
+Before: program/kernel.py, program/fuse.py.  After: program/numpy_protocol.py, ops/.  Knows no device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import lru_cache
 from math import prod
@@ -21,14 +21,13 @@ from .array import Array
 from .assign import private_copy
 from .body import signature
 from .cost import DeclaredCost, mix_of
-from .fuse import Operation, private
+from .fuse import Operand, Operation, private
 from .kernel import Kernel
 from .late import late
 from .manners import IMMUTABLE, no_function
 from .mapper import Mapper
 from .overlap import entangled
 from .padding import Shape
-from .ufunc_source import GROUP, Operand, source
 from .value import Value, as_value, known_value
 
 WEAK = (bool, int, float, complex)
@@ -81,6 +80,15 @@ class Elementwise:
         other._function = getattr(function, "strict", function)
         return other
 
+    def formula(self, xp: Any) -> Callable[..., None]:
+        """Return the same as a function of arrays by name, for whoever traces it."""
+        del xp
+
+        def formula(**given: Any) -> None:
+            self(*given.values())
+
+        return formula
+
     def __call__(self, *values: Any) -> None:
         """Compute the function on one chunk."""
         inputs, outputs = values[: self._inputs], values[self._inputs :]
@@ -106,10 +114,8 @@ def _kernel(
     body = Elementwise(function, len(operands), len(outputs), options, masked=masked, form=form)
     kernel = _declared(body, operands, [mode for _, mode in outputs], ndim)
     if len(outputs) == 1 and not masked:
-        written = source(function, operands, outputs[0][0], ndim, dict(options))
-        if written is not None:
-            wide: Any = {"global_size": written.global_size, "local_size": GROUP} if written.width > 1 else {}
-            kernel.opencl(written.text, numerics=written.numerics, **wide)
+        out = Operand(outputs[0][0], (False,) * ndim)
+        kernel.operands = dict(zip(body.__signature__.parameters, (*operands, out), strict=True))
     return kernel
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...compile.chains import work_items
 from ...compile.generated import Fitted, Generated
 from ...compile.refused import Untraceable
 from ...compile.verify import compare
@@ -48,9 +49,13 @@ class Prepared(NamedTuple):
         """The statements of a point."""
         return self.fitted.text.source
 
-    def global_size(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the work-items, last axis first: one per point, or one per row."""
-        return (1 if self.fitted.text.rows else shape[-1], *shape[-2::-1])
+    @property
+    def groups(self) -> tuple[Any, Any]:
+        """The work-items of a chunk and of a group, where they are not one per point."""
+        text = self.fitted.text
+        if text.rows:
+            return lambda shape: (1, *shape[-2::-1]), None
+        return work_items(text.width)
 
 
 class OpenClBodies:

@@ -218,8 +218,8 @@ class Launcher:
         call = self.arguments(prepared.params, prepared.scalars, step.bindings, copies)
         call = call._replace(at=partial(_at, task, step))
         shape = call.shapes[prepared.fitted.text.space]
-        groups = (prepared.global_size if prepared.fitted.text.rows else None, None)
-        return self.run(queue, prepared.source, None, call, shape, step.chunk.box.lo, waits, groups), call.keep
+        lo = step.chunk.box.lo
+        return self.run(queue, prepared.source, None, call, shape, lo, waits, prepared.groups), call.keep
 
     def _compare(
         self,
