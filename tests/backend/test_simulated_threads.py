@@ -38,7 +38,7 @@ def waiting_kernel(place: Place, devices: str | None) -> Any:
 
 def test_an_idle_core_takes_over_what_waits_for_another() -> None:
     one, two = (Place(Device(f"cpu:{i}", "cpu", HOST, cores=(i,), eager=False), 1, 0.0, 0) for i in range(2))
-    turns.join([one, two])
+    turns.relate({place.device.name: place for place in (one, two)})
     named, free = waiting_kernel(two, "cpu:1"), waiting_kernel(two, None)
     assert turns.idle_sibling(free) is one
     assert turns.idle_sibling(named) is None  # the user has named its core

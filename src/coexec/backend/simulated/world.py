@@ -41,8 +41,7 @@ class World:
         self.places = {
             d.name: Place(d, concurrent or d.concurrent, self.scenario.spread(d), seed) for d in platform.devices
         }
-        turns.exclude(self.places.values())
-        turns.join(self.places.values())
+        turns.relate(self.places)
         self.crowds, self.cores = crowds_of(platform)
         self.processes: list[SimulatedBackend] = []
         self.sources: dict[tuple[str, str], tuple[int, float]] = {}
