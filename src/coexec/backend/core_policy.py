@@ -1,6 +1,6 @@
 """Who runs what on a process's cores, and when: the rules of the CPU backend's threads, which their simulation follows, too.
 
-Before: graph/instruction.py, machine/.  After: backend/cpu.py, backend/simulated/turns.py.  Knows neither threads nor time.
+Before: graph/instruction.py, machine/.  After: backend/cpu.py, backend/simulated/admission.py.  Knows neither threads nor time.
 
 1. What waits for a device is taken by priority, and in the order in which it came within one priority.
 2. A device's thread takes what waits for its own device first.

@@ -1,6 +1,6 @@
 """Who waits for whom before it begins: kernels for a device's limit and for shared cores, copies for copy engines.
 
-Before: places.py, backend/core_policy.py: the rules for cores.  After: world.py.  Knows no time: it is asked whenever
+Before: devices.py, backend/core_policy.py: the rules for cores.  After: world.py.  Knows no time: it is asked whenever
 something could begin.
 """
 
@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from ...graph.instruction import Copy, Instruction
 from ..core_policy import cores_free, insert_by_priority, may_move, rivals, siblings
-from .places import Entry, Place
+from .devices import Entry, Place
 
 _instruction: Callable[[Entry], Instruction] = attrgetter("instruction")
 
