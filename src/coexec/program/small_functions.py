@@ -93,7 +93,7 @@ def _reduction(ufunc: np.ufunc) -> Short:
     """Return a reduction of an array that is one block."""
     reduce: Any = ufunc.reduce
 
-    def compute(x: Data, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def compute(x: Data, axis: Any = None, *, keepdims: Any = False) -> Any:
         return reduce(x, axis, None, None, keepdims) if type(keepdims) is bool else None
 
     return Short(compute, None, 1, 2, ONE, None, dense=True)
