@@ -11,7 +11,10 @@ from coexec.machine.platform import HOST, Device
 from tests.repository import ROOT
 
 CORE = Device("x:0", "cpu", HOST)
-COMPARED = re.compile(r"""(?<!variant\.)(?<!body\.)\bkind\b\)? *(==|!=|in|not in) *\(?"(cpu|opencl|torch|gpu)\"""")
+COMPARED = re.compile(
+    r"""\b(device|backend|driver|host|one|d|b)\.kind *(==|!=|in|not in) *\(?"(cpu|opencl|torch|gpu)\""""
+)
+"""A kind of a device; kinds of variants are another thing."""
 ELSEWHERE = ("backend/machine.py", "bench/")
 """Who may compare the names of kinds: the table of how each kind is opened, and cases for devices of one kind."""
 
