@@ -28,9 +28,10 @@ COMPILED = (
     "execute/virtual.py", "execute/hand_over.py", "execute/inline_calls.py", "cluster/everywhere.py",
 )  # fmt: skip
 """The core, below src/coexec. A test sees to it that mypyc can take each of them (tests/test_compilable.py)."""
-INTERPRETED = ("__init__.py", "graph/call.py", "graph/command.py", "schedule/events.py")
-"""What stays as it is: packages; what looks at the frames of its callers, of which compiled functions have none (call.py); and
-plain data whose fields name classes that are only there for the type checker (command.py, events.py)."""
+INTERPRETED = ("__init__.py", "graph/call.py", "graph/command.py", "graph/failure.py", "schedule/events.py")
+"""What stays as it is: packages; what looks at the frames of its callers, of which compiled functions have none (call.py);
+plain data whose fields name classes that are only there for the type checker (command.py, events.py); and what makes classes
+while it runs, for which compiled functions are no methods (failure.py)."""
 NEEDS = ["mypy>=1.18", "setuptools>=70"]
 """mypyc comes with mypy; setuptools calls the C compiler."""
 SETUP = """

@@ -20,6 +20,7 @@ from .execute.executor import Executor
 from .execute.lanes import LanePolicy, open_lanes
 from .lower.lowering import Lowering
 from .lower.whereabouts import Whereabouts
+from .machine.abilities import abilities_of
 from .machine.cores import cache_bytes
 from .machine.platform import Platform
 from .machine.power import parse_watts, powered
@@ -76,14 +77,15 @@ def assemble(config: Config, machine: Machine, lock: Any, describe: Describe) ->
     links = Links(platform, learned.store.links() if real else {})
     closing = _closing(simulation, platform)
     recorder = Recorder(config.trace, platform, host.clock, asdict(config), closing)
-    timed = host.kind == "cpu" and not config.sync
+    on_cores = abilities_of(host.kind).on_numpy  # threads of ours run the bodies
+    timed = on_cores and not config.sync
     diagnostics = Diagnostics(config.diagnostics, platform, recorder.note, timed=timed)
     loads = Loads(platform)
     loads.lags.load(learned.lags() if real else {})
-    inline = host if config.inline and not config.sync and host.kind == "cpu" and machine.seat is None else None
+    inline = host if config.inline and not config.sync and on_cores and machine.seat is None else None
     bodies = Bodies(config.compile_bodies, debug=config.debug, note=recorder.note)
     scheduler = _scheduler(config, machine, platform, learned, loads, recorder, diagnostics, describe, inline, bodies)
-    if host.kind == "cpu" and not config.reproducible:  # where the bodies themselves decide
+    if on_cores and not config.reproducible:  # where the bodies themselves decide
         host.bodies = bodies
     engine = Engine(open_lanes(platform.devices, LanePolicy.parse(config.lanes)))
     executor = _executor(engine, machine, lock, simulation)

@@ -46,7 +46,7 @@ class Homes:
         """
         pump, parts = self._pump, self._pump.parts
         told = config.debug or config.reproducible or bool(config.plan) or parts.diagnostics.strict
-        cores = any(device.kind == "cpu" for device in parts.platform.devices)
+        cores = any(device.abilities.on_numpy for device in parts.platform.devices)
         if parts.inline is None or told or not cores or self._scheduler.limits_host:
             return None
         record = pump.recorder.small if pump.recorder.tracing else None

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 import coexec as cx
 from coexec.backend.simulated import NOTHING, Costs, Happening, Scenario, simulate
-from coexec.backend.simulated.places import Place
+from coexec.backend.simulated.devices import Place
 from coexec.machine.platform import HOST, Device
 from coexec.plan.plan import save_plans
 from tests.backend.simulated_parts import arrays, backend_of, make, opened, platform, use

@@ -11,8 +11,8 @@ import pytest
 
 import coexec as cx
 from coexec.backend.base import Ran
-from coexec.backend.simulated import NOTHING, Costs, simulate, turns
-from coexec.backend.simulated.places import Place
+from coexec.backend.simulated import NOTHING, Costs, admission, simulate
+from coexec.backend.simulated.devices import Place
 from coexec.graph.instruction import Instruction, Launch, Reduce
 from coexec.machine.platform import HOST, Device
 from coexec.predict.learned import CONDITIONS
@@ -32,17 +32,17 @@ def waiting_kernel(place: Place, devices: str | None) -> Any:
     entry = SimpleNamespace(
         place=place, computes=True, instruction=SimpleNamespace(task=task, step=SimpleNamespace(priority=0))
     )
-    turns.wait(entry)  # type: ignore[arg-type]
+    admission.wait(entry)  # type: ignore[arg-type]
     return entry
 
 
 def test_an_idle_core_takes_over_what_waits_for_another() -> None:
     one, two = (Place(Device(f"cpu:{i}", "cpu", HOST, cores=(i,), eager=False), 1, 0.0, 0) for i in range(2))
-    turns.join([one, two])
+    admission.relate({place.device.name: place for place in (one, two)})
     named, free = waiting_kernel(two, "cpu:1"), waiting_kernel(two, None)
-    assert turns.idle_sibling(free) is one
-    assert turns.idle_sibling(named) is None  # the user has named its core
-    assert next(turns.found_by(one)) is free
+    assert admission.idle_sibling(free) is one
+    assert admission.idle_sibling(named) is None  # the user has named its core
+    assert next(admission.found_by(one)) is free
     assert free.place is one
     assert list(two.waiting) == [named]
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from itertools import islice
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+import coexec as cx
 from coexec.bench import schedule
 from coexec.bench.schedule import PROGRAMS, case, known_calls, square_free, unrepeated
 from coexec.plan.decisions import LOOK_AGAIN
@@ -68,3 +71,23 @@ def test_no_run_of_a_square_free_word_is_followed_by_itself():
         for at in range(200 - 2 * length + 1)
         if word[at : at + length] == word[at + length : at + 2 * length]
     ]
+
+
+def test_a_compiled_core_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "core", lambda: "compiled")
+    with pytest.raises(cx.errors.ConfigError, match="make pure"):
+        schedule.collect((1,), 10, lambda _: None)
+
+
+def test_a_meter_leaves_an_engine_alone_whose_functions_cannot_be_replaced() -> None:
+    class Fixed:
+        """What classes of a compiled core are like."""
+
+        __slots__ = ()
+
+        def submit(self) -> None: ...
+
+        def wait_for(self) -> None: ...
+
+    runtime: Any = SimpleNamespace(_driver=SimpleNamespace(executor=Fixed()))
+    schedule.Meter(runtime).end()

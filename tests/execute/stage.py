@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 
 from coexec.execute.engine import Engine, Issue
 from coexec.execute.lanes import DeviceLanes, LanePolicy
-from coexec.graph.instruction import Instruction, Step
+from coexec.geometry import whole
+from coexec.graph.command import Chunk
+from coexec.graph.instruction import Instruction, Launch
+
+NOTHING = whole((1,))
+NO_SHARE = (None,) * 5
 
 
-class Work(Step):
-    """Something that a device does."""
-
-    __slots__ = ("device", "priority")
-
-    def __init__(self, device: str, priority: int) -> None:
-        self.device = device
-        self.priority = priority
+def work(device: str, priority: int) -> Launch:
+    """Return something that a device does. Compiled steps have no classes that are not, so it is one of the core's own."""
+    return Launch(device, Chunk(device, NOTHING), NO_SHARE, (), priority)
 
 
 class Stage:
@@ -49,7 +49,7 @@ class Stage:
     ) -> Instruction:
         """Submit an instruction; unless `alone`, issue what can be issued at once."""
         needed, before = (tuple([self.named[n].id for n in names]) for names in (needs, after))
-        instruction = Instruction(len(self.named) + 1, Work(device, priority), None, needed, before)
+        instruction = Instruction(len(self.named) + 1, work(device, priority), None, needed, before)
         self.named[name] = instruction
         self.engine.submit([instruction])
         if not alone:

@@ -117,7 +117,12 @@ class Play:
         if (isinstance(taken, np.ndarray) or type(taken) is cx.Array) and not (
             given.dtype.kind == "c" != taken.dtype.kind
         ):
-            taken[key_of(key, taken.ndim)] = given.copy() if isinstance(given, np.ndarray) else given
+            place = key_of(key, taken.ndim)
+            if place == () and taken.dtype.kind == "c":
+                place = (
+                    ...
+                )  # for () alone NumPy refuses an array as no complex number, not for its shape as everywhere else
+            taken[place] = given.copy() if isinstance(given, np.ndarray) else given
 
     def value(self, a: int, ufunc: Any) -> None:
         taken = self.take(a)

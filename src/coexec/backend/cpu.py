@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from operator import itemgetter
 from typing import Any
 
 from ..compile.serving import Bodies
@@ -24,6 +25,7 @@ from ..machine.platform import HOST, USER, Device
 from ..machine.switching import restore_turns, shorten_turns
 from ..program.session import in_kernel
 from .base import CallHelper, Finished, Ran
+from .core_policy import cores_free, insert_by_priority, may_move, rivals, siblings
 from .host_memory import HostMemory
 from .launch import run, run_kernel
 from .library_threads import LibraryThreads
@@ -34,6 +36,7 @@ LITTLE = 4096  # bytes that are filled, combined or read in less time than a thr
 EAGER_SWITCH = 10e-6  # seconds between switches of threads that want the interpreter lock, while long kernels run
 
 _new: Callable[..., Any] = tuple.__new__  # makes a named tuple without its constructor
+_instruction: Callable[[tuple[Instruction, int]], Instruction] = itemgetter(0)
 
 
 class Worker:
@@ -50,16 +53,8 @@ class Worker:
         self.siblings: list[Worker] = []
 
     def put(self, instruction: Instruction, lane: int) -> None:
-        """Queue an instruction before those of lower priority: whatever is issued may run, in any order."""
-        queue, priority = self.queue, instruction.step.priority
-        if not queue or queue[-1][0].step.priority >= priority:
-            queue.append((instruction, lane))
-            return
-        for position, entry in enumerate(list(queue)):
-            if entry[0].step.priority < priority:
-                queue.insert(position, (instruction, lane))
-                return
-        queue.append((instruction, lane))
+        """Queue an instruction by priority: whatever is issued may run, in any order."""
+        insert_by_priority(self.queue, (instruction, lane), _instruction)
 
     def remove(self, entry: tuple[Instruction, int]) -> bool:
         """Take an instruction that no thread has begun; exactly this one, or none."""
@@ -86,16 +81,15 @@ class CpuBackend:
         self._memory = HostMemory(capacity)
         host = Device("host", "cpu", HOST, (HOST, USER))
         self._workers = {device.name: Worker(device) for device in (*devices, host)}
-        narrow = [w for w in self._workers.values() if not w.device.wide and w.device.name != "host"]
-        for worker in narrow:
-            worker.siblings = [other for other in narrow if other is not worker]
+        for name, others in siblings(devices).items():
+            self._workers[name].siblings = [self._workers[other] for other in others]
         self._host = self._workers["host"]
         self._finished: Finished | None = None
         self._stopping = False
         self.threads = LibraryThreads()  # how many a library may use while kernels run
         self._running: set[str] = set()  # narrow devices in a kernel
-        self._has_wide = any(device.wide for device in devices)
-        self._wide_claims = False
+        self._rivals = rivals(devices)
+        self._wide_claims = False  # all cores at once compute, or wait until single ones have finished
         self._quiet = threading.Condition()
         self._long: set[int] = set()  # threads in a long kernel
         self._call_helper: CallHelper = lambda: False
@@ -262,7 +256,7 @@ class CpuBackend:
             pass
         for other in worker.siblings:
             for entry in list(other.queue):
-                if _may_move(entry[0]):
+                if may_move(entry[0]):
                     if other.remove(entry):
                         return entry
                     break
@@ -285,7 +279,7 @@ class CpuBackend:
         predicted = step.predicted if isinstance(step, Launch) else 0.0
         long = kernel and (predicted is None or predicted > LONG)  # of a first run nothing is known
         timed = kernel and (predicted is None or predicted > TIMED) and not worker.device.wide
-        exclusive = kernel and (long or self._has_wide)
+        exclusive = kernel and (long or bool(self._rivals.get(worker.device.name)))
         if exclusive:
             self._enter(worker, long=long)
         start = time.perf_counter()  # not before: waiting for the cores is no part of the kernel
@@ -320,7 +314,7 @@ class CpuBackend:
             in_kernel.name = ""
 
     def _enter(self, worker: Worker, *, long: bool) -> None:
-        """Claim the cores: the wide device and the narrow ones exclude each other."""
+        """Claim the cores, as backend/core_policy.py says, and the interpreter lock in short turns for a long kernel."""
         device = worker.device
         if long:
             self._long.add(threading.get_ident())
@@ -328,15 +322,15 @@ class CpuBackend:
         if device.wide:
             self._wide_claims = True
             with self._quiet:
-                while self._running:
+                while not cores_free(device, rival_runs=bool(self._running), rival_waits=False):
                     self._quiet.wait()
             self.threads.restore()
             return
-        if not device.cores:
+        if not self._rivals.get(device.name):
             return
         while True:
             self._running.add(device.name)
-            if not self._wide_claims:
+            if cores_free(device, rival_runs=False, rival_waits=self._wide_claims):
                 return
             self._running.discard(device.name)
             with self._quiet:
@@ -365,7 +359,7 @@ class CpuBackend:
                 self._wide_claims = False
                 self._quiet.notify_all()
             return
-        if device.cores:
+        if self._rivals.get(device.name):
             self._running.discard(device.name)
             if self._wide_claims:
                 with self._quiet:
@@ -386,9 +380,3 @@ def _are_few(binding: Binding) -> bool:
     allocation = binding.allocation
     few = allocation is not None and binding.box.volume * allocation.dtype.itemsize <= LITTLE
     return few and allocation is not None and not allocation.dtype.hasobject
-
-
-def _may_move(instruction: Instruction) -> bool:
-    """Tell whether another core may run an instruction: no user named its device."""
-    task = instruction.task
-    return task is None or task.options is None or task.options.devices is None

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from ..config import blamed, shortened
 from ..errors import ConfigError, unknown_name
 from ..lower.state import MEMORIES
+from ..machine.abilities import abilities_of
 from ..machine.cores import available_cores, cpu_model, memory_capacity
 from ..machine.platform import HOST, USER, Device, Memory, Platform, host_links, peer_links
 from ..machine.sizes import parse_bytes
@@ -138,8 +139,8 @@ def assemble(backends: list[Any], opening: Opening) -> Machine:
     """Join backends to a machine. The host's own work goes to the CPU, or to the first backend without one."""
     devices = tuple(device for backend in backends for device in backend.devices)
     lanes: dict[str, Any] = {device.name: backend for backend in backends for device in backend.devices}
-    host = next((b for b in backends if b.kind == "cpu"), None)
-    if host is None and any(b.kind in ("simulated", "null") for b in backends):
+    host = next((b for b in backends if abilities_of(b.kind).on_numpy), None)
+    if host is None and any(abilities_of(b.kind).invented for b in backends):
         host = backends[0]
     if host is None:
         host = _cpu_backend((), opening)
@@ -188,7 +189,7 @@ def check_devices(spec: str) -> list[str] | None:
         mine = [entry for entry in named if entry.kind == kind]
         if kind == "cpu":
             names += [device.name for device in _cpu_devices(mine, opening)]
-        elif kind in ("simulated", "null"):
+        elif abilities_of(kind).invented:
             names += [device.name for device in _many(kind, mine, opening)]
         elif kind == "opencl":
             names += [_require_opencl(_index(entry)) for entry in mine]

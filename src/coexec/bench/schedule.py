@@ -25,6 +25,7 @@ import numpy as np
 
 import coexec as cx
 
+from ..errors import ConfigError
 from ..graph.instruction import Alloc, Copy, Instruction
 from .apps.programs import load
 from .measure import Data, Others, Progress, core, machine, python_calls
@@ -102,6 +103,11 @@ def run(quick: bool, progress: Progress) -> Data:
 
 def collect(devices: tuple[int, ...], tasks: int, progress: Progress) -> Data:
     """Measure on so many devices; `tasks` of them for the growth, fewer for the rest."""
+    if core() == "compiled":
+        raise ConfigError(
+            "`bench schedule` puts its own functions around those of the engine, which a compiled core does not allow; "
+            "run `make pure` first (`bench overhead` measures both cores)"
+        )
     others = Others()
     cases = []
     for name, program in PROGRAMS.items():
@@ -281,12 +287,16 @@ class Meter:
             self._engine_cpu += process_time() - cpu
             return answer
 
-        executor.submit, executor.wait_for = timed_submit, timed_wait
         self._executor = executor
+        try:
+            executor.submit, executor.wait_for = timed_submit, timed_wait
+        except AttributeError:  # a compiled core: the engine's time is not told apart, and nothing is counted
+            self._executor = None
 
     def end(self) -> None:
         """Measure nothing any more: what is measured here would be in the way of counting calls."""
-        del self._executor.submit, self._executor.wait_for
+        if self._executor is not None:
+            del self._executor.submit, self._executor.wait_for
 
     def warm(self, program: Program, arrays: Any) -> Any:
         """Repeat the program until everything is allocated and known; return its arrays."""

@@ -124,8 +124,8 @@ def _pool(platform: Platform, devices: str) -> list[Device]:
     """Return the devices that are counted: those named, else accelerators, else cores."""
     names = _split(devices)
     chosen = [d for d in platform.devices if not names or d.name in names or d.kind in names]
-    if not names and any(device.kind != "cpu" for device in chosen):
-        chosen = [device for device in chosen if device.kind != "cpu"]
+    if not names and any(not device.abilities.on_numpy for device in chosen):
+        chosen = [device for device in chosen if not device.abilities.on_numpy]
     return [device for device in chosen if not device.wide] or chosen
 
 

@@ -74,4 +74,4 @@ def of_ranks(told: Sequence[bytes]) -> Roster:
 
 def _cores(device: Device) -> int:
     """Return how many cores a device adds to its rank; so few for an accelerator that nothing is known of the rank."""
-    return 0 if device.wide else len(device.cores) if device.kind == "cpu" else ACCELERATOR
+    return 0 if device.wide else len(device.cores) if device.abilities.on_numpy else ACCELERATOR

@@ -1,10 +1,9 @@
 """Many disjoint boxes with values, in the order in which they came: found by overlap, and joined with who shares a face.
 
-Before: geometry/box.py.  After: geometry/region_map.py.  Knows nothing of what the values mean.
+Before: geometry/box_index.py.  After: geometry/region_map.py.  Knows nothing of what the values mean.
 
-Gives what looking at all boxes one after the other gives, in a time that depends on how many boxes are touched. Boxes of
-about one length along an axis (up to a power of two) are filed by where they lie along it: each is in two drawers at most.
-Those much shorter than the axis divided by their number count as one length.
+A pile gives what looking at all boxes one after the other gives, in a time that depends on how many boxes are touched.
+Boxes are filed along the axis that tells most of them apart.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from operator import itemgetter
 from typing import Generic, TypeVar
 
 from .box import Box, Point, overlaps, subtract
+from .box_index import BoxIndex
 
 V = TypeVar("V")
 
@@ -21,20 +21,19 @@ V = TypeVar("V")
 class Pile(Generic[V]):
     """Disjoint boxes, none of them empty and each of one axis or more, with a value each."""
 
-    __slots__ = ("_axis", "_by_hi", "_by_lo", "_drawers", "_lengths", "_next", "_shortest", "_values")
+    __slots__ = ("_by_hi", "_by_lo", "_index", "_next", "_values")
 
     def __init__(self, entries: Iterable[tuple[Box, V]]) -> None:
         entries = list(entries)
         self._values: dict[Box, tuple[int, V]] = {}  # in order; the numbers rise
         self._by_lo: dict[Point, Box] = {}  # disjoint boxes have corners of their own
         self._by_hi: dict[Point, Box] = {}
-        self._drawers: dict[tuple[int, int], dict[Box, None]] = {}
-        self._lengths: dict[int, int] = {}  # how many boxes there are of about this length
         self._next = 0
         ndim = entries[0][0].ndim if entries else 1
-        self._axis = max(range(ndim), key=lambda axis: len({box[0][axis] for box, _ in entries}))
-        edges = [edge[self._axis] for box, _ in entries for edge in box]
-        self._shortest = ((max(edges, default=1) - min(edges, default=0)) // max(1, len(entries))).bit_length()
+        chosen = max(range(ndim), key=lambda axis: len({box[0][axis] for box, _ in entries}))
+        edges = [edge[chosen] for box, _ in entries for edge in box]
+        mean = (max(edges, default=1) - min(edges, default=0)) // max(1, len(entries))
+        self._index = BoxIndex(chosen, mean.bit_length())
         for box, value in entries:
             self._add(box, value)
 
@@ -70,18 +69,9 @@ class Pile(Generic[V]):
         self.absorb(box, value)
 
     def _near(self, box: Box) -> Iterable[Box]:
-        """Return the boxes whose extent along the axis may overlap that of `box`."""
-        low, last = box[0][self._axis], box[1][self._axis] - 1
-        ranges = [(length, low >> length, last >> length) for length in self._lengths]
-        if sum([last - first for _, first, last in ranges]) > len(self._values):
-            return self._values
-        near: dict[Box, None] = {}
-        for length, first, last in ranges:
-            for place in range(first, last + 1):
-                drawer = self._drawers.get((length, place))
-                if drawer:
-                    near.update(drawer)
-        return near
+        """Return the boxes that may overlap `box`."""
+        near = self._index.near(box)
+        return self._values if near is None else near
 
     def absorb(self, box: Box, value: V) -> None:
         """Add a box, joined with those of equal value as long as the result is a box; the first ones first."""
@@ -114,24 +104,11 @@ class Pile(Generic[V]):
         self._next += 1
         self._by_lo[box[0]] = box
         self._by_hi[box[1]] = box
-        low, last = box[0][self._axis], box[1][self._axis] - 1
-        length = max(self._shortest, (last - low).bit_length())
-        self._lengths[length] = self._lengths.get(length, 0) + 1
-        for place in range(low >> length, (last >> length) + 1):
-            self._drawers.setdefault((length, place), {})[box] = None
+        self._index.add(box)
 
     def _remove(self, box: Box) -> None:
         del self._values[box], self._by_lo[box[0]], self._by_hi[box[1]]
-        low, last = box[0][self._axis], box[1][self._axis] - 1
-        length = max(self._shortest, (last - low).bit_length())
-        self._lengths[length] -= 1
-        if not self._lengths[length]:
-            del self._lengths[length]
-        for place in range(low >> length, (last >> length) + 1):
-            drawer = self._drawers[length, place]
-            del drawer[box]
-            if not drawer:
-                del self._drawers[length, place]
+        self._index.remove(box)
 
 
 _number = itemgetter(0)

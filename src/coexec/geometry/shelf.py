@@ -1,69 +1,44 @@
-"""Values by box, found by overlap: a plain dictionary while there are few, sorted by their first axis once there are many.
+"""Values by box, found by overlap: a plain dictionary while there are few, with an index once there are many.
 
-Before: geometry/box.py.  After: graph/tracker.py.  Boxes may overlap; knows nothing of what the values mean.
+Before: geometry/box_index.py.  After: graph/tracker.py.  Boxes may overlap; knows nothing of what the values mean.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from .box import Box, overlaps
+from .box_index import BoxIndex
 
 V = TypeVar("V")
 FEW = 24  # boxes that are quicker looked at one by one
-THIN = 8  # extent along the first axis up to which a box is found by its lower edge
 
 
 class Shelf(dict[Box, V]):
     """A dictionary from boxes, none of them empty, to values that also finds those which overlap a box."""
 
-    __slots__ = ("_lows", "_reach", "_tall", "_thin")
+    __slots__ = ("_index",)
 
     def __init__(self, entries: Mapping[Box, V]) -> None:
         super().__init__(entries)
-        self._lows: list[int] = []  # the lower edges of the thin boxes
-        self._thin: list[Box] = []  # in order
-        self._reach = 0  # the largest extent along the first axis of a thin box
-        self._tall: dict[Box, None] = {}
+        self._index = BoxIndex()  # along the first axis: rows are what programs divide arrays into
         for box in entries:
-            self._file(box)
+            self._index.add(box)
 
     def __setitem__(self, box: Box, value: V) -> None:
         if box not in self:
-            self._file(box)
+            self._index.add(box)
         super().__setitem__(box, value)
 
     def __delitem__(self, box: Box) -> None:
         super().__delitem__(box)
-        if box in self._tall:
-            del self._tall[box]
-        else:
-            at = self._place(box)
-            del self._lows[at], self._thin[at]
+        self._index.remove(box)
 
-    def near(self, box: Box) -> list[tuple[Box, V]]:
-        """Return the entries whose extent along the first axis overlaps that of `box`, and some others."""
-        first = bisect_left(self._lows, box[0][0] - self._reach + 1)
-        found = [(other, self[other]) for other in self._thin[first : bisect_left(self._lows, box[1][0], first)]]
-        return [(other, self[other]) for other in self._tall] + found if self._tall else found
-
-    def _place(self, box: Box) -> int:
-        """Return where among the thin boxes `box` is, or belongs."""
-        low = box[0][0]
-        first = bisect_left(self._lows, low)
-        return bisect_left(self._thin, box, first, bisect_right(self._lows, low, first))
-
-    def _file(self, box: Box) -> None:
-        low, high = box[0][0], box[1][0]
-        if high - low <= THIN:
-            at = self._place(box)
-            self._lows.insert(at, low)
-            self._thin.insert(at, box)
-            self._reach = max(self._reach, high - low)
-        else:
-            self._tall[box] = None
+    def near(self, box: Box) -> Iterable[tuple[Box, V]]:
+        """Return the entries that may overlap `box`."""
+        near = self._index.near(box)
+        return self.items() if near is None else [(other, self[other]) for other in near]
 
 
 def shelved(entries: dict[Box, V]) -> dict[Box, V]:

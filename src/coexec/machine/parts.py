@@ -1,6 +1,6 @@
 """Memories, devices and links: what a platform is made of, as plain data.
 
-Before: errors.py.  After: machine/topology.py, machine/platform.py.  Knows nothing of how a device is driven.
+Before: errors.py, machine/abilities.py.  After: machine/topology.py, machine/platform.py.  Knows nothing of how a device is driven.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..errors import unknown_name
+from .abilities import Abilities, abilities_of
 
 USER = 0
 """Memory id of what the user owns: borrowed arrays. coexec reads it and never writes it."""
@@ -95,14 +96,19 @@ class Device:
     configurations: tuple[DeviceDesign, ...] = ()  # designs of which more than the name is known
 
     @property
+    def abilities(self) -> Abilities:
+        """What it can do, as a device of its kind."""
+        return abilities_of(self.kind)
+
+    @property
     def is_core(self) -> bool:
         """Whether it is one core, which any thread can stand in for; all cores at once are none."""
-        return self.kind == "cpu" and not self.wide
+        return self.abilities.on_numpy and not self.wide
 
     @property
     def loops(self) -> bool:
         """Whether it computes the pieces of a chunk one after the other by itself, with nobody handing them over."""
-        return self.kind in ("cpu", "torch")
+        return self.abilities.loops
 
     def reads(self, memory: int) -> bool:
         """Tell whether kernels on this device read `memory` in place."""
@@ -117,7 +123,7 @@ class Device:
         dtype, stated = REAL.get(dtype, dtype), dict(self.rates)
         if dtype in stated:
             return stated[dtype]
-        return self.flops if not stated or self.kind == "cpu" or dtype in SINGLE_WILL_DO else None
+        return self.flops if not stated or self.abilities.on_numpy or dtype in SINGLE_WILL_DO else None
 
     def reaches(self, op: str) -> AchievedRate | None:
         """Return what it reaches in an operation, if that is known: with the design that is quickest in it."""
@@ -146,7 +152,7 @@ class Device:
 
     def computes(self, dtype: str) -> bool:
         """Tell whether the device can compute with `dtype`: all can that state no rates by type."""
-        return not self.rates or self.kind == "cpu" or self.rate(dtype) is not None
+        return not self.rates or self.abilities.on_numpy or self.rate(dtype) is not None
 
     @property
     def types(self) -> tuple[str, ...]:

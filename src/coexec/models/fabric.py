@@ -217,7 +217,7 @@ def fabric(platform: Platform, *, every: bool = False) -> Fabric:
 def _accelerators(platform: Platform, *, every: bool) -> list[Device]:
     adaptive = [d for d in platform.devices if d.designs]
     known = [d for d in platform.devices if d.rate("float32") and not d.wide]
-    return (known if every else adaptive) or [d for d in known if d.kind != "cpu"] or known
+    return (known if every else adaptive) or [d for d in known if not d.abilities.on_numpy] or known
 
 
 def _accelerator(platform: Platform, device: Device) -> Accelerator:

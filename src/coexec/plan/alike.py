@@ -42,7 +42,7 @@ class AlikeCandidates(Candidates):
                 f"computes them ({'; '.join(f'{device}: {why}' for device, why in left_out.items())}); allow a CPU device "
                 "(devices='...,cpu:0'), or declare numerics=cx.exact for a variant that gives NumPy's bits"
             )
-        return Choice(kept, [], all(c.device.kind == "cpu" for c in kept))
+        return Choice(kept, [], all(c.device.abilities.on_numpy for c in kept))
 
     def unfit(self, task: Task) -> Exclusions:
         assert task.kernel is not None

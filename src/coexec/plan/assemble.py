@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 from ..config import Config, blamed
 from ..graph.task import Task
+from ..machine.abilities import abilities_of
 from ..machine.platform import Platform
 from ..predict.learned import Learned
 from .alike import AlikeCandidates, AlikePlanner
-from .candidate import INVENTED, OWN, Candidates
+from .candidate import Candidates
 from .divider import Divider
 from .place import Loads, load_placement
 from .plan import load_plans
@@ -51,10 +52,10 @@ def make_candidates(
     compiled: bool = True,
 ) -> Candidates:
     """Return who could run what, as far as the devices' drivers and the room in their memories say."""
-    kinds = {device.name: device.kind for device in platform.devices}
-    names, invented = list(kinds), {name for name in kinds if drivers[name].kind in INVENTED}
+    can = {device.name: device.abilities for device in platform.devices}
+    names, invented = list(can), {name for name in can if abilities_of(drivers[name].kind).invented}
     runs_python = {name: drivers[name].runs_python for name in names}
-    runs_python |= {name: OWN[kinds[name]] for name in invented if kinds[name] in OWN}
+    runs_python |= {name: can[name].runs_python for name in invented if can[name].driven}  # as the real one would
     kind = AlikeCandidates if reproducible else Candidates
     supports = {name: drivers[name].supports for name in names}
     return kind(platform, learned, runs_python, supports, invented, residency, compiled=compiled)

@@ -34,12 +34,6 @@ if TYPE_CHECKING:
     from ..program.kernel import Kernel
 
 Supports = Callable[[np.dtype[Any]], bool]
-NUMPY = "cpu"
-"""The backend on which a Python body sees NumPy arrays."""
-INVENTED = ("null", "simulated")
-"""Backends whose devices only seem to run a body."""
-OWN = {"cpu": True, "opencl": False, "torch": True}
-"""Kinds of devices that have a backend, and whether it runs Python bodies: one that is simulated runs the same."""
 
 
 class Share(NamedTuple):
@@ -127,13 +121,13 @@ class Candidates:
         self._compiled = compiled  # machine code made of bodies may be used
         self._learned = learned
         self.lost: dict[str, str] = {}  # devices that failed, and how: nothing is given to them any more
-        self.everything = any(d.kind == "cpu" and not d.ops for d in platform.devices)  # any Python body, any type
+        self.everything = any(d.abilities.on_numpy and not d.ops for d in platform.devices)  # any Python body, any type
         self.mark = object()  # of the answers that still hold
         self._residency = residency  # None: there is room for everything
         self._runs_python = runs_python  # by device
         self._supports = supports  # by device
-        kinds = {device.name for device in platform.devices if device.kind in INVENTED}
-        like_real = {device.name for device in platform.devices if device.kind in OWN}
+        kinds = {device.name for device in platform.devices if device.abilities.invented}
+        like_real = {device.name for device in platform.devices if device.abilities.driven}
         self._invented = (
             kinds | set(invented)
         ) - like_real  # devices that only seem to run a body, so that any will do
@@ -171,7 +165,7 @@ class Candidates:
                 f"add one (kernel.opencl(source), kernel.variant(function)) or a CPU device (devices='...,cpu:0')"
                 f"{'; ' if off else ''}{'; '.join(off)}"
             )
-        return Choice(found, self._blocked(kernel, found), all(c.device.kind == "cpu" for c in found))
+        return Choice(found, self._blocked(kernel, found), all(c.device.abilities.on_numpy for c in found))
 
     def _variants(self, kernel: Kernel) -> list[Variant]:
         """Return a kernel's variants. A simulation has those made of the body that were measured, whether or not they are here."""
@@ -243,15 +237,17 @@ class Candidates:
 
         What NumPy's own functions compute is known, and has OpenCL C that needs no checking.
         """
-        if device.kind == "opencl" and kernel.operands and not any(v.kind == "opencl" for v in kernel.variants):
+        source, has_own = device.abilities.takes_source, any(v.kind == device.kind for v in kernel.variants)
+        if source and kernel.operands and not has_own:
             known = chain_variant(kernel)
             if not known.off or not compilable(kernel):
                 kernel.variants.append(known)
-        if device.kind == "opencl" and self._compiled and self._learned.keep and device.name not in self._invented:
-            if compilable(kernel) and not any(variant.kind == "opencl" for variant in kernel.variants):
+                has_own = True
+        if source and self._compiled and self._learned.keep and device.name not in self._invented:
+            if compilable(kernel) and not has_own:
                 kernel.variants.append(generated())
             return
-        foreign = self._runs_python[device.name] and device.kind != NUMPY
+        foreign = self._runs_python[device.name] and not device.abilities.on_numpy
         if (
             foreign
             and device.name not in self._invented
@@ -280,7 +276,7 @@ class Candidates:
 
     def _fits(self, device: Device, variant: Variant) -> bool:
         if variant.kind == "python":
-            return self._runs_python[device.name] and (device.kind == NUMPY or device.name in self._invented)
+            return self._runs_python[device.name] and (device.abilities.on_numpy or device.name in self._invented)
         if variant.kind == COMPILED:
             return device.is_core
         return variant.kind == device.kind or device.name in self._invented

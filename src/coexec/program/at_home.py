@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from . import session
 from .array import Array
 from .call import DEFAULT, placed_now
 from .manners import check_swap
@@ -36,6 +37,7 @@ INDICES = frozenset({int, slice, type(None), type(...), np.int64, np.int32})
 EXACT = frozenset({(float, "d"), (int, "d"), (int, "l"), (bool, "?"), (np.float64, "d"), (np.int64, "l")})
 """Numbers that are assigned to elements of a type as they are."""
 _array, _storage, _ndarray = Array.__new__, Storage.__new__, np.ndarray
+_blocks, _placed = session._blocks.get, placed_now.get
 ComeHome = Callable[[Storage], np.ndarray[Any, Any] | None]
 
 
@@ -63,9 +65,18 @@ class AtHome:
         """Begin. `come_home` returns where an array is if nothing is pending on it."""
         self.on = True  # until the runtime is closed, or this process turns out to be a forked child
         self.owner = owner
-        self.values: Any = None  # what makes calls on values whose numbers are known
+        self.values: Any = self._value_calls()
         self._births, self._interrupts, self._come_home = births, interrupts, come_home
         self._acquire, self._release = lock.acquire, lock.release  # a `with` block takes twice as long
+
+    def _value_calls(self) -> Any:
+        """Return what makes calls on values whose numbers are known; None if nobody does."""
+        return None
+
+    def is_open_here(self) -> bool:
+        """Tell whether a call that is made now may be small. The quickest calls write this out (program/small.py)."""
+        blocks = _blocks() or session.program
+        return bool(blocks and blocks[-1] is self.owner and self.on and not in_kernel.name and _placed() is DEFAULT)
 
     def made(self, data: np.ndarray[Any, Any]) -> Array:
         """Return a new array that is at home in `data`, which nobody else has. Locked."""

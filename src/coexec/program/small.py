@@ -22,10 +22,10 @@ import numpy as np
 
 from . import session
 from .array import Array
-from .at_home import NUMBERS, ComeHome, Interrupts, LastNumber
+from .at_home import NUMBERS
 from .call import DEFAULT, placed_now
 from .session import in_kernel
-from .small_functions import SHORT, Record, SmallFunctions, spread
+from .small_functions import SHORT, SmallFunctions, spread
 from .ufunc import elementwise
 from .value import Value, as_value, known_value
 
@@ -37,18 +37,8 @@ class SmallCalls(SmallFunctions):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        owner: Any,
-        lock: Any,
-        births: LastNumber,
-        interrupts: Interrupts,
-        come_home: ComeHome,
-        record: Record | None,
-    ) -> None:
-        """Begin. `record` is told of the calls that are timed: name, start and stop in seconds, and how many they stand for."""
-        super().__init__(owner, lock, births, interrupts, come_home, record)
-        self.values = ValueCalls(self)
+    def _value_calls(self) -> ValueCalls:
+        return ValueCalls(self)
 
     # Elementwise calls --------------------------------------------------------------------------------------------------
 
@@ -150,15 +140,7 @@ class SmallCalls(SmallFunctions):
 
     def write(self, ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any) -> Any:
         """Return `out` with `ufunc(*inputs)` in it; None if that must become a task."""
-        blocks = _blocks() or session.program
-        if (
-            not blocks
-            or blocks[-1] is not self.owner
-            or not self.on
-            or in_kernel.name
-            or _placed() is not DEFAULT
-            or type(out) is not Array
-        ):
+        if type(out) is not Array or not self.is_open_here():
             return None
         failed = None
         self._acquire()

@@ -16,12 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import session
 from .array import Array
 from .at_home import MOST, NUMBERS, AtHome, ComeHome, Interrupts, LastNumber
-from .call import DEFAULT, placed_now
 from .pace import EVERY, FIRST, CallPace
-from .session import in_kernel
 from .value import known_value
 
 TASK = 50e-6
@@ -30,12 +27,6 @@ SHARE = 0.125
 """How much the newest task counts in the mean of what tasks cost."""
 MEASURED = 64
 """Tasks that are measured: their cost depends on the machine, not on the program's progress."""
-REDUCED: dict[Any, np.ufunc] = {
-    np.sum: np.add, np.prod: np.multiply, np.max: np.maximum, np.min: np.minimum, np.any: np.logical_or,
-    np.all: np.logical_and,
-}  # fmt: skip
-"""NumPy's functions that are reductions."""
-REDUCE_OPTIONS = frozenset({"axis", "keepdims"})
 Data = np.ndarray[Any, Any]
 Record = Callable[[str, float, float, int], None]
 PLAIN = "?bBhHiIlLqQefd"
@@ -50,11 +41,13 @@ class Short(NamedTuple):
     """A function as a small call."""
 
     compute: Callable[..., Any]  # takes NumPy arrays where the program gave its own
-    size: Callable[[Sequence[Data]], int]  # how many elements the call is about, by its arrays
+    size: (
+        Callable[[Sequence[Data]], int] | None
+    )  # how many elements the call is about, by its arrays; None = its one array's
     arrays: int = 1  # how many of its first arguments are arrays; 0: the first one is a sequence of arrays
     most: int = 1  # arguments that may be given by position: none of them is an output
     options: frozenset[str] = NONE  # that may be given by keyword
-    types: str = PLAIN + "FD"  # of elements, by NumPy's letters
+    types: str | None = PLAIN + "FD"  # of elements, by NumPy's letters; None = all
     dense: bool = False  # its bits may depend on how an array lies in memory
     number: bool = True  # a result without axes is a number, not an array
 
@@ -65,10 +58,6 @@ def spread(*shapes: tuple[int, ...]) -> int:
         return prod(np.broadcast_shapes(*shapes))
     except ValueError:
         return MOST + 1
-
-
-def _together(arrays: Sequence[Data]) -> int:
-    return sum([array.size for array in arrays])
 
 
 def _joined(arrays: Sequence[Data]) -> int:
@@ -100,18 +89,34 @@ def _norm(x: Data, axis: Any = None, keepdims: bool = False) -> Any:
     return np.sqrt(reduce(np.square(x), axis, None, None, keepdims))
 
 
+def _reduction(ufunc: np.ufunc) -> Short:
+    """Return a reduction of an array that is one block."""
+    reduce: Any = ufunc.reduce
+
+    def compute(x: Data, axis: Any = None, *, keepdims: Any = False) -> Any:
+        return reduce(x, axis, None, None, keepdims) if type(keepdims) is bool else None
+
+    return Short(compute, None, 1, 2, ONE, None, dense=True)
+
+
 REAL = PLAIN.replace("e", "")  # half precision is added up in other types by tasks
 SHORT: dict[Any, Short] = {
-    np.copy: Short(lambda x: x.copy(order="C"), _together, number=False),
-    np.astype: Short(_astype, _together, 1, 2, frozenset({"copy"}), PLAIN, number=False),
+    np.sum: _reduction(np.add),
+    np.prod: _reduction(np.multiply),
+    np.max: _reduction(np.maximum),
+    np.min: _reduction(np.minimum),
+    np.any: _reduction(np.logical_or),
+    np.all: _reduction(np.logical_and),
+    np.copy: Short(lambda x: x.copy(order="C"), None, number=False),
+    np.astype: Short(_astype, None, 1, 2, frozenset({"copy"}), PLAIN, number=False),
     np.where: Short(np.where, _broadcast, 3, 3, number=False),
-    np.argmax: Short(np.argmax, _together, 1, 2, ONE, PLAIN),
-    np.argmin: Short(np.argmin, _together, 1, 2, ONE, PLAIN),
-    np.count_nonzero: Short(np.count_nonzero, _together, 1, 2, ONE),
-    np.mean: Short(np.mean, _together, 1, 2, ONE, REAL, dense=True),
-    np.var: Short(np.var, _together, 1, 2, ONE, REAL, dense=True),
-    np.std: Short(np.std, _together, 1, 2, ONE, REAL, dense=True),
-    np.linalg.norm: Short(_norm, _together, 1, 1, ONE, "fd", dense=True),
+    np.argmax: Short(np.argmax, None, 1, 2, ONE, PLAIN),
+    np.argmin: Short(np.argmin, None, 1, 2, ONE, PLAIN),
+    np.count_nonzero: Short(np.count_nonzero, None, 1, 2, ONE),
+    np.mean: Short(np.mean, None, 1, 2, ONE, REAL, dense=True),
+    np.var: Short(np.var, None, 1, 2, ONE, REAL, dense=True),
+    np.std: Short(np.std, None, 1, 2, ONE, REAL, dense=True),
+    np.linalg.norm: Short(_norm, None, 1, 1, ONE, "fd", dense=True),
     np.matmul: Short(np.matmul, _product, 2, 2, types=REAL, dense=True),
     np.dot: Short(np.dot, _product, 2, 2, types=REAL, dense=True),
     np.outer: Short(np.outer, lambda arrays: prod([array.size for array in arrays]), 2, 2, number=False),
@@ -120,8 +125,8 @@ SHORT: dict[Any, Short] = {
     np.vstack: Short(np.vstack, _joined, 0, number=False),
     np.hstack: Short(np.hstack, _joined, 0, number=False),
 }
-"""The functions, beside the reductions that are ufuncs (program/small.py)."""
-_blocks, _placed, _ndarray = session._blocks.get, placed_now.get, np.ndarray
+"""The functions that may be small calls."""
+_ndarray = np.ndarray
 
 
 class SmallFunctions(AtHome):
@@ -157,9 +162,8 @@ class SmallFunctions(AtHome):
 
     def _pace(self, function: Any) -> CallPace:
         """Return the pace of a function that is called for the first time."""
-        ufunc = REDUCED.get(function, function)
         fits = function in SHORT or (
-            ufunc.nout == 1 and ufunc.signature is None and any("O" not in types for types in ufunc.types)
+            function.nout == 1 and function.signature is None and any("O" not in types for types in function.types)
         )
         pace = self._paces[function] = CallPace(FIRST if fits else -1)
         return pace
@@ -180,67 +184,12 @@ class SmallFunctions(AtHome):
 
     def function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what one of NumPy's functions gives, if it is one for small arrays; else None."""
-        ufunc = REDUCED.get(function)
-        if ufunc is None:
-            short = SHORT.get(function)
-            return None if short is None else self._short(function, short, args, kwargs)
-        if len(args) > 2 or type(args[0]) is not Array or not kwargs.keys() <= REDUCE_OPTIONS:
-            return None
-        axis = args[1] if len(args) == 2 else kwargs.get("axis")
-        keepdims = kwargs.get("keepdims", False)
-        return self._reduce(function, ufunc, args[0], axis, keepdims) if type(keepdims) is bool else None
-
-    def _reduce(self, function: Any, ufunc: np.ufunc, array: Array, axis: Any, keepdims: Any) -> Any:
-        """Return a reduction of an array that is one block; None if it must become a task, or is an error."""
-        blocks = _blocks() or session.program
-        if (
-            not blocks
-            or blocks[-1] is not self.owner
-            or not self.on
-            or in_kernel.name
-            or _placed() is not DEFAULT
-            or array._small is not self
-        ):
-            return None
-        self._acquire()
-        try:
-            home = array._storage.home
-            if (home is None or array._home is not home) and not self.enter(array):
-                return None
-            x = array._data
-            pace = self._paces.get(function) or self._pace(function)
-            size = x.size
-            if not size or not x.flags.c_contiguous or (size > pace.limit and not pace.takes(size)):
-                return None
-            pace.left -= 1
-            reduce: Any = ufunc.reduce
-            if pace.left >= 0:
-                result = reduce(x, axis, None, None, keepdims)
-            else:
-                result = self._timed(pace, function, size, reduce, x, axis, None, None, keepdims)
-            if type(result) is not _ndarray:
-                made: Any = known_value(result, self.owner, self.values)
-            else:
-                made = self.made(result if result.flags.c_contiguous else result.copy())
-        except Exception:  # noqa: BLE001 - the long way tells it; nothing was changed
-            return None
-        finally:
-            self._release()
-        if self._interrupts.pending is not None:
-            self._interrupts.check()
-        return made
+        short = SHORT.get(function)
+        return None if short is None else self._short(function, short, args, kwargs)
 
     def _short(self, function: Any, short: Short, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what a function gives; None if it must become a task, or is an error."""
-        blocks = _blocks() or session.program
-        if (
-            not blocks
-            or blocks[-1] is not self.owner
-            or not self.on
-            or in_kernel.name
-            or _placed() is not DEFAULT
-            or not kwargs.keys() <= short.options
-        ):
+        if not self.is_open_here() or not kwargs.keys() <= short.options:
             return None
         self._acquire()
         try:
@@ -249,7 +198,7 @@ class SmallFunctions(AtHome):
             if taken is None:
                 return None
             pace = self._paces.get(function) or self._pace(function)
-            size = short.size(arrays)
+            size = arrays[0].size if short.size is None else short.size(arrays)
             if size > pace.limit and not pace.takes(size):
                 return None
             pace.left -= 1
@@ -277,7 +226,7 @@ class SmallFunctions(AtHome):
         if len(args) > short.most or len(args) < count:
             return None
         taken: list[Any] = []
-        for value in args[:count] if count else args[0]:
+        for value in (args[:count] if len(args) > count else args) if count else args[0]:
             if type(value) is not Array:
                 if count != 3 or type(value) not in NUMBERS:  # np.where chooses numbers, too
                     return None
@@ -287,8 +236,12 @@ class SmallFunctions(AtHome):
             if value._small is not self or ((home is None or value._home is not home) and not self.enter(value)):
                 return None
             x = value._data
-            if not x.size or x.dtype.char not in short.types or (short.dense and not x.flags.c_contiguous):
+            if not x.size or (short.dense and not x.flags.c_contiguous):
+                return None
+            if short.types is not None and x.dtype.char not in short.types:
                 return None
             taken.append(x)
             arrays.append(x)
-        return [*taken, *args[count:]] if count else [taken, *args[1:]]
+        if not count:
+            return [taken, *args[1:]]
+        return taken if len(args) == count else [*taken, *args[count:]]

@@ -26,6 +26,7 @@ from ..graph.instruction import Alloc, Free, Instruction
 from ..graph.task import Task
 from ..graph.task_graph import touched
 from ..lower.lowering import Lowering
+from ..machine.abilities import abilities_of
 from ..machine.platform import HOST
 from ..plan.candidate import Share
 from ..program.array import Array
@@ -52,7 +53,7 @@ def check_kernel(
     machine = open_machine(_devices(kernel))
     try:
         for backend in machine.backends:
-            if backend.kind != "cpu":
+            if not abilities_of(backend.kind).on_numpy:
                 backend.start(_report)
         _compare(case, machine, splits, np.random.default_rng(seed), ulp)
     finally:
@@ -102,7 +103,7 @@ def _compare(case: Case, machine: Machine, splits: Sequence[int], rng: np.random
     divisions = list(_divisions(case.kernel, box, splits, rng))
     for device in machine.platform.devices:
         for variant in case.kernel.variants:
-            if variant.kind not in ("python" if device.kind == "cpu" else device.kind, device.kind) or variant.off:
+            if variant.kind not in ("python" if device.abilities.on_numpy else device.kind, device.kind) or variant.off:
                 continue
             for parts in ([box], *divisions) if variant is not body else divisions:
                 chunks = tuple(Chunk(device.name, part, slot) for slot, part in enumerate(parts))
@@ -185,7 +186,7 @@ class Trial:
     def suits(self, chunks: Sequence[Chunk]) -> bool:
         """Tell whether the chunks' device holds the types."""
         backend = self._machine.lanes[chunks[0].device]
-        if backend.kind == "cpu":
+        if abilities_of(backend.kind).on_numpy:
             return True
         return all(backend.supports(a.dtype) for a in self._arrays)
 
@@ -236,7 +237,7 @@ class Trial:
             memories[step.allocation.memory].allocate(step.allocation)
         elif isinstance(step, Free):
             memories[step.allocation.memory].release(step.allocation)
-        elif (backend := self._machine.lanes[step.device]).kind == "cpu":
+        elif abilities_of((backend := self._machine.lanes[step.device]).kind).on_numpy:
             run(instruction.task, step, debug=True)
         else:
             _finish(backend, instruction)

@@ -18,13 +18,12 @@ from ...graph.instruction import Allocation, Instruction, Launch, Send
 from ...graph.task import Task
 from ...machine.platform import HOST, USER, Device, Memory, Platform, host_links
 from ..base import CallHelper, Finished, Ran
-from . import turns
-from .costs import NOTHING, Costs
-from .crowds import node_of
+from . import admission
+from .contention import node_of
+from .costs import NOTHING, Costs, Meter, NoMeter
+from .devices import Entry, Place
 from .durations import Given, Law, Seconds, fixed_durations
 from .energy import Energy
-from .meter import Meter, NoMeter
-from .places import Entry, Place
 from .scenario import Scenario
 from .values import Computed, Unknown
 from .world import World
@@ -153,7 +152,7 @@ class SimulatedBackend:
                 return False
             queue, first = entry.lane.queue, entry.lane.queue[0] is entry
             queue.remove(entry)
-            turns.withdrawn(entry)
+            admission.withdrawn(entry)
             entry.start = self._time.now  # whatever was to begin it finds it begun
             self.world.admit(entry)  # it may have claimed the cores
             self.unblock(instruction)

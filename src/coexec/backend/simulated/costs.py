@@ -1,11 +1,14 @@
-"""What coexec itself costs: seconds of the interpreter for tasks, instructions and completions.
+"""What the program's side costs: seconds of the interpreter for tasks, instructions and completions, as stated or as metered.
 
-Before: graph/instruction.py.  After: backend.py.  Plain data; calibrate/ measures it.
+Before: graph/instruction.py.  After: backend.py.  The costs are plain data, which calibrate/ measures.
+The meter is the one place of a simulation that looks at real time, and only if it is asked to.
 """
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
+from time import thread_time
 from typing import NamedTuple
 
 from ...graph.instruction import Copy, Fence, Fill, Instruction, Reduce
@@ -51,3 +54,31 @@ class Costs(NamedTuple):
 
 NOTHING = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Scheduling for free: what remains is the hardware."""
+
+
+class Meter:
+    """Runs while a thread is not in the simulator."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def stop(self) -> float:
+        """Return the seconds since this thread left the simulator, which it enters now."""
+        since: float | None = getattr(self._local, "since", None)
+        self._local.since = None
+        return 0.0 if since is None else thread_time() - since
+
+    def go(self) -> None:
+        """Note that this thread leaves the simulator."""
+        self._local.since = thread_time()
+
+
+class NoMeter:
+    """Counts nothing: a simulation repeats exactly."""
+
+    def stop(self) -> float:
+        """Return nothing."""
+        return 0.0
+
+    def go(self) -> None:
+        """Do nothing."""

@@ -191,4 +191,4 @@ def _speed_class(device: Device, platform: Platform) -> tuple[Any, ...]:
 
 def processor(platform: Platform) -> Device | None:
     """Return what the host's own work runs on: the first CPU, if there is one."""
-    return next((d for d in platform.devices if d.kind == "cpu" and d.memory == HOST), None)
+    return next((d for d in platform.devices if d.abilities.on_numpy and d.memory == HOST), None)

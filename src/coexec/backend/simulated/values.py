@@ -18,7 +18,7 @@ from ...program.view import extract, view_shape
 from ..launch import aligned_empty, resolve, run, run_kernel, set_data
 
 if TYPE_CHECKING:
-    from .places import Entry
+    from .devices import Entry
 
 
 class Computed:

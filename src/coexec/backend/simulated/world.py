@@ -1,6 +1,6 @@
 """The world of a simulation: one clock, all devices and links of a platform, and what runs on them now.
 
-Before: timeline.py, places.py, network.py, crowds.py.  After: backend.py: the processes, which share it. Knows neither
+Before: timeline.py, devices.py, network.py, contention.py.  After: backend.py: the processes, which share it. Knows neither
 programs nor values. One lock guards all of it.
 """
 
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ...errors import BackendError, DeviceLost
 from ...graph.instruction import Message, Route, Send
 from ...machine.platform import Device, Platform
-from . import turns
-from .crowds import crowds_of
+from . import admission
+from .contention import crowds_of
+from .devices import Entry, Place
 from .durations import Timed
 from .energy import Energy, energy
 from .network import Network
-from .places import Entry, Place
 from .scenario import Happening, Scenario
 from .sharing import Crowding
 from .timeline import Job, Timeline
@@ -41,8 +41,7 @@ class World:
         self.places = {
             d.name: Place(d, concurrent or d.concurrent, self.scenario.spread(d), seed) for d in platform.devices
         }
-        turns.exclude(self.places.values())
-        turns.join(self.places.values())
+        admission.relate(self.places)
         self.crowds, self.cores = crowds_of(platform)
         self.processes: list[SimulatedBackend] = []
         self.sources: dict[tuple[str, str], tuple[int, float]] = {}
@@ -105,7 +104,7 @@ class World:
         entry.lane.queue.popleft()
         if entry in entry.place.running:
             entry.place.ended(entry, self.time.now)
-        turns.ended(entry)
+        admission.ended(entry)
         if entry.place.threads:  # which reports a completion before it looks for more
             self.time.at(entry.process.interpreter, self._look, entry.place)
         self.admit(entry)
@@ -115,7 +114,7 @@ class World:
 
     def admit(self, entry: Entry) -> None:
         """Begin what waited for an instruction that does not run, or not any more."""
-        for other in turns.following(entry):
+        for other in admission.following(entry):
             self._begin(other)
 
     def next_of(self, entry: Entry) -> None:
@@ -138,23 +137,23 @@ class World:
         if entry.start >= 0.0:
             return  # it was taken back
         if entry.computes and entry.place.threads:
-            turns.wait(entry)
+            admission.wait(entry)
             self._look(entry.place)
-            if entry.start < 0.0 and (other := turns.idle_sibling(entry)) is not None:
+            if entry.start < 0.0 and (other := admission.idle_sibling(entry)) is not None:
                 self.time.at(self.time.now + entry.process.costs.wake, self._look, other)
-        elif turns.may_begin(entry):
+        elif admission.may_begin(entry):
             self._begin(entry)
         else:
-            turns.wait(entry)
+            admission.wait(entry)
 
     def _look(self, place: Place) -> None:
         """Let the thread of a device look for work."""
-        for entry in turns.found_by(place):
+        for entry in admission.found_by(place):
             self._begin(entry)
 
     def _begin(self, entry: Entry) -> None:
         entry.start = now = self.time.now
-        turns.began(entry)
+        admission.began(entry)
         if entry.meets:
             self._meet(entry)
             return

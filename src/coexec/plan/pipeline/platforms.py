@@ -104,7 +104,7 @@ def _class(platform: Platform, name: str, members: Sequence[Device], cores: Sequ
     capacity = usable(platform.memories[one.memory].capacity)
     memory = inf if on_host or capacity is None else float(capacity)
     idle, units, budget = one.idle_watts or 0.0, 1, ""
-    if cores and on_host and one.kind == "cpu":
+    if cores and on_host and one.abilities.on_numpy:
         budget = CORES
         units = len(cores) if one.wide else 1
         idle = units * (cores[0].idle_watts or 0.0)  # the same silicon waits, whatever it is called

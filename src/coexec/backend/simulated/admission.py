@@ -1,42 +1,27 @@
 """Who waits for whom before it begins: kernels for a device's limit and for shared cores, copies for copy engines.
 
-Before: places.py.  After: world.py.  Knows no time: it is asked whenever something could begin.
-
-A wide device is all cores at once: while it computes the narrow ones on its cores do not, and the other way round. As
-with real cores it claims them: from when its kernel could begin, narrow ones begin nothing until it is over.
+Before: devices.py, backend/core_policy.py: the rules for cores.  After: world.py.  Knows no time: it is asked whenever
+something could begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 
-from ...graph.instruction import Copy
-from .places import Entry, Place
+from ...graph.instruction import Copy, Instruction
+from ..core_policy import cores_free, insert_by_priority, may_move, rivals, siblings
+from .devices import Entry, Place
 
-
-def exclude(places: Iterable[Place]) -> None:
-    """Make places rivals that may not compute at the same time: wide devices and others of their kind on their cores."""
-    users: dict[tuple[str, int], list[Place]] = {}
-    every = [place for place in places if place.device.cores]
-    for place in every:
-        for core in place.device.cores:
-            users.setdefault((place.device.kind, core), []).append(place)
-    for place in every:
-        sharers = dict.fromkeys(other for core in place.device.cores for other in users[place.device.kind, core])
-        place.rivals = tuple(
-            other for other in sharers if other is not place and (place.device.wide or other.device.wide)
-        )
+_instruction: Callable[[Entry], Instruction] = attrgetter("instruction")
 
 
-def join(places: Iterable[Place]) -> None:
-    """Let cores of one memory take over each other's work when they are idle, as their threads do."""
-    groups: dict[int, list[Place]] = {}
-    for place in places:
-        if place.threads and not place.device.wide:
-            groups.setdefault(place.device.memory, []).append(place)
-    for group in groups.values():
-        for place in group:
-            place.siblings = tuple(other for other in group if other is not place)
+def relate(places: Mapping[str, Place]) -> None:
+    """Tell cores who takes over their work, and who may not compute while they do, as for the threads of real ones."""
+    for name, others in rivals([place.device for place in places.values()]).items():
+        places[name].rivals = tuple(places[other] for other in others)
+    for name, others in siblings([place.device for place in places.values() if place.threads]).items():
+        places[name].siblings = tuple(places[other] for other in others)
 
 
 def may_begin(entry: Entry) -> bool:
@@ -51,13 +36,10 @@ def may_begin(entry: Entry) -> bool:
 def wait(entry: Entry) -> None:
     """Let an instruction that may not begin wait for its turn: threads take what is most urgent first."""
     if entry.computes:
-        waiting, priority = entry.place.waiting, entry.instruction.step.priority
-        if entry.place.threads and waiting and waiting[-1].instruction.step.priority < priority:
-            waiting.insert(
-                next(i for i, other in enumerate(waiting) if other.instruction.step.priority < priority), entry
-            )
+        if entry.place.threads:
+            insert_by_priority(entry.place.waiting, entry, _instruction)
         else:
-            waiting.append(entry)
+            entry.place.waiting.append(entry)
     elif (way := _way(entry)) is not None:
         entry.place.queued[way].append(entry)
 
@@ -100,7 +82,7 @@ def found_by(place: Place) -> Iterator[Entry]:
         if place.waiting:
             yield place.waiting.popleft()
             continue
-        moved = next(((s, e) for s in place.siblings for e in s.waiting if _may_move(e)), None)
+        moved = next(((s, e) for s in place.siblings for e in s.waiting if may_move(e.instruction)), None)
         if moved is None:
             return
         sibling, entry = moved
@@ -111,15 +93,9 @@ def found_by(place: Place) -> Iterator[Entry]:
 
 def idle_sibling(entry: Entry) -> Place | None:
     """Return a device whose thread sleeps, and would run a kernel that waits for another; None if there is none."""
-    if not _may_move(entry):
+    if not may_move(entry.instruction):
         return None
     return next((place for place in entry.place.siblings if not place.running and not place.waiting), None)
-
-
-def _may_move(entry: Entry) -> bool:
-    """Tell whether another core may run a kernel: no user named its device."""
-    options = entry.instruction.task.options if entry.instruction.task is not None else None
-    return options is None or options.devices is None
 
 
 def _free(place: Place) -> bool:
@@ -127,9 +103,8 @@ def _free(place: Place) -> bool:
 
 
 def _cores_free(place: Place) -> bool:
-    if any(rival.running for rival in place.rivals):
-        return False
-    return place.device.wide or not any(rival.waiting for rival in place.rivals)
+    runs, waits = any(rival.running for rival in place.rivals), any(rival.waiting for rival in place.rivals)
+    return cores_free(place.device, rival_runs=runs, rival_waits=waits)
 
 
 def _way(entry: Entry) -> int | None:

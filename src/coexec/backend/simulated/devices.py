@@ -82,7 +82,9 @@ class Place:
         self.concurrent = concurrent  # kernels at once
         self.launch = device.launch or 0.0
         self.lanes: dict[int, Lane] = {}
-        self.threads = device.kind == "cpu" and not device.eager  # a thread of ours runs what is issued, in any order
+        self.threads = (
+            device.abilities.on_numpy and not device.eager
+        )  # a thread of ours runs what is issued, in any order
         self.ours = self.threads or device.name == "host"
         self.siblings: tuple[Place, ...] = ()  # whose threads take over each other's work
         self.running: dict[Entry, None] = {}  # kernels
