@@ -96,12 +96,5 @@ def main(nodes=4_000, count=24, network="gcn", name="arxiv", timeline=""):
 
 
 if __name__ == "__main__":
-    main(
-        **arguments(
-            __doc__,
-            nodes=4_000,
-            count=24,
-            network=("gcn", "gin"),
-            name=("arxiv", *[name for name in KINDS if name != "arxiv"]),
-        )
-    )
+    names = ("arxiv", *[name for name in KINDS if name != "arxiv"])
+    main(**arguments(__doc__, nodes=4_000, count=24, network=("gcn", "gin"), name=names))

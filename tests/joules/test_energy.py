@@ -55,6 +55,21 @@ def test_a_counter_that_goes_around_loses_nothing(tmp_path: Path) -> None:
     assert counters.interval == pytest.approx(RANGE * 1e-6 / powercap.MOST_WATTS)
 
 
+def test_a_counter_that_cannot_be_read_for_a_moment_loses_nothing_and_says_so(tmp_path: Path) -> None:
+    root = tree(tmp_path / "powercap", package_0=100, dram=100)
+    meter = EnergyMeter(root)
+    with meter as used:
+        counters = meter._counters
+        assert counters is not None
+        set_counter(root, 0, 300_100)
+        (root / "intel-rapl:1" / "energy_uj").write_text("")
+        assert counters.read() == {"package-0": pytest.approx(0.3), "dram": 0.0}
+        assert counters.missed.startswith("dram could not be read")
+        assert used.look().why_not == counters.missed
+        set_counter(root, 1, 200_100)
+    assert used.parts == {"package-0": pytest.approx(0.3), "dram": pytest.approx(0.2)} and not used.why_not
+
+
 def test_what_is_measured_says_by_what_and_how_finely(tmp_path: Path) -> None:
     root = tree(tmp_path / "powercap", package_0=10, dram=990_000)
     with EnergyMeter(root) as used:

@@ -110,6 +110,7 @@ class EnergyMeter(EnergyReport):
         elif self._counters is not None:
             self.parts, self.source = self._counters.read(), "measured by the processor's counters (powercap)"
             self.resolution_s, self.resolution_j = UPDATED, STEP
+            self.why_not = self._counters.missed
         else:
             self._model()
             return self

@@ -64,6 +64,7 @@ class Counters:
         self._zones = counted
         self._last = [zone.read() for zone in counted]
         self._sums = [0] * len(counted)
+        self.missed = ""  # why a zone could not be read the last time: its joules are those of the look before
 
     @property
     def interval(self) -> float:
@@ -72,8 +73,13 @@ class Counters:
 
     def read(self) -> dict[str, float]:
         """Return the joules of each zone since the beginning."""
+        self.missed = ""
         for number, zone in enumerate(self._zones):
-            now, before = zone.read(), self._last[number]
+            try:
+                now, before = zone.read(), self._last[number]
+            except (OSError, ValueError) as error:
+                self.missed = f"{zone.name} could not be read: {error}"
+                continue
             self._sums[number] += now - before if now >= before else now - before + zone.range
             self._last[number] = now
         return {zone.name: total * 1e-6 for zone, total in zip(self._zones, self._sums, strict=True)}

@@ -115,10 +115,11 @@ class Decisions:
 
         If it is not, whoever plans the task notes it next.
         """
-        if not self.on or task.shape is None or is_fleeting(task):
+        if not self.on or task.shape is None:
             return None
         self._loads.stayed = None
-        known = self._before(task)
+        fleeting = is_fleeting(task)
+        known = None if fleeting else self._before(task)
         if known is None:
             known = task.shape.steady
             if known is None or not known.left:
@@ -137,9 +138,10 @@ class Decisions:
         if known.visited and task.space is None:
             task.space, task.shapes = task.domain, known.shapes
         self._loads.again(known.loads, task.id)
-        self._log.append(known)
-        if len(self._log) > 4 * LONGEST:
-            del self._log[: 2 * LONGEST]
+        if not fleeting:
+            self._log.append(known)
+            if len(self._log) > 4 * LONGEST:
+                del self._log[: 2 * LONGEST]
         command = _new(Command, (task.id, task, chunks, task.after, known.why))
         planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False))
         return planned
@@ -167,15 +169,20 @@ class Decisions:
 
     def note(self, task: Task, planned: Planned) -> Planned:
         """Remember how a task was planned; return the plan, which may be the one of the turn before."""
-        if not self.on or task.shape is None or is_fleeting(task):
+        if not self.on or task.shape is None:
             return planned
-        period, log = self._repeats.period, self._log
-        before = log[-period] if 0 < period <= len(log) else None
         passing = planned.here or planned.handout or task.guess or task.trial
         decided = None if passing else Decided(planned, task, self._version.mark, self._loads.stayed)
-        self._keep(decided)
-        if planned.steady:
+        before: Decided | None
+        if is_fleeting(task):  # its next calls go where this one does, whatever comes between them
+            before = task.shape.steady
             self._go_on_so(task.shape, decided)
+        else:
+            period, log = self._repeats.period, self._log
+            before = log[-period] if 0 < period <= len(log) else None
+            self._keep(decided)
+            if planned.steady:
+                self._go_on_so(task.shape, decided)
         return planned._replace(again=True) if before is not None and before.alike(task, planned) else planned
 
     def _go_on_so(self, shape: CallShape, decided: Decided | None) -> None:
