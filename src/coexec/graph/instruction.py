@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..geometry import Box, Grid, overlaps
+from ..geometry import Box, Grid, covers, overlaps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,6 +207,14 @@ class Copy(Step):
         return Copy(self.device, where(self.source), where(self.target), self.boxes, self.reason)
 
 
+class Piece(NamedTuple):
+    """A part of what a parameter sees, in an allocation of its own: a border that wraps shows both ends of an axis."""
+
+    allocation: Allocation
+    box: Box  # base coordinates
+    seen: Box  # the same in the coordinates of the view that was passed
+
+
 class Binding(NamedTuple):
     """How one parameter of a body is found in memory."""
 
@@ -218,16 +226,34 @@ class Binding(NamedTuple):
     pad: Any = None  # how to pad at the array's border: program/padding.py's Pad, or None
     dtype: Any = None  # of the elements
     boxes: tuple[Box, ...] | None = None  # what of the hull is touched, if not all of it; the rest holds anything
+    pieces: tuple[Piece, ...] | None = None  # where the hull is, if it is not in one allocation; then there is a pad
+
+    def places(self) -> tuple[tuple[Allocation, Box], ...]:
+        """Return the allocations in which the parameter is found, and what of each belongs to it."""
+        if self.pieces is not None:
+            return tuple([(piece.allocation, piece.box) for piece in self.pieces])
+        return () if self.allocation is None else ((self.allocation, self.box),)
+
+    def touched(self) -> list[tuple[Allocation, Box]]:
+        """Return what a body touches, box by box."""
+        if self.boxes is None:
+            return list(self.places())
+        return [(there, box) for there, around in self.places() for box in self.boxes if covers(around, box)]
 
 
 def overlapping(a: Binding, b: Binding) -> bool:
     """Tell whether two parameters are found in one memory, inside each other's hulls."""
-    return a is not b and a.allocation is not None and a.allocation is b.allocation and overlaps(a.box, b.box)
+    if a is b:
+        return False
+    return any(here is there and overlaps(box, other) for here, box in a.places() for there, other in b.places())
 
 
-def _bound(binding: Binding, where: Relocate) -> Binding:
-    """Return a binding that finds its parameter in another allocation."""
-    allocation = binding.allocation
+def bound(binding: Binding, where: Relocate) -> Binding:
+    """Return a binding that finds its parameter in other allocations."""
+    allocation, pieces = binding.allocation, binding.pieces
+    if pieces is not None:
+        moved = tuple([Piece(where(piece.allocation), piece.box, piece.seen) for piece in pieces])
+        return binding._replace(allocation=moved[0].allocation, pieces=moved)
     return binding if allocation is None else _new(Binding, (binding[0], where(allocation), *binding[2:]))
 
 
@@ -265,7 +291,7 @@ class Launch(Step):
 
     def by(self, where: Relocate, share: Any) -> Step:
         """Return the same step on other allocations, with another share."""
-        bindings = tuple([_bound(binding, where) for binding in self.bindings])
+        bindings = tuple([bound(binding, where) for binding in self.bindings])
         return type(self)(self.device, self.chunk, share, bindings, self.priority, self.scratch, self.more)
 
 
@@ -291,7 +317,7 @@ class Reduce(Step):
         self.operator = operator  # program/access.py's Operator
 
     def on(self, where: Relocate) -> Step:
-        return Reduce(_bound(self.partials, where), _bound(self.target, where), self.operator)
+        return Reduce(bound(self.partials, where), bound(self.target, where), self.operator)
 
 
 class IfComputed:
@@ -320,7 +346,7 @@ class Fence(Step):
         self.deliver = deliver
 
     def on(self, where: Relocate) -> Step:
-        return Fence(_bound(self.binding, where), self.deliver)
+        return Fence(bound(self.binding, where), self.deliver)
 
 
 class Message(Step):

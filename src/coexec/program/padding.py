@@ -5,6 +5,8 @@ Before: geometry/.  After: program/mapper.py, backend/.  `Pad.apply` alone touch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 from ..geometry import Box
@@ -40,6 +42,37 @@ class Pad(NamedTuple):
             padded[(*before, slice(first - lo, last - lo))] = data
             data = padded
         return data
+
+    def gather(self, parts: Sequence[tuple[Box, Any]], xp: Any) -> Any:
+        """Return the same from boxes inside the array and what they hold, which are apart; between them is anything."""
+        made = xp.empty(self.wanted.shape, dtype=parts[0][1].dtype)
+        for box, data in parts:
+            for runs in product(*[self._moves(axis, box) for axis in range(box.ndim)]):
+                target = tuple([slice(to, to + count) for to, _, count in runs])
+                made[target] = data[tuple([slice(at, at + count) for _, at, count in runs])]
+        for axis, border in enumerate(self.borders):
+            if not isinstance(border, str):
+                before = (slice(None),) * axis
+                first, last = -self.wanted.lo[axis], self.shape[axis] - self.wanted.lo[axis]
+                made[(*before, slice(0, max(first, 0)))] = border
+                made[(*before, slice(last, None))] = border
+        return made
+
+    def _moves(self, axis: int, box: Box) -> list[tuple[int, int, int]]:
+        """Return where along an axis rows of `box` go: position in the padded box, position in `box`, how many rows."""
+        lo, hi, border = self.wanted.lo[axis], self.wanted.hi[axis], self.borders[axis]
+        low, high = box.lo[axis], box.hi[axis]
+        repeats = isinstance(border, str) and border not in CUT
+        rows = positions_of(lo, hi, self.shape[axis], str(border)) if repeats else range(lo, hi)
+        found: list[tuple[int, int, int]] = []
+        for place, row in enumerate(rows):
+            if low <= row < high:
+                to, at, count = found[-1] if found else (0, 0, 0)
+                if count and to + count == place and at + count == row - low:
+                    found[-1] = (to, at, count + 1)
+                else:
+                    found.append((place, row - low, 1))
+        return found
 
 
 def positions_of(lo: int, hi: int, size: int, border: str) -> list[int]:
