@@ -10,7 +10,7 @@ from typing import Any
 
 from ..geometry import Box
 from ..graph.command import Chunk
-from ..graph.instruction import Binding, HostLaunch, Instruction, Launch, Piece
+from ..graph.instruction import Binding, HostLaunch, Instruction, Launch, SeenPiece
 from ..graph.task import Task
 from ..program.array import Array
 from .capacity import Capacity
@@ -145,7 +145,7 @@ def _look(
             continue
         backing, pieces = state.find(memory, box), None
         if backing is None and spans:
-            pieces = tuple([Piece(_backing(state, memory, span).allocation, span, seen) for span, seen in spans])
+            pieces = tuple([SeenPiece(_backing(state, memory, span).allocation, span, seen) for span, seen in spans])
             backing = _backing(state, memory, spans[0][0])
         assert backing is not None, "every box was backed before launch"
         backings.append(backing)
