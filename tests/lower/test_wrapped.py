@@ -11,7 +11,8 @@ from hypothesis import given, settings, strategies as st
 import coexec as cx
 from coexec.geometry import Box
 from coexec.graph.instruction import Alloc, Copy, Launch
-from coexec.program.padding import Pad
+from coexec.program import padding
+from coexec.program.padding import Pad, positions_of
 from coexec.testing.graphs import GraphBuilder
 from coexec.testing.model_memory import at_random, run_all
 
@@ -127,6 +128,26 @@ def test_where_the_whole_axis_is_in_memory_already_it_is_seen_there() -> None:
     assert seen and all(binding.pieces is None for binding in seen)
 
 
+@pytest.mark.parametrize("border", ["wrap", "edge", "reflect"])
+def test_how_a_halo_lies_in_an_array_is_found_without_going_through_its_rows(
+    border: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counted(lo: int, hi: int, size: int, border: str) -> list[int]:
+        asked.append(max(0, hi - lo))
+        return positions_of(lo, hi, size, border)
+
+    monkeypatch.setattr(padding, "positions_of", counted)
+    rows = 1 << 16
+    halo, part = cx.halo(2, border=border), Box((0,), (rows,))
+    pad = halo.pad(part, (rows,))
+    assert pad is not None and halo.boxes(part, (rows,), (rows,)) == (part,)
+    x = np.arange(float(rows))
+    assert np.array_equal(pad.apply(x, np), np.pad(x, 2, mode=border))  # type: ignore[call-overload]
+    assert sum(asked) <= 16
+
+
 @settings(deadline=None)
 @given(st.data())
 def test_gathering_pieces_pads_as_the_hull_does(data: Any) -> None:
@@ -142,7 +163,8 @@ def test_gathering_pieces_pads_as_the_hull_does(data: Any) -> None:
     )
     pad = Pad(Box(lo, hi), hull, shape, borders)
     x = np.arange(float(np.prod(shape))).reshape(shape)
-    cut = data.draw(st.integers(1, shape[0] - 1))
-    parts = [Box((0, *held.lo[1:]), (cut, *shape[1:])), Box((cut, *held.lo[1:]), shape)]
+    cut = data.draw(st.integers(hull.lo[0], hull.hi[0]))
+    parts = [Box(hull.lo, (cut, *hull.hi[1:])), Box((cut, *hull.lo[1:]), hull.hi)]
+    parts = [part for part in parts if not part.empty]
     made = pad.gather([(box, x[box.slices(held.lo)]) for box in parts], np)
     assert np.array_equal(made, pad.apply(x[hull.slices(held.lo)], np))

@@ -169,6 +169,7 @@ class HoldLayer:
             rounds = [0 if held.task is None else held.task.round for held in self.held]
             self._settle_until([0 < number <= event.round for number in rounds])
         else:
+            self._guess()
             self._settle_all()
 
     def _settle_all(self) -> None:

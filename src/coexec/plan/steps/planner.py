@@ -222,7 +222,7 @@ class StepPlanner(Spending):
                         return
                     self._since = calls - count
         if self._step is not None and not (calls - self._since) % len(self._step.calls):
-            self._repetitions = max(1.0, (calls - self._since) / len(self._step.calls))
+            self._repetitions = max(1.0, (calls - self._phase) / len(self._step.calls))  # whatever kinds they were of
             self._go_on()
 
     def _wide(self) -> int:
@@ -321,15 +321,15 @@ class StepPlanner(Spending):
                 account.estimated = known.account.estimated._replace(transition=0.0)
                 self._search.since = account
                 return account
-        self._estimate(account, step)
+        self._estimate(account, step, present=True)
         return account
 
-    def _estimate(self, account: PlanAccount, step: StepProfile) -> float:
+    def _estimate(self, account: PlanAccount, step: StepProfile, *, present: bool = False) -> float:
         """Estimate a plan from where the data is now; return the seconds that it took."""
         machine = self._machine
         begin = self._clock() if self._clock is not None else 0.0
         visits = 0
-        for answer in estimate(step, account.plan, machine.platform, machine.overheads, machine.where):
+        for answer in estimate(step, account.plan, machine.platform, machine.overheads, machine.where, present=present):
             visits += 1
             account.estimated = answer
         took = visits * VISIT if self._clock is None else self._clock() - begin
