@@ -32,7 +32,8 @@ from .driver import Driver
 from .errors import CoexecError, ConfigError, TaskFailed
 from .execute.signals import WHY
 from .graph.call import describe_read
-from .graph.instruction import IfComputed, Message
+from .graph.instruction import IfComputed
+from .graph.message import Message
 from .graph.task import Task, mark_reported, seen
 from .observe.paces import Paces
 from .opening import open_rank

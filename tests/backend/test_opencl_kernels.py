@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from coexec.backend.opencl.storage import OpenCLSharedMemory
 from coexec.errors import BackendError
 from coexec.geometry import Box, whole
-from coexec.graph.instruction import Binding
+from coexec.graph.instruction import Binding, SeenPiece
 from coexec.program.padding import Pad
 from coexec.program.view import Cut, extract
 from tests.backend.opencl_parts import HOST, USER, Rig, Source, aligned, needs_opencl
@@ -186,6 +186,19 @@ def test_an_array_with_a_padded_border_is_seen_as_a_copy(rig):
     padded = Binding("x", x, x.box, None, writes=False, pad=pad)
     rig.run(rig.kernel("y(i) = 10 * x(i) + x(i + 2)", whole((3,)), {"y": y, "x": padded}))
     assert rig.get(y).tolist() == [21, 2, 10]
+
+
+def test_an_array_of_which_only_both_ends_are_there_is_seen_as_a_copy(rig):
+    first, last, y = (
+        rig.put(np.arange(4, dtype=np.float32)),
+        rig.put(np.full(1, 9, np.float32)),
+        rig.put(np.zeros(3, np.float32)),
+    )
+    pad = Pad(Box((-1,), (4,)), Box((0,), (10,)), (10,), ("wrap",))
+    pieces = (SeenPiece(first, first.box, Box((0,), (4,))), SeenPiece(last, last.box, Box((9,), (10,))))
+    padded = Binding("x", first, pad.hull, None, writes=False, pad=pad, boxes=(first.box, last.box), pieces=pieces)
+    rig.run(rig.kernel("y(i) = 10 * x(i) + x(i + 2)", whole((3,)), {"y": y, "x": padded}))
+    assert rig.get(y).tolist() == [91, 2, 13]
 
 
 def test_a_parameter_without_a_value_is_named(rig):

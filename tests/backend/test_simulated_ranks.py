@@ -12,7 +12,8 @@ from coexec.backend.simulated import SimulatedBackend, World
 from coexec.backend.simulated.durations import Durations
 from coexec.errors import BackendError
 from coexec.geometry import whole
-from coexec.graph.instruction import Allocation, Instruction, Receive, Route, Send
+from coexec.graph.instruction import Allocation, Instruction
+from coexec.graph.message import Receive, Route, Send
 from coexec.graph.task import Task
 from coexec.machine.platform import HOST
 from tests.clusters import cluster

@@ -27,7 +27,8 @@ from coexec.cluster.packet import HEADER
 from coexec.cluster.postbox import Postbox
 from coexec.cluster.transport import Transfer
 from coexec.errors import RankLost
-from coexec.graph.instruction import Instruction, Message
+from coexec.graph.instruction import Instruction
+from coexec.graph.message import Message
 from coexec.testing.model_memory import perform
 from coexec.testing.ranks import RankGraphs
 

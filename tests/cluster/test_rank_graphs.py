@@ -11,7 +11,7 @@ from coexec.cluster.dealing import Dealing
 from coexec.cluster.roster import of_platform
 from coexec.geometry import Box, Region
 from coexec.graph.call import describe
-from coexec.graph.instruction import Receive, Send
+from coexec.graph.message import Receive, Send
 from coexec.program.call import DEFAULT
 from coexec.testing.model_memory import at_random
 from coexec.testing.ranks import RankGraphs

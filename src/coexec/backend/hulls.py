@@ -31,12 +31,12 @@ class Hull:
     def __init__(self, binding: Binding) -> None:
         allocation, boxes = binding.allocation, binding.boxes
         assert allocation is not None and boxes is not None
-        self._binding, self._allocation, self._boxes = binding, allocation, boxes
+        self._binding, self._boxes = binding, boxes
         inexact = allocation.dtype.kind in "fc"
         self._rest = (ODD if binding.writes else np.nan) if inexact else poison_of(allocation.dtype)
         self._data = np.full(binding.box.shape, self._rest, allocation.dtype)
-        for box in boxes:
-            self._part(self._data, binding.box, box)[...] = self._part(allocation.data, allocation.box, box)
+        for there, box in binding.touched():
+            self._part(self._data, binding.box, box)[...] = self._part(there.data, there.box, box)
 
     def _part(self, data: Any, origin: Box, box: Box) -> Any:
         return extract(data, origin.lo, box, self._binding.cut)
@@ -54,9 +54,9 @@ class Hull:
         """Take over what the body wrote; raise if it wrote outside its boxes."""
         if not self._binding.writes:
             return
-        for box in self._boxes:
+        for there, box in self._binding.touched():
             ours = self._part(self._data, self._binding.box, box)
-            self._part(self._allocation.data, self._allocation.box, box)[...] = ours
+            self._part(there.data, there.box, box)[...] = ours
             ours[...] = self._rest
         wrong = np.argwhere(self._data != np.full((), self._rest, self._data.dtype))
         if len(wrong):

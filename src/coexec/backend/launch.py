@@ -46,12 +46,21 @@ def resolve(binding: Binding) -> Any:
     if allocation is None:
         empty = np.empty(binding.box.shape, binding.dtype)
         return extract(empty, binding.box.lo, binding.box, binding.cut)
+    if binding.pieces is not None:
+        parts = [(piece.seen, _cut_out(piece.allocation, piece.box, binding)) for piece in binding.pieces]
+        return binding.pad.gather(parts, np)
+    data = _cut_out(allocation, binding.box, binding)
+    return data if binding.pad is None else binding.pad.apply(data, np)
+
+
+def _cut_out(allocation: Allocation, box: Box, binding: Binding) -> Any:
+    """Return what a parameter sees of one box of an allocation."""
     data = allocation.data if binding.writes else allocation.frozen
     if data is None:
         raise _no_memory(allocation)
-    if binding.box is not allocation.box or binding.cut is not None:
-        data = extract(data, allocation.box.lo, binding.box, binding.cut)
-    return data if binding.pad is None else binding.pad.apply(data, np)
+    if box is not allocation.box or binding.cut is not None:
+        data = extract(data, allocation.box.lo, box, binding.cut)
+    return data
 
 
 def run(task: Any, step: Step, *, debug: bool = False, bodies: Bodies | None = None) -> None:
@@ -121,7 +130,7 @@ def _run_chunk(task: Task, step: Launch, body: Body, debug: bool) -> None:
     if kernel.plain and not debug and not step.chunk.alike and len(step.bindings) == len(params):
         args: list[Any] = [None] * len(kernel.passed)
         for param, binding in zip(params, step.bindings):  # noqa: B905 - equally long, and this is hot
-            _, allocation, box, cut, writes, pad, _, _ = binding
+            _, allocation, box, cut, writes, pad, _, _, _ = binding
             value = None
             if allocation is not None and box is allocation.box and cut is None and pad is None:
                 value = allocation.data if writes else allocation.frozen

@@ -19,7 +19,8 @@ from .. import errors
 from ..cluster.transport import Transfer, Transport
 from ..errors import InvariantError, RemoteFailure, Reported, TaskFailed
 from ..graph.failure import failed_as
-from ..graph.instruction import Allocation, Instruction, Message, Route, Send
+from ..graph.instruction import Allocation, Instruction
+from ..graph.message import Message, Route, Send
 from ..graph.task import Task
 from ..program.view import extract
 from .base import CallHelper, Finished, Ran

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..geometry import Box, Grid, overlaps
+from ..geometry import Box, covers, overlaps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,6 +207,14 @@ class Copy(Step):
         return Copy(self.device, where(self.source), where(self.target), self.boxes, self.reason)
 
 
+class SeenPiece(NamedTuple):
+    """A part of what a parameter sees, in an allocation of its own: a border that wraps shows both ends of an axis."""
+
+    allocation: Allocation
+    box: Box  # base coordinates
+    seen: Box  # the same in the coordinates of the view that was passed
+
+
 class Binding(NamedTuple):
     """How one parameter of a body is found in memory."""
 
@@ -218,16 +226,36 @@ class Binding(NamedTuple):
     pad: Any = None  # how to pad at the array's border: program/padding.py's Pad, or None
     dtype: Any = None  # of the elements
     boxes: tuple[Box, ...] | None = None  # what of the hull is touched, if not all of it; the rest holds anything
+    pieces: tuple[SeenPiece, ...] | None = (
+        None  # where the hull is, if it is not in one allocation; then there is a pad
+    )
+
+    def places(self) -> tuple[tuple[Allocation, Box], ...]:
+        """Return the allocations in which the parameter is found, and what of each belongs to it."""
+        if self.pieces is not None:
+            return tuple([(piece.allocation, piece.box) for piece in self.pieces])
+        return () if self.allocation is None else ((self.allocation, self.box),)
+
+    def touched(self) -> list[tuple[Allocation, Box]]:
+        """Return what a body touches, box by box."""
+        if self.boxes is None:
+            return list(self.places())
+        return [(there, box) for there, around in self.places() for box in self.boxes if covers(around, box)]
 
 
 def overlapping(a: Binding, b: Binding) -> bool:
     """Tell whether two parameters are found in one memory, inside each other's hulls."""
-    return a is not b and a.allocation is not None and a.allocation is b.allocation and overlaps(a.box, b.box)
+    if a is b:
+        return False
+    return any(here is there and overlaps(box, other) for here, box in a.places() for there, other in b.places())
 
 
-def _bound(binding: Binding, where: Relocate) -> Binding:
-    """Return a binding that finds its parameter in another allocation."""
-    allocation = binding.allocation
+def bound(binding: Binding, where: Relocate) -> Binding:
+    """Return a binding that finds its parameter in other allocations."""
+    allocation, pieces = binding.allocation, binding.pieces
+    if pieces is not None:
+        moved = tuple([SeenPiece(where(piece.allocation), piece.box, piece.seen) for piece in pieces])
+        return binding._replace(allocation=moved[0].allocation, pieces=moved)
     return binding if allocation is None else _new(Binding, (binding[0], where(allocation), *binding[2:]))
 
 
@@ -265,7 +293,7 @@ class Launch(Step):
 
     def by(self, where: Relocate, share: Any) -> Step:
         """Return the same step on other allocations, with another share."""
-        bindings = tuple([_bound(binding, where) for binding in self.bindings])
+        bindings = tuple([bound(binding, where) for binding in self.bindings])
         return type(self)(self.device, self.chunk, share, bindings, self.priority, self.scratch, self.more)
 
 
@@ -291,7 +319,7 @@ class Reduce(Step):
         self.operator = operator  # program/access.py's Operator
 
     def on(self, where: Relocate) -> Step:
-        return Reduce(_bound(self.partials, where), _bound(self.target, where), self.operator)
+        return Reduce(bound(self.partials, where), bound(self.target, where), self.operator)
 
 
 class IfComputed:
@@ -320,57 +348,7 @@ class Fence(Step):
         self.deliver = deliver
 
     def on(self, where: Relocate) -> Step:
-        return Fence(_bound(self.binding, where), self.deliver)
-
-
-class Message(Step):
-    """One box that one rank sends another."""
-
-    __slots__ = ("allocation", "box", "route")
-    device = "network"
-    priority = 7
-
-    def __init__(self, allocation: Allocation, box: Box, route: Route) -> None:
-        self.allocation = allocation  # in host memory
-        self.box = box
-        self.route = route
-
-    def key(self, task: Task) -> tuple[int, Route]:
-        """Return what a transport finds the other side by: the same on both sides."""
-        return task.round, self.route
-
-    @property
-    def nbytes(self) -> int:
-        return 0 if self.route.grid is not None else self.box.volume * self.allocation.dtype.itemsize
-
-    def on(self, where: Relocate) -> Step:
-        return type(self)(where(self.allocation), self.box, self.route)
-
-
-class Route(NamedTuple):
-    """Which message of a task it is."""
-
-    sender: int  # ranks
-    receiver: int
-    argument: int
-    partial: bool  # of a reduction's private array
-    position: int  # among the messages that go the same way
-    grid: Grid | None = None  # it only tells whether these elements are valid: they came with the box around them
-
-
-class Send(Message):
-    """Send a box. Issued even if what it needs has failed: the other side waits for it, and must be told."""
-
-    __slots__ = ()
-    kind = "send"
-    tells = True
-
-
-class Receive(Message):
-    """Take a box that another rank sends."""
-
-    __slots__ = ()
-    kind = "receive"
+        return Fence(bound(self.binding, where), self.deliver)
 
 
 class Join(Step):

@@ -24,6 +24,7 @@ class Mapped(NamedTuple):
     boxes: tuple[Box, ...] | None  # what of the box is touched, if not all of it
     pad: Pad | None
     empty: bool
+    spans: tuple[Box, ...] = ()  # what may be in memories of their own: where a border wraps, both ends of the axis
 
     def of(self, array: Array) -> tuple[Box, tuple[Box, ...] | None]:
         """Return box and boxes in the coordinates of the array behind the view."""
@@ -76,7 +77,8 @@ def _mapped(task: Task, part: Box) -> tuple[Mapped | None, ...]:
             continue
         boxes = mapper.boxes(part, task.extents, shape)
         if len(boxes) > 1:
-            found.append(Mapped(bounding(boxes), boxes, pad, empty=False))
+            spans = () if pad is None or param.access.writes else mapper.spans(part, shape, boxes)
+            found.append(Mapped(bounding(boxes), boxes, pad, empty=False, spans=spans))
         else:
             box = boxes[0] if boxes else Box((0,) * len(shape), (0,) * len(shape))
             found.append(Mapped(box, None, pad, not boxes))

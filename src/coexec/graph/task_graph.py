@@ -35,6 +35,17 @@ def touched(task: Task, access: Access, array: Array, chunk: Box | None) -> Box:
     return narrow(array._box, array._cut, part)
 
 
+def backed_boxes(task: Task, access: Access, array: Array, chunk: Box) -> tuple[Box, ...]:
+    """Return what `chunk` needs in memory, each in one allocation: the hull, or where a border wraps both ends of the axis."""
+    hull, boxes = touched_boxes(task, access, array, chunk)
+    if boxes is not None and not access.writes and access.mapper.pad(chunk, array.shape) is not None:
+        parts = access.mapper.boxes(chunk, task.extents, array.shape)
+        spans = access.mapper.spans(chunk, array.shape, parts)
+        if spans:
+            return tuple([narrow(array._box, array._cut, span) for span in spans])
+    return () if hull.empty else (hull,)
+
+
 def touched_boxes(task: Task, access: Access, array: Array, chunk: Box | None) -> tuple[Box, tuple[Box, ...] | None]:
     """Return the same box, and the disjoint boxes in it that are really touched; None if that is all of it."""
     if not access.mapper.several:

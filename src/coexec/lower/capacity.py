@@ -15,7 +15,7 @@ from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.instruction import Alloc, Free, Instruction, Launch
 from ..graph.task import Task
-from ..graph.task_graph import touched
+from ..graph.task_graph import backed_boxes, touched
 from ..machine.platform import HOST, Device
 from ..plan.candidate import Candidate
 from ..predict.features import scratch_of
@@ -72,6 +72,8 @@ class Capacity:
                 account = accounts[memory]
                 if account is None or state.find(memory, box) is not None or box.empty:
                     continue
+                if touch.spans:
+                    return False
                 if memory == HOST or state.backings.get(memory) or state.foreseen is not None:  # it may grow
                     return False
                 needs += box.volume * state.dtype.itemsize
@@ -87,7 +89,7 @@ class Capacity:
         for of_chunk in touches:
             for touch in of_chunk:
                 if not touch.box.empty and self._budget.accounts[touch.memory] is not None:
-                    boxes.setdefault((touch.state, touch.memory), []).append(touch.box)
+                    boxes.setdefault((touch.state, touch.memory), []).extend(touch.backed())
         return [(state, memory, box) for (state, memory), found in boxes.items() for box in hulls(state, found)]
 
     def scratch(self, task: Task, chunks: Sequence[Chunk]) -> dict[int, int]:
@@ -339,8 +341,8 @@ def _needs(task: Task, box: Box) -> tuple[int, int]:
         if param.access.mode == "reduce":
             total += array.nbytes
             largest = max(largest, array.nbytes)
-        elif not (mine := touched(task, param.access, array, box)).empty:
-            boxes.setdefault(id(array._storage), []).append(mine)
+        elif mine := backed_boxes(task, param.access, array, box):
+            boxes.setdefault(id(array._storage), []).extend(mine)
             sizes[id(array._storage)] = array.dtype.itemsize
     for storage, found in boxes.items():
         for hull in merged(found) if len(found) > 1 else found:

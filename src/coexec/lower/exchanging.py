@@ -13,7 +13,8 @@ from collections.abc import Mapping
 
 from ..geometry import Box, Grid, every_point, grid_covers
 from ..graph.command import AwaitPush, Deal, Parcel, Parcels, Push
-from ..graph.instruction import Instruction, Join, Receive, Route, Send
+from ..graph.instruction import Instruction, Join
+from ..graph.message import Receive, Route, Send
 from ..graph.task import Task
 from ..graph.tracker import Tracker
 from ..machine.platform import HOST, USER

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..geometry import Box
 from ..graph.command import Chunk
-from ..graph.instruction import Binding, HostLaunch, Instruction, Launch
+from ..graph.instruction import Binding, HostLaunch, Instruction, Launch, SeenPiece
 from ..graph.task import Task
 from ..program.array import Array
 from .capacity import Capacity
@@ -117,9 +117,13 @@ class Launching:
                 continue
             tracker = backing.tracker
             touched.add(backing)
-            _, state, box, grid, _, memory, _, writes, _, _, boxes, _ = touch
+            _, state, box, grid, _, memory, _, writes, _, _, boxes, _, spans = touch
             for part in boxes or (box,):
                 lattice = grid if boxes is None else touch.part_grid(part)
+                if spans:
+                    apart = _backing(state, memory, part)
+                    touched.add(apart)
+                    tracker = apart.tracker
                 if writes:
                     tracker.did_write(part, lattice, id)
                     written.setdefault(state, []).append((memory, part))
@@ -134,22 +138,33 @@ def _look(
     bindings: list[Binding] = []
     backings: list[Backing | None] = []
     for touch in touches:
-        name, state, box, grid, cut, memory, reads, writes, strict, pad, boxes, empty = touch
+        name, state, box, grid, cut, memory, reads, writes, strict, pad, boxes, empty, spans = touch
         if empty:
             bindings.append(Binding(name, None, box, cut, writes, pad, state.dtype))
             backings.append(None)
             continue
-        backing = state.find(memory, box)
+        backing, pieces = state.find(memory, box), None
+        if backing is None and spans:
+            pieces = tuple([SeenPiece(_backing(state, memory, span).allocation, span, seen) for span, seen in spans])
+            backing = _backing(state, memory, spans[0][0])
         assert backing is not None, "every box was backed before launch"
         backings.append(backing)
-        bindings.append(_new(Binding, (name, backing.allocation, box, cut, writes, pad, state.dtype, boxes)))
+        bindings.append(_new(Binding, (name, backing.allocation, box, cut, writes, pad, state.dtype, boxes, pieces)))
         for part in boxes or (box,):
+            if pieces is not None:
+                backing = _backing(state, memory, part)
             lattice = grid if boxes is None else touch.part_grid(part)
             if reads and strict:
                 backing.tracker.before_read(part, lattice, needs)
             if writes:
                 backing.tracker.before_write(part, lattice, after)
     return tuple(bindings), backings
+
+
+def _backing(state: ArrayState, memory: int, box: Box) -> Backing:
+    backing = state.find(memory, box)
+    assert backing is not None, "every box was backed before launch"
+    return backing
 
 
 def whole_binding(backing: Backing, name: str, array: Array, writes: bool) -> Binding:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, DoesNotFit
+from ..geometry import Box
 from ..graph.command import Chunk, Command
 from ..graph.instruction import Binding, Fence, Instruction, Launch
-from ..graph.mapped import Mapped, mapped
+from ..graph.mapped import Mapped, mapped, placed
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Device, Platform
 from ..plan.candidate import Share
@@ -255,12 +256,15 @@ class Lowering:
         """Return what a body touches of an array; `alone` tells that it does not write it through another parameter."""
         state: ArrayState = array._storage.state
         pad = boxes = None
+        spans: tuple[tuple[Box, Box], ...] = ()
         if part is None:
             box, grid = array._box, array._grid
         else:
             box, boxes = part.of(array)
             grid = None if array._grid is None else grid_of(box, array._cut)
             pad = part.pad
+            if part.spans:
+                spans = tuple([(placed(array, span), span) for span in part.spans])
         memory = device.memory
         if not access.writes and alone and USER in state.backings and device.reads(USER):
             parts = boxes or (box,)
@@ -269,17 +273,31 @@ class Lowering:
         strided = grid is not None and access.mode == "write"
         reads = access.reads or strided
         empty = not array.size if part is None else part.empty
-        fields = (name, state, box, grid, array._cut, memory, reads, access.writes, not strided, pad, boxes, empty)
+        fields = (
+            name,
+            state,
+            box,
+            grid,
+            array._cut,
+            memory,
+            reads,
+            access.writes,
+            not strided,
+            pad,
+            boxes,
+            empty,
+            spans,
+        )
         touch: Touch = _new(Touch, fields)
         return touch
 
     def _back(self, task: Task, state: ArrayState, parts: Sequence[tuple[Touch, str]]) -> None:
         """Back every box of an array that is touched, all chunks together."""
-        if any(state.find(t.memory, t.box) is None for t, _ in parts):
+        if any(state.find(t.memory, box) is None for t, _ in parts for box in t.backed()):
             written = [box for t, _ in parts if t.writes and not t.reads for box in t.parts()]
             discard(state, written, [box for t, _ in parts if t.reads for box in t.parts()])
             for memory in dict.fromkeys(t.memory for t, _ in parts):
-                for box in hulls(state, [t.box for t, _ in parts if t.memory == memory]):
+                for box in hulls(state, [box for t, _ in parts if t.memory == memory for box in t.backed()]):
                     self.coherence.back(state, memory, box, task)
 
     def _validate(self, task: Task, state: ArrayState, parts: Sequence[tuple[Touch, str]]) -> None:

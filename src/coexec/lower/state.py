@@ -67,10 +67,11 @@ class StateForm:
 class Foreseen:
     """Boxes of one array that commands not yet lowered will need in one memory, and when the last was added."""
 
-    __slots__ = ("boxes", "closed", "level", "tasks")
+    __slots__ = ("boxes", "closed", "level", "likely", "tasks")
 
     def __init__(self, level: int, tasks: int) -> None:
         self.boxes: list[Box] = []
+        self.likely: list[Box] = []  # what may be needed too: arrays of one kind often change places between steps
         self.level = level  # of the critical path, when a box was added last
         self.tasks = tasks  # that had been held until then
         self.closed = False  # nothing can be added any more
@@ -82,6 +83,13 @@ class Foreseen:
         grown = self.take(box)
         self.boxes.append(grown)
         return True
+
+    def guess(self) -> None:
+        """Add what may be needed too, where it makes an allocation little larger: nobody will see what comes later."""
+        for box in self.likely:
+            near = [known for known in self.boxes if overlaps(known, box)]
+            if near and bounding([box, *near]).volume <= WASTE * sum([known.volume for known in near]):
+                self.add(box)
 
     def take(self, box: Box) -> Box:
         """Return `box` grown by every foreseen box that is better allocated with it than apart; those are removed."""

@@ -31,10 +31,17 @@ class Touch(NamedTuple):
     pad: Pad | None
     boxes: tuple[Box, ...] | None = None  # what of the box is touched, if not all of it
     empty: bool = False  # nothing is touched at all
+    spans: tuple[tuple[Box, Box], ...] = ()  # what may be backed apart, in coordinates of the array and of the view
 
     def parts(self) -> tuple[Box, ...]:
         """Return the boxes that are touched."""
         return self.boxes or (self.box,)
+
+    def backed(self) -> tuple[Box, ...]:
+        """Return the boxes that must each be in one allocation: the hull if that is there, else what may be apart."""
+        if self.spans and self.state.find(self.memory, self.box) is None:
+            return tuple([span for span, _ in self.spans])
+        return (self.box,)
 
     def part_grid(self, part: Box) -> Grid | None:
         """Return the lattice of one of the boxes."""
@@ -52,8 +59,9 @@ class Draft(NamedTuple):
         """Tell whether everything is allocated that is touched."""
         for touches in self.chunks:
             for touch in touches:
-                if touch.state.find(touch.memory, touch.box) is None and not touch.box.empty:
-                    return False
+                for box in touch.backed():
+                    if touch.state.find(touch.memory, box) is None and not box.empty:
+                        return False
         return True
 
 

@@ -21,7 +21,8 @@ from ..backend.base import Ran
 from ..config import blamed
 from ..errors import TaskCancelled
 from ..graph.command import Command
-from ..graph.instruction import Allocation, Copy, Instruction, Launch, MemoryStep, Message, Step
+from ..graph.instruction import Allocation, Copy, Instruction, Launch, MemoryStep, Step
+from ..graph.message import Message
 from ..graph.task import Task
 from ..machine.platform import Platform
 from .trace import TraceWriter

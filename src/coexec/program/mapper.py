@@ -11,7 +11,7 @@ from numbers import Number
 from typing import Any
 
 from ..errors import ArgumentError, ShapeError
-from ..geometry import Box, Region, covers, overlap, whole
+from ..geometry import Box, Region, covers, overlap, overlaps, whole
 from .padding import CUT, REPEATING, Border, Pad, Shape, runs_of
 
 BORDERS = (*CUT, *REPEATING)
@@ -41,6 +41,11 @@ class Mapper:
         """Return how to complete the box beyond the border, or None."""
         del chunk, shape
         return None
+
+    def spans(self, chunk: Box, shape: Shape, boxes: Sequence[Box]) -> tuple[Box, ...]:
+        """Return what may lie in allocations of their own, because a body that reads gets a padded copy; none: one hull."""
+        del chunk, shape, boxes
+        return ()
 
     def visited(self, space: Box, shape: Shape) -> Box:
         """Return the part of the index space that is visited at all."""
@@ -249,6 +254,12 @@ class Halo(Mapper):
         seen = [runs for part in parts for runs in product(*self._runs(part, shape))]
         found = [Box(tuple(lo for lo, _ in runs), tuple(hi for _, hi in runs)) for runs in seen]
         return Region([box for box in found if not box.empty]).boxes
+
+    def spans(self, chunk: Box, shape: Shape, boxes: Sequence[Box]) -> tuple[Box, ...]:
+        runs = self._runs(self._wanted(chunk, shape), shape)
+        found = [Box(tuple(lo for lo, _ in ends), tuple(hi for _, hi in ends)) for ends in product(*runs)]
+        found = [span for span in found if any(overlaps(span, box) for box in boxes)]
+        return tuple(found) if len(found) > 1 else ()
 
     def _arms(self, chunk: Box, shape: Shape) -> list[Box]:
         """Return the chunk grown along one axis at a time, as disjoint boxes: the middle one along the last axis."""

@@ -6,6 +6,9 @@ Growing an allocation means a second one, a copy, and both at once in a memory t
 that would allocate part of an array waits in a queue until later commands have shown what else of it they need: until
 nothing was added for two steps of four levels of the critical path, or of 64 tasks. Whatever the program does
 afterwards waits behind it. A box that is the whole array cannot grow, so its command does not wait.
+
+A read lets everything go at once, often before a step of the program was seen as a whole. Then arrays that the same calls
+touch, of one shape and type, are taken to change places in the next step: each gets the halo of the other.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from ..geometry import Box
 from ..graph.command import Command
 from ..graph.task import Task
 from ..lower.state import ArrayState, Foreseen
-from ..lower.touch import Draft
+from ..lower.touch import Draft, Touch
 from ..machine.platform import HOST, USER
 from ..plan.planned import Planned
 from .events import Dropped, Mark, Read, Settle
@@ -80,6 +83,7 @@ class HoldLayer:
         elif isinstance(item, Read):
             if self.held and not item.array._box.empty:
                 self._need(item.array._storage.state, HOST, item.array._box, None)
+                self._guess()
             self._then(item)
             self._settle_all()
         else:
@@ -165,6 +169,7 @@ class HoldLayer:
             rounds = [0 if held.task is None else held.task.round for held in self.held]
             self._settle_until([0 < number <= event.round for number in rounds])
         else:
+            self._guess()
             self._settle_all()
 
     def _settle_all(self) -> None:
@@ -243,7 +248,8 @@ class HoldLayer:
             for touch in parts:
                 if not touch.box.empty and touch.state.id >= 0:  # private arrays have their size from the beginning
                     key = (task.name, touch.name, touch.state.box, touch.memory, touch.box)
-                    found.append(self._need(touch.state, touch.memory, touch.box, key))
+                    found += [self._need(touch.state, touch.memory, box, key) for box in touch.backed()]
+            self._may_swap(parts)
         for param, array in zip(task.accesses, task.arrays, strict=True):
             if param.access.mode == "reduce" and not array._box.empty:
                 found.append(self._need(array._storage.state, HOST, array._box, None))
@@ -269,13 +275,28 @@ class HoldLayer:
             foreseen.closed = foreseen.boxes == [state.box]
         return foreseen
 
+    def _may_swap(self, parts: Sequence[Touch]) -> None:
+        """Note what arrays of one kind that a chunk touches would need in each other's place."""
+        for touch in parts:
+            foreseen = touch.state.foreseen.get(touch.memory) if touch.state.foreseen is not None else None
+            if foreseen is not None:
+                alike = [t for t in parts if t.state is not touch.state and _of_one_kind(t, touch)]
+                foreseen.likely += [box for t in alike for box in t.backed() if box not in foreseen.likely]
+
+    def _guess(self) -> None:
+        """Let allocations have what they will need if arrays change places; called when later commands are not awaited."""
+        for state in self._foreseen if self._mode == "auto" else ():
+            for foreseen in (state.foreseen or {}).values():
+                foreseen.guess()
+
     def _expect(self, command: Command, draft: Draft) -> None:
         """Let the planner see where data will be when this command is lowered."""
         task = command.task
         touches = [t for parts in draft.chunks for t in parts if not t.box.empty and t.state.id >= 0]
         for touch in sorted(touches, key=lambda touch: touch.writes):
             self._foreseen[touch.state] = None
-            touch.state.expect(touch.memory, touch.box, writes=touch.writes)
+            for box in touch.backed():
+                touch.state.expect(touch.memory, box, writes=touch.writes)
         for param, array in zip(task.accesses, task.arrays, strict=True):
             if param.access.mode == "reduce" and not array._box.empty:
                 self._foreseen[array._storage.state] = None
@@ -302,3 +323,8 @@ class HoldLayer:
             self._known[key] = boxes
             if len(self._known) > REMEMBERED:
                 del self._known[next(iter(self._known))]
+
+
+def _of_one_kind(one: Touch, other: Touch) -> bool:
+    """Tell whether two arrays could stand for each other in the next step."""
+    return one.memory == other.memory and one.state.box == other.state.box and one.state.dtype == other.state.dtype

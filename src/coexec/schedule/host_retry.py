@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import BackendError, CoexecWarning, DeviceLost, VariantRefused
-from ..graph.instruction import Alloc, Allocation, Binding, Copy, Free, Instruction, Join, Launch, overlapping
+from ..geometry import Box
+from ..graph.instruction import Alloc, Allocation, Binding, Copy, Free, Instruction, Join, Launch, bound, overlapping
 from ..graph.task import Task
 from ..lower.emit import Emitter
 from ..lower.lowering import Lowering
@@ -118,23 +119,24 @@ def redo_on_host(lowering: Lowering, failed: Instruction, device: str, share: Sh
     assert isinstance(step, Launch)
     bindings: list[Binding] = []
     ready: list[int] = []
-    back: list[tuple[Allocation, Allocation, Binding]] = []
+    back: list[tuple[Allocation, Allocation, tuple[Box, ...]]] = []
     temporaries: dict[Allocation, tuple[Allocation, int]] = {}  # one for each: bodies may see one array twice
     for binding in step.bindings:
         source = binding.allocation
         if source is None or source.memory in (HOST, USER):
             bindings.append(binding)
             continue
-        if source not in temporaries:
-            like = lowering.coherence.numbered(HOST, source.array, source.box, source.dtype)
-            alloc = Instruction(emitter.id(), Alloc(like), task, (), (emitter.epoch,))
-            emitter.emit(alloc)
-            temporaries[source] = like, alloc.id
-        temporary, made = temporaries[source]
-        ready.append(_copy(emitter, failed, source, temporary, binding, after=(made,)).id)
-        bindings.append(binding._replace(allocation=temporary))
-        if binding.writes:
-            back.append((temporary, source, binding))
+        for place, _ in binding.places():
+            if place not in temporaries:
+                like = lowering.coherence.numbered(HOST, place.array, place.box, place.dtype)
+                alloc = Instruction(emitter.id(), Alloc(like), task, (), (emitter.epoch,))
+                emitter.emit(alloc)
+                temporaries[place] = like, alloc.id
+            temporary, made = temporaries[place]
+            ready.append(_copy(emitter, failed, place, temporary, _boxes_in(binding, place), after=(made,)).id)
+            if binding.writes:
+                back.append((temporary, place, _boxes_in(binding, place)))
+        bindings.append(bound(binding, lambda place: temporaries[place][0]))
     again = Launch(device, step.chunk._replace(device=device), share, tuple(bindings), step.priority)
     kernel = Instruction(emitter.id(), again, task, tuple(ready), () if ready else (emitter.epoch,))
     emitter.emit(kernel)
@@ -146,17 +148,21 @@ def redo_on_host(lowering: Lowering, failed: Instruction, device: str, share: Sh
     return emitter.take()
 
 
+def _boxes_in(binding: Binding, place: Allocation) -> tuple[Box, ...]:
+    """Return what a parameter touches of an allocation."""
+    return tuple([box for there, box in binding.touched() if there is place])
+
+
 def _copy(
     emitter: Emitter,
     failed: Instruction,
     source: Allocation,
     target: Allocation,
-    binding: Binding,
+    boxes: tuple[Box, ...],
     *,
     needs: tuple[int, ...] = (),
     after: tuple[int, ...] = (),
 ) -> Instruction:
-    boxes = binding.boxes or (binding.box,)
     step = Copy(failed.step.device, source, target, boxes, "stand-in")
     copy = Instruction(emitter.id(), step, failed.task, needs, after)
     emitter.emit(copy)

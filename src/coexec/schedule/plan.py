@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..program.kernel import Kernel
 
 ELSEWHERE = "other ranks compute it"
+LONG_LOOK = 1e-3  # seconds of planning during which nothing that could run is held back
 RECENT = 64  # tasks: a device that was given none of the last ones does not wait for the next
 LEAST = 3  # tasks that a device has: one runs, the inputs of the next are being copied, and one is ready to be
 STEPS = 2  # of a program that repeats itself, which are planned before they can begin
@@ -251,7 +252,10 @@ class PlanLayer:
                 planned = self.planner.plan(task, idle=here)
         task.why = planned.command.why
         if self.steps is not None and deal is None and not is_fleeting(task):
+            before = self.steps.planning
             self.steps.called(task, planned.command.chunks, self._repeats, here=planned.here)
+            if self.steps.planning - before >= LONG_LOOK and self._successor.holding:
+                self._successor.settle(Settle())  # devices have something to do meanwhile
         self._sure = bool(planned.shares) and planned.shares[0].seconds is not None
         if planned.handout and planned.site is not None and self._handout.allowed and deal is None:
             self._begin(planned)

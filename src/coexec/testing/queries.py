@@ -210,7 +210,7 @@ def allocations(instruction: Instruction) -> list[Allocation]:
         case Copy():
             return [step.source, step.target]
         case Launch():
-            return [b.allocation for b in step.bindings if b.allocation is not None]
+            return [place for b in step.bindings for place, _ in b.places()]
         case Reduce():
             return [b.allocation for b in (step.partials, step.target) if b.allocation is not None]
         case Fence() if step.binding.allocation is not None:

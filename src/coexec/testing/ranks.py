@@ -18,7 +18,8 @@ from ..cluster.table import Table
 from ..errors import InvariantError
 from ..geometry import Box
 from ..graph.command import Chunk
-from ..graph.instruction import Allocation, Instruction, Receive, Send
+from ..graph.instruction import Allocation, Instruction
+from ..graph.message import Receive, Send
 from ..graph.task import Task
 from ..plan.split import even
 from ..program.array import Array

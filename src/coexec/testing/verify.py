@@ -169,12 +169,12 @@ class _Checker:
                 self._write(instruction, binding)
 
     def _read(self, instruction: Instruction, binding: Binding) -> None:
-        for allocation, box in _boxes(binding):
+        for allocation, box in binding.touched():
             held, elements = self._touch(instruction, allocation, box, binding.cut, writes=False)
             self._check_present(instruction, held, elements, box, binding.cut)
 
     def _write(self, instruction: Instruction, binding: Binding) -> None:
-        for allocation, box in _boxes(binding):
+        for allocation, box in binding.touched():
             held, elements = self._touch(instruction, allocation, box, binding.cut, writes=True)
             held.versions[elements] = instruction.id
             now = self._now(allocation.array)
@@ -222,12 +222,6 @@ class _Checker:
             if not self._graph.ordered(other, instruction):
                 raise InvariantError(f"{instruction!r} frees {allocation!r} and does not wait for {other!r}")
         held.freed = instruction
-
-
-def _boxes(binding: Binding) -> list[tuple[Allocation, Box]]:
-    """Return what a body touches, box by box."""
-    allocation = binding.allocation
-    return [(allocation, box) for box in binding.boxes or (binding.box,)] if allocation is not None else []
 
 
 def _writer(version: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...geometry import Box
 from ...program.padding import CUT, Border, Pad
 
 SOURCE, TARGET = "u", "padded"
@@ -17,8 +18,11 @@ SOURCE, TARGET = "u", "padded"
 
 
 @cache
-def pad_source(borders: tuple[Border, ...]) -> str:
-    """Return the statement for one point of a padded box; numbers may differ from call to call, so they are scalars."""
+def pad_source(borders: tuple[Border, ...], *, apart: bool = False) -> str:
+    """Return the statement for one point of a padded box; numbers may differ from call to call, so they are scalars.
+
+    `apart` tells that the source is one of several, each of which has some of the points.
+    """
     axes = range(len(borders))
     lines = [f"long p{axis} = i{axis} + first{axis};" for axis in axes]
     here = f"{TARGET}({', '.join(f'i{axis}' for axis in axes)})"
@@ -28,6 +32,8 @@ def pad_source(borders: tuple[Border, ...]) -> str:
         if not isinstance(borders[axis], str)
     ]
     lines += [_moved(axis, str(borders[axis])) for axis in axes if borders[axis] not in CUT]
+    if apart:
+        lines += [f"if (p{axis} < held{axis} || p{axis} >= ended{axis}) return;" for axis in axes]
     there = ", ".join(f"p{axis} - held{axis}" for axis in axes)
     return "\n".join([*filter(None, lines), f"{here} = {SOURCE}({there});"])
 
@@ -44,12 +50,14 @@ def _moved(axis: int, border: str) -> str:
     return ""
 
 
-def pad_scalars(pad: Pad, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the numbers that the statement names."""
+def pad_scalars(pad: Pad, dtype: np.dtype[Any], part: Box | None = None) -> dict[str, Any]:
+    """Return the numbers that the statement names; `part` is what the source holds if it is one of several."""
     found: dict[str, Any] = {}
     for axis, border in enumerate(pad.borders):
         found[f"first{axis}"] = pad.wanted.lo[axis]
-        found[f"held{axis}"] = pad.hull.lo[axis]
+        found[f"held{axis}"] = (part or pad.hull).lo[axis]
+        if part is not None:
+            found[f"ended{axis}"] = part.hi[axis]
         found[f"size{axis}"] = pad.shape[axis]
         if not isinstance(border, str):
             number = np.full((), border, dtype)[()]

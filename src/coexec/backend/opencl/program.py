@@ -272,18 +272,19 @@ class Launcher:
         """Enqueue a copy of what a parameter sees, completed beyond the array's border."""
         import pyopencl as cl
 
-        pad, dtype = binding.pad, binding.allocation.dtype if binding.allocation is not None else binding.dtype
-        assert dtype is not None
-        seen = binding._replace(name=SOURCE, pad=None, writes=False)
+        pad, dtype = binding.pad, dtype_of(binding)
+        pieces = binding.pieces or ((binding.allocation, binding.box, None),)
         shape: Shape = pad.wanted.shape
         buffer = cl.Buffer(self._programs.context, cl.mem_flags.READ_WRITE, pad.wanted.volume * dtype.itemsize)
         copy = Padded(binding.name, buffer, shape, [], [])
-        numbers = pad_scalars(pad, dtype)
-        call = self.arguments(
-            (SOURCE, TARGET, *numbers), numbers, (seen, binding._replace(name=TARGET, writes=True)), {TARGET: copy}
-        )
-        copy.events.extend(self.run(queue, pad_source(pad.borders), None, call, shape, pad.wanted.lo, waits))
-        copy.keep.extend(call.keep)
+        target = binding._replace(name=TARGET, writes=True)
+        for there, box, part in pieces:
+            numbers = pad_scalars(pad, dtype, part)
+            seen = binding._replace(name=SOURCE, allocation=there, box=box, pad=None, writes=False)
+            call = self.arguments((SOURCE, TARGET, *numbers), numbers, (seen, target), {TARGET: copy})
+            text = pad_source(pad.borders, apart=part is not None)
+            copy.events.extend(self.run(queue, text, None, call, shape, pad.wanted.lo, [*waits, *copy.events]))
+            copy.keep.extend(call.keep)
         return copy
 
     def run(

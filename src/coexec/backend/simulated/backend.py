@@ -14,7 +14,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...graph.instruction import Allocation, Instruction, Launch, Send
+from ...graph.instruction import Allocation, Instruction, Launch
+from ...graph.message import Send
 from ...graph.task import Task
 from ...machine.platform import HOST, USER, Device, Memory, Platform, host_links
 from ..base import CallHelper, Finished, Ran

@@ -9,7 +9,8 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
-from ...graph.instruction import Copy, Instruction, Launch, Message
+from ...graph.instruction import Copy, Instruction, Launch
+from ...graph.message import Message
 from ...machine.platform import Device
 from .timeline import Job
 

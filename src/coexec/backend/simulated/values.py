@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import NoValues
-from ...graph.instruction import Allocation, Copy, Fence, Fill, IfComputed, Instruction, Launch, Receive, Reduce, Send
+from ...graph.instruction import Allocation, Copy, Fence, Fill, IfComputed, Instruction, Launch, Reduce
+from ...graph.message import Receive, Send
 from ...machine.platform import USER
 from ...program.session import in_kernel
 from ...program.view import extract, view_shape

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError, DeviceLost
-from ...graph.instruction import Message, Route, Send
+from ...graph.message import Message, Route, Send
 from ...machine.platform import Device, Platform
 from . import admission
 from .contention import crowds_of

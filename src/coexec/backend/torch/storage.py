@@ -125,13 +125,21 @@ class TorchOwnMemory:
         allocation = binding.allocation
         if allocation is None:
             return SeenTensor(to_tensor(resolve(binding)).to(self._driver.device))
-        view, backwards = cut_out(self._tensor(allocation), allocation.box.lo, binding.box, binding.cut)
+        if binding.pieces is not None:
+            parts = [
+                (piece.seen, _forwards(self._cut(piece.allocation, piece.box, binding))) for piece in binding.pieces
+            ]
+            return SeenTensor(binding.pad.gather(parts, xp))
+        view, backwards = self._cut(allocation, binding.box, binding)
         if binding.pad is not None:
-            return SeenTensor(binding.pad.apply(torch.flip(view, backwards) if backwards else view, xp))
+            return SeenTensor(binding.pad.apply(_forwards((view, backwards)), xp))
         if not backwards:
             return SeenTensor(view)
         flipped = torch.flip(view, backwards)
         return SeenTensor(flipped, (lambda: view.copy_(torch.flip(flipped, backwards))) if binding.writes else None)
+
+    def _cut(self, allocation: Allocation, box: Box, binding: Binding) -> tuple[Any, tuple[int, ...]]:
+        return cut_out(self._tensor(allocation), allocation.box.lo, box, binding.cut)
 
     def copy(self, step: Copy) -> Then:
         source, target = step.source, step.target
@@ -175,6 +183,12 @@ class TorchOwnMemory:
     def _staging(self, part: Any) -> Any:
         """Return host memory that the device copies from and to by itself, where there is such a thing."""
         return torch.empty(part.shape, dtype=part.dtype, pin_memory=self._driver.pins)
+
+
+def _forwards(cut: tuple[Any, tuple[int, ...]]) -> Any:
+    """Return the elements of a view in its own order."""
+    view, backwards = cut
+    return torch.flip(view, backwards) if backwards else view
 
 
 def _land(landed: list[tuple[Any, Any]]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ...geometry import overlap
+from ...geometry import Box, Region, covers, overlap
 from ...machine.platform import HOST, USER, Device, Link, Platform
 from .estimate import Overheads, Where, fresh
 from .profile import CallProfile, StepCall, StepProfile
@@ -147,8 +147,12 @@ class Bounds:
             rates, together = call.rates, 0.0
             for crowd in chosen.crowds:
                 rate = sum([number * rates[kind] for kind, number in crowd.members])
-                limit = crowd.bandwidth
-                together += rate if limit is None or not call.size else min(rate, limit / call.size)
+                if (
+                    crowd.bandwidth is not None and call.size
+                ):  # or caches give more, as one device alone was seen to get
+                    alone = max([rates[kind] for kind, _ in crowd.members])
+                    rate = min(rate, max(crowd.bandwidth / call.size, alone))
+                together += rate
             found.append(1.0 / together if together else 0.0)
         return found
 
@@ -287,16 +291,24 @@ class Brought:
         self._read: dict[int, int] = {}  # bytes, by the memories that hold them
         self._known: dict[tuple[tuple[int, float], ...], float] = {}
         self._ways: dict[tuple[int, int], tuple[object, float]] = {}
-        seen: set[int] = set()
+        seen: dict[int, Region] = {}  # by array: what calls touch of it, through one view or several
         for call in step.calls:
             profile = call.profile
             boxes = profile.whole.boxes if profile.whole is not None else ()
             for argument, array, box in zip(profile.arguments, call.arrays, boxes, strict=False):
-                if array not in seen and argument.reads and not argument.reduces:
-                    for part, mask in machine.where(array) or ():
-                        if mask and len(part.lo) == len(box.lo) and (both := overlap(part, box)) is not None:
-                            self._read[mask] = self._read.get(mask, 0) + both.volume * argument.itemsize
-                seen.add(array)
+                known = seen.get(array)
+                if known is not None and any(covers(done, box) for done in known.boxes):
+                    continue
+                new = (box,) if known is None else (Region((box,)) - known).boxes
+                if argument.reads and not argument.reduces:
+                    self._read_from(machine.where(array) or (), new, argument.itemsize)
+                seen[array] = Region((*(known.boxes if known is not None else ()), *new))
+
+    def _read_from(self, places: Sequence[tuple[Box, int]], boxes: Sequence[Box], itemsize: int) -> None:
+        for part, mask in places:
+            for box in boxes if mask else ():
+                if len(part.lo) == len(box.lo) and (both := overlap(part, box)) is not None:
+                    self._read[mask] = self._read.get(mask, 0) + both.volume * itemsize
 
     def seconds(self, shares: Mapping[int, float]) -> float:
         """Return seconds that bringing what is missing takes at least, over all links at once.

@@ -16,6 +16,7 @@ from .account import WORTH, PlanAccount
 from .bounds import Bounds, DeviceSet, Figure, Target
 from .cuts import StepParts, best_alone, divided, foreign, is_foreign, shares, whole
 from .estimate import TURNS, PeriodEstimate, estimate
+from .improve import improved
 from .placed import placed
 from .profile import StepProfile
 
@@ -63,6 +64,7 @@ class Search:
         self._visits = len(step.calls) * len(groups) / LOOKED_UP  # that nobody has been charged for
         self.since: PlanAccount | None = None  # the plan in force when it was looked where the data is
         self.looks = 0.0  # seconds, of all of them
+        self._improved: set[tuple[str, ...]] = set()  # devices around whose plan others were looked for
         self.found: dict[tuple[str, ...], Considered] = {}
         self._figures: list[tuple[DeviceSet, Figure]] = []
         self._others: list[DeviceSet] = []  # of several devices, of which no figure is known yet
@@ -191,7 +193,46 @@ class Search:
             self.looks += VISIT
             made.estimated = answer
         made.since = present
+        self._limit(made, entry)
         self.found[devices] = entry._replace(account=made, why="")
+
+    def _limit(self, account: PlanAccount, entry: Considered) -> None:
+        """Let no estimate promise less than what devices, links and memories take at least."""
+        answer = account.estimated
+        if answer is not None and answer.period < entry.bound:
+            account.estimated = answer._replace(period=entry.bound)
+
+    def promising(self, repetitions: float, share: float) -> tuple[str, ...] | None:
+        """Return the devices whose plan may be made better by a change, before anything runs; None if looks may take no more."""
+        likely: tuple[float, tuple[str, ...]] | None = None
+        best = min([account.costs(repetitions, present=False) for account in self.others(None)], default=inf)
+        for (devices, crowds, _, _), figure in self._figures:
+            account = self.found[devices].account
+            if account is None or len(devices) < 2 or devices in self._improved or not account.shares:
+                continue
+            look = TURNS * len(self._step.calls) * len(crowds) * VISIT
+            least = figure.costs(repetitions)
+            if least + look > WORTH * best or (
+                self.looks + look > share * best and self.looks + look > (best - least) / DEAR
+            ):
+                continue
+            costs = account.costs(repetitions, present=False)
+            if likely is None or costs < likely[0]:
+                likely = costs, devices
+        return likely[1] if likely is not None else None
+
+    def improve(self, devices: tuple[str, ...]) -> Iterator[int]:
+        """Look for a better plan on some devices near to the one that is known; yields visits, as a look does."""
+        self._improved.add(devices)
+        entry = self.found[devices]
+        assert entry.account is not None
+        for better in improved(self._step, entry.account, self._machine):
+            if better is None:
+                self.looks += VISIT
+                yield 1
+            elif crowded(self._step, better.plan, self._machine.platform) is None:
+                self._limit(better, entry)
+                self.found[devices] = entry._replace(account=better)
 
 
 def planned(

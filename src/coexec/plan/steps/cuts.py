@@ -75,40 +75,58 @@ def divided(call: CallProfile, parts: Mapping[str, float]) -> StepParts:
     if not able:
         able = [(next(iter(call.devices)), 1.0)]
     total = sum(share for _, share in able)
-    granule = lcm(call.granule, *{max(1, call.devices[device].device.granule) for device, _ in able})
-    if granule * 2 > call.rows:
-        granule = call.granule
     found: list[StepPart] = []
     sum_, low = 0.0, 0
     for number, (device, share) in enumerate(able):
         sum_ += share / total
         last = number == len(able) - 1
-        high = call.rows if last else min(call.rows, round(sum_ * call.rows / granule) * granule)
+        high = call.rows if last else _cut(call, sum_ * call.rows, device, able[number + 1][0])
         if high > low:
             found.append(StepPart(device, part_of(call.box, call.axis, low, high)))
             low = high
     return tuple(found)
 
 
+def _cut(call: CallProfile, row: float, *devices: str) -> int:
+    """Return the row nearest to `row` at which a call may be cut between two devices, as both of them like it."""
+    granule = lcm(call.granule, *[max(1, call.devices[device].device.granule) for device in devices])
+    if granule * 2 > call.rows:
+        granule = call.granule
+    return min(call.rows, round(row / granule) * granule)
+
+
 def part_seconds(call: CallProfile, parts: StepParts, platform: Platform) -> list[tuple[str, float]]:
-    """Return the predicted seconds of each part beside the others: parts that share a memory share its bandwidth."""
+    """Return the predicted seconds of each part beside the others: parts that share a memory share its bandwidth.
+
+    If they ask for more than there is, each is slowed down by the same factor, until the first of them is done.
+    """
     together = len(parts) > 1
     found: list[tuple[str, float]] = []
-    moved: dict[int, float] = {}
+    sharing: dict[int, list[tuple[float, int, float]]] = {}  # by memory: seconds alone, which part, bytes per second
     for device, box in parts:
         touched = call.whole if box == call.box and call.whole is not None else call.part(box)
         seconds = call.seconds(device, touched, together=together)
         found.append((device, seconds or 0.0))
-        memory = call.devices[device].memory
-        moved[memory] = moved.get(memory, 0.0) + touched.work.size
-    if not together:
-        return found
-    made = []
-    for device, seconds in found:
-        memory = call.devices[device].memory
+        if seconds:
+            asked = touched.work.size / seconds
+            sharing.setdefault(call.devices[device].memory, []).append((seconds, len(found) - 1, asked))
+    for memory, mine in sharing.items() if together else ():
         bandwidth = platform.memories[memory].bandwidth
-        made.append((device, max(seconds, moved[memory] / bandwidth) if bandwidth else seconds))
-    return made
+        if bandwidth and len(mine) > 1:
+            for number, seconds in _crowded(mine, bandwidth):
+                found[number] = found[number][0], seconds
+    return found
+
+
+def _crowded(parts: Sequence[tuple[float, int, float]], bandwidth: float) -> list[tuple[int, float]]:
+    """Return when each part is done that shares a memory with the others."""
+    asked, now, before = sum([ask for _, _, ask in parts]), 0.0, 0.0
+    done = []
+    for seconds, number, ask in sorted(parts):
+        now += (seconds - before) * max(1.0, asked / bandwidth)
+        before, asked = seconds, asked - ask
+        done.append((number, now))
+    return done
 
 
 def best_alone(call: CallProfile, devices: Sequence[str]) -> tuple[float, str]:

@@ -1,6 +1,6 @@
 """How long a step takes under a plan, from numbers alone: parts on devices, copies on links, and what coexec itself costs.
 
-Before: profile.py, cuts.py, machine/.  After: planner.py.  Knows no scheduler and no instruction; a part is one number.
+Before: profile.py, cuts.py, ways.py, machine/.  After: planner.py.  Knows no scheduler and no instruction; a part is one number.
 
 The step is gone through three times, from where the data is now. The first time pays for the way there; the difference
 between the later ones is the period. Devices and links are each free from some moment on, and what a part reads is there
@@ -9,17 +9,19 @@ when whoever made it is done and the copy is over. The program's own thread subm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...geometry import Box, RegionMap, bounding, covers, overlaps
-from ...machine.platform import HOST, USER, Device, Link, Platform
+from ...machine.platform import HOST, USER, Device, Platform
 from .cuts import StepParts, part_seconds
 from .profile import CallProfile, StepCall, StepProfile, Touched
+from .ways import LinkWays
 
 SMALL = 1 << 10  # bytes of partial results
 TURNS = 3  # the way there, and two whose difference is the period
 MANY = 32  # parts of a call from which on the last of them counts for all that wait for one
+NOBODY: Mapping[str, float] = {}
 EVERYWHERE = -1
 """All memories."""
 
@@ -55,7 +57,7 @@ class TurnTimes(NamedTuple):
 
     end: float
     interpreter: float
-    longest: float  # of the busiest device or link
+    longest: float  # of the busiest device, link or memory
     carried: float  # seconds that links were busy, all together
 
 
@@ -90,15 +92,17 @@ class Emulation:
         self._devices: dict[str, Device] = {d.name: d for d in platform.devices}
         self._free: dict[str, float] = {}
         self._links: dict[object, float] = {}  # from when on each is free
-        self._ways: dict[tuple[int, int], list[tuple[Link, object]]] = {}
+        self._ways = LinkWays(platform)
         self._valid: dict[int, RegionMap[int]] = {}
         self._made: dict[int, list[WrittenBox]] = {}  # by array: who wrote what, and until when
+        self._seen: dict[int, dict[str, float]] = {}  # by array: who read of it last, and until when
         self._crews: dict[tuple[CallProfile, int], tuple[StepParts, list[Crew]]] = {}  # of plans that were looked at
         self.program = 0.0  # what time it is for the program's thread
         self.end = 0.0
         self.interpreter = 0.0  # seconds, of all threads together
         self.busy: dict[str, float] = {}
         self._carried: dict[object, float] = {}  # seconds that links were busy
+        self._moved: dict[int, float] = {}  # seconds that memories were, by what kernels read and write
         self._copies = 0  # of the call that is gone through
         self.instructions = 0
 
@@ -107,7 +111,7 @@ class Emulation:
     def turn(self, step: StepProfile, plan: Sequence[StepParts], number: int) -> Iterator[None]:
         """Go through a step once; yields after each crew of each call."""
         self.interpreter, self.instructions = 0.0, 0
-        self.busy, self._carried = {}, {}
+        self.busy, self._carried, self._moved = {}, {}, {}
         reads = list(step.reads)
         for position, (call, parts) in enumerate(zip(step.calls, plan, strict=True)):
             while reads and reads[0].after <= position:
@@ -118,13 +122,14 @@ class Emulation:
         for one, other in step.swapped:
             _swap(self._valid, one, other)
             _swap(self._made, one, other)
+            _swap(self._seen, one, other)
 
     def over(self) -> TurnTimes:
         """Return what the turn took."""
         return TurnTimes(
             max(self.end, self.program),
             self.interpreter,
-            max([*self.busy.values(), *self._carried.values()], default=0.0),
+            max([*self.busy.values(), *self._carried.values(), *self._moved.values()], default=0.0),
             sum(self._carried.values()),
         )
 
@@ -141,7 +146,12 @@ class Emulation:
         for crew in crews:
             ready, copies = self._inputs(profile, arrays, crew)
             instructions += copies + crew.launches
-            ends.append((crew, self._compute(crew.device, max(ready, begin), crew.seconds)))
+            ready = max(ready, begin, self._unread(profile, arrays, crew))
+            ends.append((crew, self._compute(crew.device, ready, crew.seconds)))
+            bandwidth = self._platform.memories[crew.memory].bandwidth
+            if bandwidth and crew.seconds:
+                took = min(crew.touched.work.size / bandwidth, crew.seconds)  # less where caches give more
+                self._moved[crew.memory] = self._moved.get(crew.memory, 0.0) + took
             yield
         self._write(profile, arrays, ends)
         if profile.reduces:
@@ -184,7 +194,7 @@ class Emulation:
                 made = self._ready(array, box)
                 for part, mask in self._valid_of(array, argument.extent).get(box):
                     if _lacks(mask, memory):
-                        for link, _ in self._way(mask, memory):
+                        for link, _ in self._ways.of(mask, memory):
                             made += link.seconds(part.volume * argument.itemsize)
                 ready = max(ready, made)
         took = profile.seconds(device, profile.whole, together=False) or 0.0
@@ -226,7 +236,7 @@ class Emulation:
         return ready, copies
 
     def _copy(self, mask: int, memory: int, nbytes: int, ready: float) -> tuple[float, int]:
-        way = self._way(mask, memory)
+        way = self._ways.of(mask, memory)
         self._copies += len(way)
         for link, wire in way:
             start = max(ready + self._costs.completion, self._links.get(wire, 0.0))
@@ -237,37 +247,21 @@ class Emulation:
         self.end = max(self.end, ready)
         return ready + self._copies * self._costs.completion, len(way)  # one completion is looked at after the other
 
-    def _way(self, mask: int, memory: int) -> list[tuple[Link, object]]:
-        """Return the links over which data comes: a direct one, or two by way of the host."""
-        found: list[tuple[Link, object]] | None = None
-        key = (mask, memory)
-        if key in self._ways:
-            return self._ways[key]
-        direct = [
-            link
-            for source in range(len(self._platform.memories))
-            if mask >> source & 1 and (link := self._platform.link(source, memory)) is not None
-        ]
-        if direct:
-            found = [self._wired(max(direct, key=lambda link: (link.bandwidth, -link.latency)))]
-        else:
-            out = [
-                link
-                for source in range(len(self._platform.memories))
-                if mask >> source & 1 and (link := self._platform.link(source, HOST)) is not None
-            ]
-            into = self._platform.link(HOST, memory)
-            found = [self._wired(link) for link in (*out[:1], *([into] if into is not None else []))]
-        self._ways[key] = found
+    def _unread(self, call: CallProfile, arrays: Sequence[int], crew: Crew) -> float:
+        """Return when whoever else of its memory reads what a crew writes over is done."""
+        found = 0.0
+        for argument, array in zip(call.arguments, arrays, strict=True):
+            if argument.writes and not argument.reduces:
+                for device, end in self._seen.get(array, NOBODY).items():
+                    if device != crew.device and self._memory(device) == crew.memory:
+                        found = max(found, end + self._costs.completion)
         return found
-
-    def _wired(self, link: Link) -> tuple[Link, object]:
-        limited = [name for name in link.shared if self._platform.limit(name) is not None]
-        return link, limited[0] if limited else (max(link.source, HOST), link.target)
 
     def _write(self, call: CallProfile, arrays: Sequence[int], ends: Sequence[tuple[Crew, float]]) -> None:
         for crew, end in ends:
             for argument, array, box in zip(call.arguments, arrays, crew.touched.boxes, strict=True):
+                if argument.reads and not argument.reduces:
+                    self._seen.setdefault(array, {})[crew.device] = end
                 if argument.writes and not argument.reduces:
                     self._valid_of(array, argument.extent).set(box, 1 << crew.memory)
                     made = self._made.setdefault(array, [])
@@ -322,6 +316,7 @@ class Emulation:
             # The arrays of later turns are guessed by their numbers, and such a number may be that of another array.
             valid = self._valid[array] = RegionMap(extent, EVERYWHERE if self._where is None else 0)
             self._made.pop(array, None)
+            self._seen.pop(array, None)
             for box, mask in (self._where(array) or ()) if self._where is not None else ():
                 if len(box.hi) == len(extent.hi) and all(a <= b for a, b in zip(box.hi, extent.hi, strict=True)):
                     valid.set(box, mask)
@@ -360,7 +355,11 @@ def _lacks(mask: int, memory: int) -> bool:
 
 
 def estimate(
-    step: StepProfile, plan: Sequence[StepParts], platform: Platform, overheads: Overheads, where: Where
+    step: StepProfile,
+    plan: Sequence[StepParts],
+    platform: Platform,
+    overheads: Overheads,
+    where: Where,
 ) -> Iterator[PeriodEstimate | None]:
     """Estimate a plan; yields None after each crew of each call, so that whoever asks can stop for a moment, and the answer in the end."""
     emulation = Emulation(platform, overheads, where)

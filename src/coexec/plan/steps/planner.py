@@ -210,7 +210,7 @@ class StepPlanner(Looking):
                         return
                     self._since = calls - count
         if self._step is not None and not (calls - self._since) % len(self._step.calls):
-            self._repetitions = max(1.0, (calls - self._since) / len(self._step.calls))
+            self._repetitions = max(1.0, (calls - self._phase) / len(self._step.calls))  # whatever kinds they were of
             self._go_on()
 
     def _wide(self) -> int:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from ...geometry import Box
 from ...graph.call import without_arrays
-from ...graph.mapped import mapped
+from ...graph.mapped import Mapped, mapped, placed
 from ...graph.task import Task
 from ...predict.features import part_of, work_of, work_of_part
 from ...predict.work import Work
+from ...program.array import Array
 from ..candidate import Candidate, known_ones
 from ..conflicts import however_cut
 from ..host_only import Who
@@ -118,7 +119,7 @@ class CallProfile:
                 self._parts.clear()
             task = self.task
             boxes = [
-                a.box if m is None else m.of(array)[0]
+                a.box if m is None else _one_box(m, array)
                 for a, m, array in zip(self.arguments, mapped(task, box), task.arrays, strict=True)
             ]
             found = self._parts[box] = Touched(tuple(boxes), work_of_part(task, box))
@@ -155,6 +156,13 @@ class CallProfile:
         if estimate is None or not 0.0 <= estimate.seconds < inf:
             return None  # what is no time is nothing to plan by
         return estimate.seconds
+
+
+def _one_box(part: Mapped, array: Array) -> Box:
+    """Return what a part touches of an array as one box; beyond a border that wraps lies little, which does not count."""
+    if part.spans:
+        return placed(array, max(part.spans, key=lambda span: span.volume))
+    return part.of(array)[0]
 
 
 def profile_of(task: Task, policy: str, who: Callable[[], Who]) -> CallProfile | None:

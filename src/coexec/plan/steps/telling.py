@@ -70,6 +70,10 @@ class ToldPlanner(StepPlanner):
         while search.looks < FIRST and (devices := search.due(None, float(times), EARLY_SHARE)) is not None:
             for _ in search.look(devices, None):
                 pass
+        while search.looks < FIRST and (devices := search.promising(float(times), EARLY_SHARE)) is not None:
+            for _ in search.improve(devices):
+                if search.looks >= FIRST:
+                    break
         self.first = True
         counted = search.visits() * VISIT + search.looks
         self._spend(counted if self._clock is None else self._clock() - begin, later=False)
