@@ -249,6 +249,8 @@ class PlanLayer:
                 )
             else:
                 planned = self.planner.plan(task, idle=here)
+        if self.loads.designs:
+            self.loads.designs.note(self.loads, planned.command)
         task.why = planned.command.why
         if self.steps is not None and deal is None and not is_fleeting(task):
             self.steps.called(task, planned.command.chunks, self._repeats, here=planned.here)

@@ -9,11 +9,12 @@ when whoever made it is done and the copy is over. The program's own thread subm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...geometry import Box, RegionMap, bounding, covers, overlaps
 from ...machine.platform import HOST, USER, Device, Link, Platform
+from ..designs import Designs
 from .cuts import StepParts, part_seconds
 from .profile import CallProfile, StepCall, StepProfile, Touched
 
@@ -82,12 +83,15 @@ class WrittenBox(NamedTuple):
 class Emulation:
     """Goes through a step, crew by crew."""
 
-    def __init__(self, platform: Platform, overheads: Overheads, where: Where | None) -> None:
-        """Begin where the data is; without `where`, all of it is everywhere."""
+    def __init__(
+        self, platform: Platform, overheads: Overheads, where: Where | None, held: Mapping[str, str] | None = None
+    ) -> None:
+        """Begin where the data is; without `where`, all of it is everywhere. `held` are designs that devices have."""
         self._platform = platform
         self._costs = overheads
         self._where = where
         self._devices: dict[str, Device] = {d.name: d for d in platform.devices}
+        self._designs = Designs(platform, held)  # that devices have, at this point of the step
         self._free: dict[str, float] = {}
         self._links: dict[object, float] = {}  # from when on each is free
         self._ways: dict[tuple[int, int], list[tuple[Link, object]]] = {}
@@ -141,7 +145,8 @@ class Emulation:
         for crew in crews:
             ready, copies = self._inputs(profile, arrays, crew)
             instructions += copies + crew.launches
-            ends.append((crew, self._compute(crew.device, max(ready, begin), crew.seconds)))
+            took = crew.seconds + self._designs.take(crew.device, self._designs.op(profile.task))
+            ends.append((crew, self._compute(crew.device, max(ready, begin), took)))
             yield
         self._write(profile, arrays, ends)
         if profile.reduces:
@@ -188,6 +193,7 @@ class Emulation:
                             made += link.seconds(part.volume * argument.itemsize)
                 ready = max(ready, made)
         took = profile.seconds(device, profile.whole, together=False) or 0.0
+        took += self._designs.loading(device, self._designs.op(profile.task))
         return max(ready, self._free.get(device, 0.0)) + took
 
     def _memory(self, device: str) -> int:
