@@ -247,11 +247,11 @@ class Planner:
 
     def _as_planned(self, task: Task, candidates: Sequence[Candidate], work: Work, *, idle: bool) -> Planned | None:
         """Return what a plan says of a call, if there is one; a plan says nothing of arguments that overlap."""
-        if task.deal is not None or sees_itself(task):
-            return None
-        plan = self.to_the_letter.of(task)
+        plan = None if sees_itself(task) else self.to_the_letter.of(task)
         if plan is not None:
             return self._followed(task, plan, candidates)
+        if task.deal is not None or sees_itself(task):
+            return None
         plan = self._step_plan.of(task)
         if plan is None and self._guide is not None and (guided := self._guide(task)) is not None:
             plan = guided.plan
