@@ -107,7 +107,8 @@ def test_a_call_that_one_rank_has_alone_stays_there(tmp_path: Path) -> None:
     def alone() -> Plan:
         with opened():
             x, y = cx.array(X), cx.empty(X.shape)
-            return scaled.using(devices="n1/cpu:0").plan(x, y, 2.0)
+            found: Plan = scaled.using(devices="n1/cpu:0").plan(x, y, 2.0)
+            return found
 
     on_teams(2, alone)[0].save(file)
 

@@ -107,10 +107,8 @@ class Planner:
         candidates = [] if planned.command.chunks[0].device == "host" else found.able
         unfit = self._candidates.unfit(task) | dict.fromkeys(found.kept_out, KEPT_OUT)
         alone = alone_seconds(candidates, work_of(task), self.loads, lambda: inputs_of(task, self._residency))
-        looked_at = LookedAt(
-            self.last, self.whole, candidates, unfit, alone, work_of(task), self.loads.designs.of(task)
-        )
-        return preview(task, planned, looked_at, objective=self._objective, policy=options.policy or self._policy)
+        seen = LookedAt(self.last, self.whole, candidates, unfit, alone, work_of(task), self.loads.designs.of(task))
+        return preview(task, planned, seen, objective=self._objective, policy=options.policy or self._policy)
 
     @property
     def only_places(self) -> bool:
@@ -247,11 +245,11 @@ class Planner:
 
     def _as_planned(self, task: Task, candidates: Sequence[Candidate], work: Work, *, idle: bool) -> Planned | None:
         """Return what a plan says of a call, if there is one; a plan says nothing of arguments that overlap."""
-        plan = None if sees_itself(task) else self.to_the_letter.of(task)
-        if plan is not None:
-            return self._followed(task, plan, candidates)
-        if task.deal is not None or sees_itself(task):
+        if sees_itself(task):
             return None
+        plan = self.to_the_letter.of(task)
+        if plan is not None or task.deal is not None:
+            return None if plan is None else self._followed(task, plan, candidates)
         plan = self._step_plan.of(task)
         if plan is None and self._guide is not None and (guided := self._guide(task)) is not None:
             plan = guided.plan
@@ -354,9 +352,8 @@ class Planner:
         elif task.options is not None and (task.options.policy or self._policy) == "even":
             chunks = deal_evenly(parts, [c.name for c in group])
         else:
-            divided = self.last = self.divider.divide(
-                task, box, axes[:1], group, self.loads.waits(task.after, [c.name for c in group])
-            )
+            waits = self.loads.waits(task.after, [c.name for c in group], self.loads.designs.op(task))
+            divided = self.last = self.divider.divide(task, box, axes[:1], group, waits)
             cuts = [box.lo[axes[0]] + cut for cut in divided.division.cuts]
             chunks = deal_by(parts, axes[0], [c.name for c in group], cuts)
         if deal is not None and deal.first:
