@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.backend.simulated.scenario import Happening, Scenario
+from coexec.machine.parts import AchievedRate, Device, DeviceDesign
 from coexec.observe.trace import Row
 from tests.backend.simulated_parts import backend_of
 from tests.stream.test_results import opened
@@ -150,3 +152,39 @@ def test_a_step_gives_an_fpga_one_design_and_leaves_the_rest_to_others(machine: 
         assert {call.name: call.parts[0].device for call in plan.children} == {"gather": "fpga:0", "blend": "cpu:0"}
         assert plan.predicted is not None and plan.predicted.seconds == pytest.approx(GATHER + 0.1, rel=0.01)
         assert plan.considered["fpga:0"] == pytest.approx(FIRST + GATHER + SECOND + BLEND, rel=0.01)
+
+
+def test_kernels_that_run_at_once_share_a_design_and_another_one_waits_for_all_of_them(
+    machine: Path, tmp_path: Path
+) -> None:
+    machine.write_text(MACHINE.replace("idle_watts = 5.0", "idle_watts = 5.0\nconcurrent = 2"))
+    trace = tmp_path / "run.jsonl"
+    with opened(platform=machine, devices="fpga:0", execute=True, trace=str(trace)):
+        x, made = cx.array(X), [cx.empty(X.shape, X.dtype) for _ in range(3)]
+        for kernel, y in zip((gather, gather, blend), made, strict=True):
+            kernel(x, y)
+        assert [float(y[0, 0]) for y in made] == [2.0, 2.0, 2.0]
+    done = work_on(trace, "fpga:0")
+    assert [name for name, _, _ in done] == ["configure first", "gather", "gather", "configure second", "blend"]
+    begins = [begin for _, begin, _ in done]
+    together = FIRST + 2 * GATHER  # they share its rate
+    assert begins == pytest.approx([0.0, FIRST, FIRST, together, together + SECOND], abs=1e-3)
+
+
+def test_a_device_that_is_lost_while_it_loads_leaves_its_call_to_others(machine: Path) -> None:
+    scenario = Scenario((Happening.lost("fpga:0", at=0.2),))
+    with opened(platform=machine, execute=True, scenario=scenario) as runtime:
+        x, y = cx.array(X), cx.empty(X.shape, X.dtype)
+        gather(x, y)
+        assert np.all(np.asarray(y) == 2.0)
+        assert backend_of(runtime).now == pytest.approx(FIRST + 10.0, rel=0.01), "the processor computes it, in 10 s"
+
+
+def test_a_design_that_is_there_is_kept_and_else_the_quickest_is_taken() -> None:
+    slow = DeviceDesign("slow", ("gather", "blend"), (AchievedRate("gather", 0.1),), 0.1)
+    quick = DeviceDesign("quick", ("gather",), (AchievedRate("gather", 0.9),), 0.5)
+    card = Device("fpga:0", "fpga", 2, configurations=(slow, quick))
+    assert card.design_for("gather") == quick
+    assert card.design_for("gather", "slow") == slow
+    assert card.design_for("blend", "quick") == slow
+    assert card.design_for("sort", "quick") is None, "nothing is loaded for what no design names"
