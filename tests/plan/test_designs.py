@@ -11,6 +11,7 @@ import pytest
 import coexec as cx
 from coexec.backend.simulated.scenario import Happening, Scenario
 from coexec.machine.parts import AchievedRate, Device, DeviceDesign
+from coexec.models.building import NetBuilder
 from coexec.observe.trace import Row
 from tests.backend.simulated_parts import backend_of
 from tests.stream.test_results import opened
@@ -178,6 +179,21 @@ def test_a_device_that_is_lost_while_it_loads_leaves_its_call_to_others(machine:
         gather(x, y)
         assert np.all(np.asarray(y) == 2.0)
         assert backend_of(runtime).now == pytest.approx(FIRST + 10.0, rel=0.01), "the processor computes it, in 10 s"
+
+
+def test_the_layers_of_a_model_load_what_they_need(machine: Path, tmp_path: Path) -> None:
+    machine.write_text(MACHINE.replace("flops = 1e9", "flops = 1e4").replace("achieved.gather", "achieved.conv2d"))
+    trace = tmp_path / "run.jsonl"
+    net = NetBuilder("convolutions")
+    x = net.same("Relu", net.conv(net.input("x", (1, 3, 12, 10)), 6, 3))
+    model = cx.Model(net.done(net.conv(x, 6, 3)))
+    item = np.random.default_rng(0).standard_normal((1, 3, 12, 10)).astype(np.float32)
+    with opened(devices="cpu:0"):
+        expected = np.asarray(model(item))
+    with opened(platform=machine, execute=True, trace=str(trace)):
+        np.testing.assert_allclose(np.asarray(model(item)), expected, rtol=1e-4, atol=1e-5)
+    names = [name for name, _, _ in work_on(trace, "fpga:0")]
+    assert names == ["configure first", "conv2d_float32", "conv2d_float32"]
 
 
 def test_a_design_that_is_there_is_kept_and_else_the_quickest_is_taken() -> None:
