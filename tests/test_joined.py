@@ -300,10 +300,9 @@ def test_options_that_differ_between_ranks_are_refused() -> None:
         on_teams(2, program)
 
 
-def test_saved_plans_and_cancelling_are_for_one_rank() -> None:
+def test_cancelling_is_for_one_rank_and_to_follow_no_plans_changes_nothing() -> None:
     def program(runtime: cx.Runtime) -> bool:
-        with pytest.raises(cx.errors.ConfigError, match="one machine"):
-            runtime.follow()
+        runtime.follow()
         return bool(half_of(cx.zeros(10)).cancel())
 
     assert on(2, program) == [False] * 2

@@ -25,7 +25,7 @@ from .graph.instruction import IfComputed
 from .graph.task import Task, seen
 from .homes import Homes
 from .origin import program_line
-from .plan.plan import Plan
+from .plan.plan import Plan, check_ranks
 from .program import session
 from .program.array import Array
 from .program.assign import element
@@ -212,9 +212,11 @@ class Driver:
 
     def follow(self, plans: Sequence[Plan]) -> None:
         """Follow plans from now on, with every call that is not planned yet."""
+        seat = self.machine.seat
+        check_ranks(plans, 1 if seat is None else seat.ranks)
         with self.lock:
             self.pump.catch_up()
-            self._send(Adopted(plans))
+            self._send(Adopted(plans if seat is None else seat.follow(plans)))
 
     # Marks and reads --------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ import numpy as np
 from . import process
 from .backend.network import NetworkBackend, told
 from .cluster.everywhere import Dealt
+from .cluster.following import digest, plans_of
 from .cluster.here import check_root
 from .cluster.host_data import checksum, describe_type, read_type
 from .cluster.keeping import agree
@@ -29,7 +30,7 @@ from .cluster.speeds import Balance, Paced, as_words, read_paced, read_words
 from .cluster.team import Team
 from .config import Config
 from .driver import Driver
-from .errors import CoexecError, ConfigError, TaskFailed
+from .errors import CoexecError, TaskFailed
 from .execute.signals import WHY
 from .graph.call import describe_read
 from .graph.instruction import IfComputed
@@ -58,8 +59,6 @@ class RankDriver(Driver):
 
     def __init__(self, owner: Any, config: Config, memory: Mapping[str, str] | str | None, team: Team) -> None:
         """Begin, together with the other ranks of `team`."""
-        if config.plan:
-            raise ConfigError("plan= names devices of one machine; with several ranks every rank plans its part itself")
         team.check_thread()
         self.team = team
         self._left = False  # the program has left its block by an exception
@@ -70,9 +69,11 @@ class RankDriver(Driver):
         network = machine.lanes["network"]
         assert isinstance(network, NetworkBackend)
         self.network = network
-        super().__init__(owner, replace(config, trace=trace_of(config.trace, team.rank)), machine)
+        super().__init__(owner, replace(config, trace=trace_of(config.trace, team.rank), plan=""), machine)
         seat = machine.seat
         assert seat is not None
+        if config.plan:
+            super().follow(plans_of(config.plan, team.size))
         if config.policy == "even":
             seat.share((1.0 / team.size,) * team.size)
         self.balance = Balance(seat.shares, seat.share, [Paces(self.pump.observe)], on=config.policy != "even")
@@ -177,10 +178,10 @@ class RankDriver(Driver):
         return plan_of_ranks(plans, self.team.size)
 
     def follow(self, plans: Sequence[Plan]) -> None:
-        """Refuse: a plan names devices of one machine."""
-        raise ConfigError(
-            f"{len(plans)} plans name devices of one machine; with several ranks every rank plans its part itself"
-        )
+        """Follow plans that were made on as many ranks, every rank its part; all ranks must follow the same."""
+        self.team.check_thread()
+        self.team.calls.note(f"follow({len(plans)} plans {digest(plans)})", _where())
+        super().follow(plans)
 
     # Waits ------------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from . import process
 from .backend.machine import Machine, default_devices, open_machine
 from .backend.network import NetworkBackend
 from .cluster.dealing import Dealing
+from .cluster.following import digest, plans_of
 from .cluster.roster import introduce, of_ranks
 from .cluster.sharing import LocalRank, accelerators_of
 from .cluster.table import Table
@@ -129,6 +130,7 @@ def open_rank(config: Config, memory: Mapping[str, str] | str | None, team: Team
     """Open the devices of one rank of several, which tell each other what they have. Waits for all ranks."""
     machine = _share(open_as(_own_devices(config, team.local), memory, None, None), team.local.ranks)
     alike = {name: getattr(config, name) for name in ALIKE}
+    alike["plan"] = digest(plans_of(config.plan, team.size)) if config.plan else ""
     roster = of_ranks(team.allgather(introduce(machine.platform, alike)))
     table = Table(Dealing(team.size, roster, reproducible=config.reproducible), [team.rank], team.calls)
     machine.lanes["network"] = NetworkBackend(team.endpoint, team.open_runtime())

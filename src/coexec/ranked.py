@@ -21,10 +21,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from .cluster.everywhere import Chained, Everywhere
+from .cluster.following import plans_of
 from .cluster.speeds import Balance
 from .config import Config
 from .driver import Driver
-from .errors import ConfigError, RuntimeClosed
+from .errors import RuntimeClosed
 from .execute.signals import Signals
 from .graph.call import foreign
 from .graph.task import Task
@@ -61,8 +62,6 @@ class Ranks:
         scenario: Scenario | str | os.PathLike[str] | None,
     ) -> None:
         """Open one driver per node of a `platform` that is simulated; `owner` is whose arrays they serve."""
-        if config.plan:
-            raise ConfigError("plan= names devices of one machine; with ranks=, every rank plans its part itself")
         self.owner, self.config, self.closed = owner, config, False
         self.lock = threading.RLock()
         self.platform, machines = simulated_ranks(config, memory, platform, scenario)
@@ -84,6 +83,7 @@ class Ranks:
         self._last_array = 0
         self.lending = Lending(owner, lambda source, own: self.submit(element, (source, own), {}, DEFAULT), alone=False)
         self._live: WeakValueDictionary[int, Storage] = WeakValueDictionary()  # by number, as the program made them
+        self.follow(plans_of(config.plan, len(machines)))
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 
@@ -263,10 +263,10 @@ class Ranks:
         return None
 
     def follow(self, plans: Sequence[Plan]) -> None:
-        """Refuse: a plan names devices of one machine."""
-        raise ConfigError(
-            f"{len(plans)} plans name devices of one machine; with ranks=, every rank plans its part itself"
-        )
+        """Follow plans that were made on as many ranks, every rank its part."""
+        with self.lock:
+            self._fuse.end_chain()
+            self._all(lambda _, member: member.follow(plans))
 
     # Waits ------------------------------------------------------------------------------------------------------------
 
@@ -397,4 +397,4 @@ def _options(config: Config, rank: int) -> Config:
     """Return the options of one rank; each writes a trace of its own, until they are made one."""
     file = Path(config.trace) if config.trace else None
     trace = "" if file is None else str(file.with_name(f"{file.stem}.rank{rank}{file.suffix}"))
-    return replace(config, trace=trace, store="off")
+    return replace(config, trace=trace, store="off", plan="")

@@ -9,8 +9,9 @@ import pytest
 
 from coexec.errors import UnknownName
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
+from coexec.plan.asked import Asked
 from coexec.plan.candidate import Candidate
-from coexec.plan.place import LOOKS, PLACEMENTS, Asked, Loads, load_placement
+from coexec.plan.place import LOOKS, PLACEMENTS, Loads, load_placement
 from coexec.predict.model import Model
 from coexec.predict.work import Work
 from coexec.program.array import Array

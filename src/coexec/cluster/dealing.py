@@ -19,13 +19,15 @@ from ..graph.mapped import Mapped, mapped
 from ..graph.task import Task
 from ..plan.conflicts import Conflicts
 from ..plan.fixed import set_grain
+from ..plan.plan import Plan
 from ..plan.split import blocks_of
 from ..predict.features import part_of
 from ..program.access import Access
 from ..program.array import Array
 from .exchange import Boxes, Exchange, Held, Steps, Strided, Written
+from .following import DealtAsPlanned
 from .gathering import Gathers
-from .parting import cut_for, runs_for, span_of
+from .parting import cut_for, division_key, named_devices, runs_for, span_of
 from .placing import placed_on_ranks
 from .roster import Roster
 from .speeds import Shares
@@ -129,11 +131,12 @@ class Dealing:
         self._deals: dict[Any, Deal] = {}  # by what they say
         self._divisions: dict[Hashable, tuple[Hand, ...]] = {}  # () = undivided
         self._rounds: dict[Hashable, tuple[Round, Patterns]] = {}  # and who holds what afterwards
+        self._planned: DealtAsPlanned | None = None
 
     def task(self, task: Task, check: Check = _nothing) -> Round:
         """Deal a call. `check` raises if no rank could run it; a call like an earlier one was checked then."""
         self._prepare(task)
-        key = _key(task)
+        key = division_key(task)
         hands = self._divisions.get(key) if key is not None else None
         if hands is None or (task.kernel is not None and task.kernel.looked_at):
             self._able(task)
@@ -201,7 +204,10 @@ class Dealing:
         return hands if len(hands) > 1 else [hand._replace(rank=-1) for hand in hands]
 
     def _chosen(self, task: Task, hands: tuple[Hand, ...]) -> tuple[Hand, ...]:
-        """Return the parts of a task with the ranks that have them now: some depend on who holds what."""
+        """Return the parts of a task with the ranks that have them now: as planned, or as depends on who holds what."""
+        planned = self._planned.hands(task, self._independent) if self._planned is not None else None
+        if planned is not None:
+            return tuple([Hand(*found) for found in planned])
         if not hands or (len(hands) == 1 and hands[0].rank < 0):
             only = hands[0] if hands else Hand(0, task.domain, (task.domain,))
             return (only._replace(rank=self._one(task)),)
@@ -254,6 +260,14 @@ class Dealing:
     def share(self, shares: Shares) -> None:
         """Divide by these shares from the next call on: the same on every rank."""
         self._shares = None if len(set(shares)) == 1 else shares
+        self._forget()
+
+    def follow(self, plans: Sequence[Plan]) -> None:
+        """Divide calls as these plans say, from the next one on: the same on every rank."""
+        self._planned = DealtAsPlanned(plans, self.roster) if plans else None
+        self._forget()
+
+    def _forget(self) -> None:
         self._divisions.clear()
         self._rounds.clear()
 
@@ -359,22 +373,6 @@ class Dealing:
         }
         spans = {rank: (hand.first, hand.first + len(hand.blocks)) for rank, hand in hands.items()}
         return Gathers(self.ranks, extents, spans)
-
-
-def named_devices(task: Task) -> list[str]:
-    """Return the devices that a call names."""
-    given = task.options.devices if task.options is not None else None
-    return [name.strip() for name in (given or "").split(",") if name.strip()]
-
-
-def _key(task: Task) -> Hashable | None:
-    """Return what the division of a task depends on; None if that may change from call to call."""
-    kernel = task.kernel
-    if task.key is None or kernel is None or not all(param.access.mapper.fixed for param in task.accesses):
-        return None
-    numbers: dict[int, int] = {}
-    arrays = [(numbers.setdefault(id(a._storage), len(numbers)), a._box, a._cut) for a in task.arrays]
-    return kernel, task.key, task.options, tuple(arrays), len(task.accesses)
 
 
 def _make_room(known: dict[Any, Any]) -> None:

@@ -5,7 +5,7 @@ Before: geometry/, predict/features.py.  After: cluster/dealing.py.  Pure: every
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import accumulate
 
 from ..geometry import Box
@@ -48,3 +48,19 @@ def runs_for(number: int, ranks: Sequence[int], shares: Sequence[float] | None) 
 def span_of(box: Box, parts: Sequence[Box], axis: int) -> tuple[int, int]:
     """Return the rows of a box, from its first, over which parts that follow each other reach."""
     return parts[0].lo[axis] - box.lo[axis], parts[-1].hi[axis] - box.lo[axis]
+
+
+def named_devices(task: Task) -> list[str]:
+    """Return the devices that a call names."""
+    given = task.options.devices if task.options is not None else None
+    return [name.strip() for name in (given or "").split(",") if name.strip()]
+
+
+def division_key(task: Task) -> Hashable | None:
+    """Return what the division of a task depends on; None if that may change from call to call."""
+    kernel = task.kernel
+    if task.key is None or kernel is None or not all(param.access.mapper.fixed for param in task.accesses):
+        return None
+    numbers: dict[int, int] = {}
+    arrays = [(numbers.setdefault(id(a._storage), len(numbers)), a._box, a._cut) for a in task.arrays]
+    return kernel, task.key, task.options, tuple(arrays), len(task.accesses)

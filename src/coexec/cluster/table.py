@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 from ..errors import Reported
 from ..geometry import Box
 from ..graph.task import Task
+from ..plan.plan import Plan
 from ..program.call import Options
 from .calls import Calls
-from .dealing import Check, Dealing, Round, named_devices
+from .dealing import Check, Dealing, Round
+from .following import own_plans
+from .parting import named_devices
 from .speeds import Shares
 
 
@@ -77,6 +80,12 @@ class Seat:
     def share(self, shares: Shares) -> None:
         """Let calls be divided by these shares from the next one on."""
         self._table.dealing.share(shares)
+
+    def follow(self, plans: Sequence[Plan]) -> list[Plan]:
+        """Let calls be dealt as plans say from the next one on; return what they say of this rank."""
+        dealing = self._table.dealing
+        dealing.follow(plans)
+        return own_plans(plans, self.rank, dealing.roster)
 
     def forget(self, array: int) -> None:
         """Forget an array that is gone."""

@@ -94,8 +94,7 @@ class Executor:
     def _immediate(self, instruction: Instruction) -> None:
         """Do what needs no lane: allocate, free, pass a horizon or an epoch. Locked."""
         start = time.perf_counter()
-        error: BaseException | None = instruction.failure
-        step = instruction.step
+        error, step = instruction.failure, instruction.step
         if isinstance(step, Alloc):
             over, error = self._memories.alloc(instruction, step.allocation)
             if not over:
@@ -124,7 +123,9 @@ class Executor:
         """Take a completion from a backend's thread, and start what it made ready."""
         try:
             with self.lock:
-                if isinstance(ran.error, Postponed):
+                if ran.instruction.id < 0:  # a backend's own, such as a design that it loads
+                    self.records.append(ran)
+                elif isinstance(ran.error, Postponed):
                     self.engine.put_back(ran.instruction)
                 elif ran.error is None or not self._redone(ran):
                     self._complete(ran)
@@ -170,9 +171,8 @@ class Executor:
 
     def _account(self, ran: Ran, failure: BaseException | None) -> None:
         """Record a completion, and tell whoever waits for its task."""
-        instruction = ran.instruction
         self.records.append(ran)
-        task, step = instruction.task, instruction.step
+        task, step = ran.instruction.task, ran.instruction.step
         if task is not None:
             if failure is not None and task.failure is None:
                 if failure is not ran.error and not isinstance(step, Alloc):  # else it comes from an earlier one

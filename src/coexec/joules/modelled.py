@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from ..backend.base import Ran
 from ..driver import Driver
+from ..graph.configure import Configure
 from ..graph.instruction import Launch
 from ..machine.platform import Device, Platform
 
@@ -33,6 +34,7 @@ class BusyDevices:
         """Begin at `begun`. `devices` says what a device is now: with another design an operation draws other watts."""
         self.begun = begun
         self._devices = devices
+        self._as: dict[str, Device] = {}  # what devices are since they loaded a design, as far as records have come
         self.joules: dict[tuple[str, str], float] = {}  # as far as it is known what devices are
         self.seconds: dict[tuple[str, str], float] = {}
         self.ops: dict[str, str] = {}  # the operation of each kernel, as platforms call it
@@ -40,6 +42,8 @@ class BusyDevices:
     def ran(self, records: Sequence[Ran]) -> None:
         """Take what ran."""
         for record in records:
+            if isinstance(record.instruction.step, Configure):
+                self._as[record.device] = record.instruction.step.configured
             if isinstance(record.instruction.step, Launch) and record.stop > self.begun:
                 task = record.instruction.task
                 key = (record.device, task.name if task is not None else "")
@@ -48,6 +52,7 @@ class BusyDevices:
                 if task is not None and task.kernel is not None:
                     self.ops[task.name] = task.kernel.op or task.name
                 device = self._devices(record.device) if self._devices is not None else None
+                device = self._as.get(record.device, device)
                 if device is not None:
                     watts = device.watts_for(self.ops.get(key[1], key[1])) or 0.0
                     self.joules[key] = self.joules.get(key, 0.0) + seconds * watts

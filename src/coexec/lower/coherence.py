@@ -270,7 +270,12 @@ class Coherence:
             for box in boxes:
                 self.back(state, HOST, box, task)
         found = missing_of(state.valid, HOST, [tuple(pieces) for pieces in unlinked.values()])
-        lacking = [piece for piece in found if state.find(HOST, piece[0]) is not None]
+        lacking = [  # a piece may lie in several allocations of the host, or only in part
+            (part, mask, readers)
+            for piece, mask, readers in found
+            for backing in state.backings[HOST]
+            if (part := overlap(backing.box, piece)) is not None
+        ]
         self._bring(state, HOST, lacking, "host", task)
         for piece, _, _ in lacking:
             state.copied(HOST, piece)

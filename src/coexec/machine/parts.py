@@ -45,6 +45,10 @@ class DeviceDesign(NamedTuple):
     load: float = 0.0  # seconds until a device that is configured so can begin
     basis: str = ""  # where the figures come from
 
+    def part(self, op: str) -> float:
+        """Return the part of the device's peak that one of its operations reaches."""
+        return max([known.of_peak for known in self.achieved if known.op == op], default=1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -138,6 +142,17 @@ class Device:
             if known.name == name:
                 return known
         raise unknown_name(f"design of {self.name}", name, [known.name for known in self.configurations])
+
+    def design_for(self, op: str, held: str = "") -> DeviceDesign | None:
+        """Return the design that an operation runs under: the one held if that does it, else the quickest in it.
+
+        Of equals the one that is loaded soonest. None if no design is needed for it.
+        """
+        able = [known for known in self.configurations if op in known.ops]
+        for known in able:
+            if known.name == held:
+                return known
+        return min(able, key=lambda known: (-known.part(op), known.load), default=None)
 
     def under(self, name: str) -> Device:
         """Return the device as it is with one of its designs: its operations reach what that design does."""

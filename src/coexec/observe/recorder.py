@@ -21,6 +21,7 @@ from ..backend.base import Ran
 from ..config import blamed
 from ..errors import TaskCancelled
 from ..graph.command import Command
+from ..graph.configure import Configure
 from ..graph.instruction import Allocation, Copy, Instruction, Launch, MemoryStep, Step
 from ..graph.message import Message
 from ..graph.task import Task
@@ -144,7 +145,7 @@ class Recorder:
         return {
             "id": instruction.id,
             "kind": step.kind,
-            "name": task.name if task is not None and isinstance(step, Launch) else step.kind,
+            "name": task.name if task is not None and isinstance(step, Launch) else _title(step),
             "task": task.id if task is not None else None,
             "device": step.device or "host",
             **self._where(step),
@@ -229,6 +230,11 @@ class Recorder:
             if self._closing is not None and self.tracing:
                 self._writer.row({"row": "simulation", **self._closing()})
             self._writer.close(self._since(self.clock()))
+
+
+def _title(step: Step) -> str:
+    """Return what a step is called that is no kernel."""
+    return f"configure {step.design}" if isinstance(step, Configure) else step.kind
 
 
 def _messages(task: Task) -> dict[str, Any]:

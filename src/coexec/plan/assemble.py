@@ -17,7 +17,7 @@ from .alike import AlikeCandidates, AlikePlanner
 from .candidate import Candidates
 from .divider import Divider
 from .place import Loads, load_placement
-from .plan import load_plans
+from .plan import check_ranks, load_plans
 from .planner import Planner
 from .residency import Residency
 
@@ -82,7 +82,8 @@ def make_planner(
     with blamed("placement", config.placement):
         placement = load_placement(config.placement, loads, config.data_threshold)
     with blamed("plan", config.plan):
-        plans = load_plans(config.plan) if config.plan else ()
+        plans = load_plans(config.plan) if config.plan else []
+        check_ranks(plans, 1)
     kind = AlikePlanner if config.reproducible else Planner
     return kind(
         candidates,

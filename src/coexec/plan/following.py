@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..errors import PlanError
-from ..geometry import Box
+from ..geometry import Box, bounding
 from ..graph.command import Chunk
 from ..graph.task import Task
 from ..program.variant import COMPILED
@@ -46,15 +46,18 @@ def following(
         )
     group = [pairs[part.device, part.variant] for part in plan.parts]
     chunks = tuple(Chunk(p.device, Box(p.lo, p.hi), slot) for slot, p in enumerate(plan.parts))
-    if not tiles(task.domain, [chunk.box for chunk in chunks]):
+    if not tiles(task.mine, [chunk.box for chunk in chunks]):
         spans = ", ".join(f"{part.lo} to {part.hi}" for part in plan.parts)
         raise PlanError(
-            f"the plan for {task.name!r} has parts {spans}, which do not make up {task.domain}; make the plan anew"
+            f"the plan for {task.name!r} has parts {spans}, which do not make up {task.mine}; make the plan anew"
         )
     if task.kernel is not None and task.kernel.reduces:  # its blocks are fixed: the plan says whose they are
         axis = next((a for a in task.kernel.split if task.domain.hi[a] - task.domain.lo[a] > 1), 0)
         cuts = [chunk.box.lo[axis] if chunk.box.lo else 0 for chunk in chunks]
-        dealt = deal(blocks_of(task, task.domain, axis), axis, [c.device for c in chunks], cuts)
+        blocks = blocks_of(task, task.domain, axis) if task.deal is None else list(task.deal.blocks)
+        dealt = deal(blocks, axis, [c.device for c in chunks], cuts)
+        if task.deal is not None and task.deal.first:
+            dealt = tuple([chunk._replace(slot=chunk.slot + task.deal.first) for chunk in dealt])
         chunks = in_runs(dealt, looping(group))
     return chunks, group
 
@@ -82,6 +85,8 @@ class Followed:
         found = self.plans.get(call)
         if found is None:
             return None
+        if task.deal is not None and bounding([Box(p.lo, p.hi) for p in found[0].parts]) != task.mine:
+            return None  # its arguments overlap, so that ranks have divided it otherwise
         number = self._next.get(call, 0)
         self._next[call] = number + 1
         return found[number % len(found)]

@@ -18,12 +18,13 @@ from ..predict.work import Work
 from ..program.access import Access
 from ..program.array import Array
 from ..program.mapper import Mapper
+from .asked import Where
 from .candidate import Candidate, Share
 from .curve import Curve, sizes
 from .fixed import in_blocks
 from .lags import Lags
 from .offer import Offer
-from .place import Loads, Where
+from .place import Loads
 from .places import Places, memories
 from .residency import Residency
 from .split import in_cache

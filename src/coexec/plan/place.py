@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from ..errors import unknown_name
 from ..graph.instruction import Launch
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Platform
 from ..predict.work import Work
+from .asked import Asked, PlacementPolicy, Where
 from .candidate import Candidate
+from .designs import Designs
 from .lags import Lags
 from .outcomes import Outcomes
 
@@ -32,29 +34,6 @@ WORTH_ALL_CORES = 1e-3  # seconds: below, a kernel never takes all cores
 
 Regret = tuple[Hashable, float, float]
 """A call and the place of its data, the seconds it loses by leaving it there, and those of the copies."""
-
-
-class Where(Protocol):
-    """Where a task's inputs are: (bytes, memories as bits) per array."""
-
-    def __call__(self) -> Sequence[tuple[int, int]]: ...
-
-
-class PlacementPolicy(Protocol):
-    """Chooses among candidates; says why."""
-
-    pairs: bool
-    """Whether it compares variants too; if not, it is given one candidate per device."""
-
-    def choose(self, candidates: Sequence[Candidate], asked: Asked, where: Where) -> tuple[Candidate, str]:
-        """Return the candidate and the reason."""
-
-
-class Asked(NamedTuple):
-    """What a task asks of a device."""
-
-    work: Work
-    ready: float = 0.0  # seconds from now until its inputs are predicted to be made
 
 
 class Loads:
@@ -78,6 +57,7 @@ class Loads:
         self._overlapping = any(self._sharing.values())
         self.lags = Lags()
         self.outcomes = Outcomes()
+        self.designs = Designs(platform)
         self._regrets: Regrets | None = None
         self.planned_as_steps = False  # then it is those plans that move data, and no call by itself
         self.stayed: Regret | None = None  # of the call planned last, if its data would be better off elsewhere
@@ -108,16 +88,26 @@ class Loads:
                     latest = max(latest, end[1] - self._passed[end[0]])
         return latest
 
-    def waits(self, parents: Sequence[int], devices: Sequence[str]) -> list[float]:
-        """Return how much later each device can begin than the first, none before these tasks are over.
+    def waits(self, parents: Sequence[int], devices: Sequence[str], op: str = "") -> list[float]:
+        """Return how much later each device can begin with `op` than the first, none before these tasks are over.
 
         A device whose last work is part of one of them is free with it: its parts end about together, though at this
         moment one of them may have been reported and another not.
         """
         ready = self.ready(parents)
         begins = [ready if self.latest.get(d) in parents else max(ready, self.seconds[d]) for d in devices]
+        if op:
+            begins = [begin + self.designs.loading(d, op) for begin, d in zip(begins, devices, strict=True)]
         first = min(begins)
         return [begin - first for begin in begins]
+
+    def delay(self, device: str, seconds: float, task: int) -> None:
+        """Let a device be busy for longer before it ends with a task, or if that is over, below 0 seconds, no longer."""
+        self.seconds[device] = max(0.0, self.seconds[device] + seconds)
+        if seconds < 0.0:
+            self._passed[device] -= seconds
+        elif self.ends.get(task, ("",))[0] == device:
+            self.ends[task] = (device, self.ends[task][1] + seconds)
 
     def add(self, device: str, seconds: float | None, ready: float = 0.0, task: int = 0) -> None:
         """Note work given to a device, and to those whose cores it occupies. It cannot begin before `ready`."""
@@ -179,6 +169,8 @@ class Loads:
         device = step.device
         if step.more and device in self.tasks:
             self.tasks[device] += 1  # the last part of its chunk counts
+        if self.designs:
+            self.designs.over(self, task.id, device)
         self.remove(device, step.predicted)
         if task.finished:
             self.ends.pop(task.id, None)
@@ -230,8 +222,8 @@ class EarliestFinish:
         self._trying: set[tuple[object, object]] = set()  # wide devices that were given a size to try, by model
 
     def choose(self, candidates: Sequence[Candidate], asked: Asked, where: Where) -> tuple[Candidate, str]:
-        work, ready = asked
-        loads = self._loads.seconds
+        work, ready, op = asked
+        loads, loading = self._loads.seconds, self._loads.designs.loading
         held = None
         best, best_finish, best_seconds = candidates[0], float("inf"), 0.0
         untried = tempting = None
@@ -246,7 +238,7 @@ class EarliestFinish:
             if seconds is None or (seconds > TRY_AGAIN and candidate.model.measured(work) < 2):
                 seconds = UNKNOWN_SECONDS if seconds is None else seconds * COLD
             free = loads[candidate.name]
-            finish = max(ready, free) + seconds
+            finish = max(ready, free) + seconds + (loading(candidate.name, op) if op else 0.0)
             if candidate.wide:  # it takes every core from the others, so it must be clearly faster, not just lucky
                 finish += seconds * (1.0 / WIDE_GAIN - 1.0) + self._withheld(candidates, candidate, seconds, ready)
             if candidate.memory > HOST:

@@ -65,6 +65,7 @@ class Plan:
     cuts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of a layer: dimension -> sizes of its parts
     rotates: str = ""  # of a layer: what goes around a ring, and the dimension along which it is cut
     measured_s: float | None = None  # of a step: seconds of a turn, since it is in force
+    ranks: int = 1  # for which it was made; with several, its devices are called n1/cpu:0
 
     @property
     def predicted(self) -> Estimate | None:
@@ -218,7 +219,22 @@ def plan_of_ranks(plans: Sequence[Plan], ranks: int) -> Plan:
         limit_s=None,
         left_out={device: why for plan in plans for device, why in plan.left_out.items()},
         why=f"{len(plans)} of {ranks} ranks; in each: {plans[0].why}",
+        ranks=ranks,
     )
+
+
+def check_ranks(plans: Iterable[Plan], ranks: int) -> None:
+    """Raise unless plans were made for so many ranks: parts belong to ranks, and others would not know what is whose."""
+    for plan in plans:
+        if plan.ranks != ranks:
+            raise PlanError(
+                f"the plan for {plan.name!r} was made on {_ranks_text(plan.ranks)}, and this run has {_ranks_text(ranks)}; run it "
+                "on as many, or make the plan anew"
+            )
+
+
+def _ranks_text(ranks: int) -> str:
+    return f"{ranks} rank{'s' if ranks > 1 else ''}"
 
 
 def named_for(plan: Plan, rank: int) -> Plan:

@@ -87,6 +87,7 @@ PLAN = {
     "cuts": _by_name(_POINT, "sizes of parts by dimension"),
     "rotates": _TEXT,
     "measured_s": _or_null(_NUMBER),
+    "ranks": Kind(lambda value: _whole(value) and value > 0, "a number of ranks"),
 }
 
 

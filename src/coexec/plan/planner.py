@@ -21,6 +21,7 @@ from ..program.array import Array
 from ..program.call import DEFAULT
 from ..program.kernel import Kernel
 from ..program.variant import Variant
+from .asked import Asked, PlacementPolicy
 from .blocking import Blocking, in_pieces
 from .candidate import Candidate, Candidates, Share, narrow_ones, never_within, one_per_device
 from .conflicts import Conflicts, Tell, however_cut, nobody
@@ -32,7 +33,7 @@ from .inputs import inputs_of, near_ones, wide_is_faster
 from .offering import quick
 from .outcomes import outcome_key
 from .oversubscribe import cut_again, granules, with_shares
-from .place import Asked, Loads, PlacementPolicy
+from .place import Loads
 from .placing import Members, Said, is_cut
 from .plan import Plan
 from .planned import Planned
@@ -51,7 +52,6 @@ ONLY = "the only device that can run it"
 IN_FORCE = "of the devices of the plan in force, the only one that can run it"
 NAMED = "of the devices that the call names, the only one that can run it"
 _new: Callable[..., Any] = tuple.__new__
-
 
 HOST = Share(Variant("host", "cpu"), None, None, None)
 Remark = Callable[[Task, Sequence[str]], None]
@@ -107,8 +107,8 @@ class Planner:
         candidates = [] if planned.command.chunks[0].device == "host" else found.able
         unfit = self._candidates.unfit(task) | dict.fromkeys(found.kept_out, KEPT_OUT)
         alone = alone_seconds(candidates, work_of(task), self.loads, lambda: inputs_of(task, self._residency))
-        looked_at = LookedAt(self.last, self.whole, candidates, unfit, alone, work_of(task))
-        return preview(task, planned, looked_at, objective=self._objective, policy=options.policy or self._policy)
+        seen = LookedAt(self.last, self.whole, candidates, unfit, alone, work_of(task), self.loads.designs.of(task))
+        return preview(task, planned, seen, objective=self._objective, policy=options.policy or self._policy)
 
     @property
     def only_places(self) -> bool:
@@ -227,7 +227,7 @@ class Planner:
         else:
             if not self._placement.pairs:
                 candidates = one_per_device(candidates, work)
-            asked = _new(Asked, (work, ready))
+            asked = _new(Asked, (work, ready, self.loads.designs.op(task)))
             chosen, why = self._placement.choose(candidates, asked, lambda: inputs_of(task, self._residency))
             if self._note is not None and not why:
                 why = who_is_first(candidates, work, self.loads)
@@ -245,11 +245,11 @@ class Planner:
 
     def _as_planned(self, task: Task, candidates: Sequence[Candidate], work: Work, *, idle: bool) -> Planned | None:
         """Return what a plan says of a call, if there is one; a plan says nothing of arguments that overlap."""
-        if task.deal is not None or sees_itself(task):
+        if sees_itself(task):
             return None
         plan = self.to_the_letter.of(task)
-        if plan is not None:
-            return self._followed(task, plan, candidates)
+        if plan is not None or task.deal is not None:
+            return None if plan is None else self._followed(task, plan, candidates)
         plan = self._step_plan.of(task)
         if plan is None and self._guide is not None and (guided := self._guide(task)) is not None:
             plan = guided.plan
@@ -295,7 +295,7 @@ class Planner:
             return shared._replace(
                 steady=not kernel.internal and (named or never_within(WORTH_DIVIDING, candidates, work))
             )
-        waits = self.loads.waits(task.after, [c.name for c in group])
+        waits = self.loads.waits(task.after, [c.name for c in group], self.loads.designs.op(task))
         divided = self.divider.recall(task, box, group, waits)
         if divided is None and not self._worth(task, candidates, work, named=named):
             return None
@@ -352,9 +352,8 @@ class Planner:
         elif task.options is not None and (task.options.policy or self._policy) == "even":
             chunks = deal_evenly(parts, [c.name for c in group])
         else:
-            divided = self.last = self.divider.divide(
-                task, box, axes[:1], group, self.loads.waits(task.after, [c.name for c in group])
-            )
+            waits = self.loads.waits(task.after, [c.name for c in group], self.loads.designs.op(task))
+            divided = self.last = self.divider.divide(task, box, axes[:1], group, waits)
             cuts = [box.lo[axes[0]] + cut for cut in divided.division.cuts]
             chunks = deal_by(parts, axes[0], [c.name for c in group], cuts)
         if deal is not None and deal.first:

@@ -13,10 +13,11 @@ from ..geometry import Box
 from ..graph.task import Task
 from ..predict.features import share_of_work
 from ..predict.work import Estimate, Work
+from .asked import Where
 from .candidate import Candidate, Share
 from .divided import Divided
 from .offer import Times, joules
-from .place import Loads, Where
+from .place import Loads
 from .plan import Part, Plan
 from .planned import Planned
 
@@ -30,11 +31,13 @@ class LookedAt(NamedTuple):
     unfit: dict[str, str]  # devices that cannot run it, and why
     alone: dict[str, float]  # seconds of each device doing all of it, copies included
     work: Work
+    loading: Mapping[str, float]  # seconds until each device can begin that must load a design first
 
 
 def preview(task: Task, planned: Planned, looked_at: LookedAt, *, objective: str, policy: str) -> Plan:
     """Return what was planned for `task` as data."""
-    divided, candidates, alone = looked_at.divided, looked_at.candidates, looked_at.alone
+    divided, candidates, loading = looked_at.divided, looked_at.candidates, looked_at.loading
+    alone = {device: seconds + loading.get(device, 0.0) for device, seconds in looked_at.alone.items()}
     chunks, shares = planned.command.chunks, planned.shares
     kept = divided if divided is not None and divided.chunks == chunks else None
     times = dict(zip([o.device for o in kept.offers], kept.division.times, strict=True)) if kept is not None else {}
@@ -44,6 +47,7 @@ def preview(task: Task, planned: Planned, looked_at: LookedAt, *, objective: str
             for chunk, share in zip(chunks, shares, strict=True)
         ],
         times,
+        loading,
     )
     finishes = [part.finish_s for part in parts]
     seconds = max((f for f in finishes if f is not None), default=None) if None not in finishes else None
@@ -79,12 +83,15 @@ def _off(task: Task) -> str:
     return "".join([f"; variant {v.name!r} is off: {v.off}" for v in variants if v.off])
 
 
-def _in_turn(parts: Sequence[Part], times: Mapping[str, Times]) -> tuple[Part, ...]:
-    """Return the parts of a device one after the other, unless a division says when it is done with all of them."""
+def _in_turn(parts: Sequence[Part], times: Mapping[str, Times], loading: Mapping[str, float]) -> tuple[Part, ...]:
+    """Return the parts of a device one after the other, unless a division says when it is done with all of them.
+
+    Those come first that take `loading` seconds until they can begin.
+    """
     ends: dict[str, float | None] = {}
     found = []
     for part in parts:
-        before, end = ends.get(part.device, 0.0), part.finish_s
+        before, end = ends.get(part.device, loading.get(part.device, 0.0)), part.finish_s
         if part.device not in times and end is not None:
             end = None if before is None else before + end
         ends[part.device] = end

@@ -250,6 +250,8 @@ class PlanLayer:
                 )
             else:
                 planned = self.planner.plan(task, idle=here)
+        if self.loads.designs:
+            self.loads.designs.note(self.loads, planned.command)
         task.why = planned.command.why
         if self.steps is not None and deal is None and not is_fleeting(task):
             before = self.steps.planning

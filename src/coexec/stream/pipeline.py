@@ -21,6 +21,7 @@ from . import asynchronous, sources
 from .as_plan import as_plan, one_more
 from .checking import PlanCheck, check
 from .deployment import Deployment
+from .designs import configurer, looking
 from .failures import FailurePolicy, StreamFailure
 from .item import driver_of
 from .planning import Prepared, check_limits, prepare, record_on
@@ -133,6 +134,10 @@ class Pipeline:
             return planned(execute=True)
 
     def _prepare(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> Prepared:
+        with looking(driver_of(runtime)):
+            return self._look(runtime, constants, sample)
+
+    def _look(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> Prepared:
         recorded = record(runtime, self.fn, constants, sample)
         prepared = prepare(
             runtime,
@@ -233,7 +238,7 @@ class Pipeline:
             constants,
             self._features,
             driver.recorder.note,
-            None if simulation is None else simulation.configure,
+            configurer(driver),
             gone=lambda: driver.scheduler.lost,
             aside=simulation is None,
         )

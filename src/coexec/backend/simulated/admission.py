@@ -28,9 +28,18 @@ def may_begin(entry: Entry) -> bool:
     """Tell whether an instruction need not wait for others on its device, or on its cores."""
     place = entry.place
     if entry.computes:
-        return _free(place)
+        return _free(place) and (not place.running or not design_lacking(entry))
     limit = place.device.copies
     return limit is None or (way := _way(entry)) is None or place.copying[way] < limit
+
+
+def design_lacking(entry: Entry) -> str:
+    """Return the design that a kernel's device must be given before it can begin; "" if it needs none, or has it."""
+    place, task = entry.place, entry.instruction.task
+    if not place.device.configurations or task is None or task.kernel is None:
+        return ""
+    design = place.device.design_for(task.kernel.op or task.kernel.name, place.design)
+    return "" if design is None or design.name == place.design else design.name
 
 
 def wait(entry: Entry) -> None:
@@ -66,7 +75,7 @@ def withdrawn(entry: Entry) -> None:
 def following(entry: Entry) -> Iterator[Entry]:
     """Yield those who may begin now that an instruction is over, one at a time: each is begun before the next is sought."""
     place = entry.place
-    if entry.computes:
+    if entry.computes or entry.loads:
         for other in (place, *place.rivals) if not place.threads else place.rivals:
             while other.waiting and may_begin(other.waiting[0]):
                 yield other.waiting.popleft()
@@ -80,6 +89,8 @@ def found_by(place: Place) -> Iterator[Entry]:
     """Yield what the thread of a device finds to do: what waits for it, else for a sibling and may move."""
     while _free(place):
         if place.waiting:
+            if place.running and design_lacking(place.waiting[0]):
+                return
             yield place.waiting.popleft()
             continue
         moved = next(((s, e) for s in place.siblings for e in s.waiting if may_move(e.instruction)), None)
@@ -99,7 +110,7 @@ def idle_sibling(entry: Entry) -> Place | None:
 
 
 def _free(place: Place) -> bool:
-    return len(place.running) < place.concurrent and (not place.rivals or _cores_free(place))
+    return len(place.running) < place.concurrent and not place.loading and (not place.rivals or _cores_free(place))
 
 
 def _cores_free(place: Place) -> bool:

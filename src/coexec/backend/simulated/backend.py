@@ -11,7 +11,8 @@ releases, no earlier than the interpreter has come to it. Ties go by the order o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ...graph.instruction import Allocation, Instruction, Launch
@@ -249,8 +250,19 @@ class SimulatedBackend:
         """Give a device a design. It begins nothing else until that is loaded."""
         with self._lock:
             self._account()
-            self.law.configure(self.world.configure(device, design, self.clock()))
+            self.world.configure(self, device, design, self.clock())
         self._meter.go()
+
+    @contextmanager
+    def loading_nothing(self) -> Iterator[None]:
+        """Let kernels that begin in a block find the design that they need, and wait for nothing."""
+        with self._lock:
+            self.world.looking += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.world.looking -= 1
 
     def designs(self) -> dict[str, str]:
         """Return the design of each device that was given one."""
@@ -294,7 +306,7 @@ class SimulatedBackend:
         assert self._finished is not None, "whoever issues has started it"
         instruction = entry.instruction
         error = instruction.failure or entry.error
-        if error is None:
+        if error is None and not entry.loads:
             try:
                 if entry.meets:
                     self._values.message(instruction.step, entry)
@@ -314,7 +326,7 @@ class SimulatedBackend:
 
     def unblock(self, instruction: Instruction) -> None:
         """Forget an instruction, and let what waited for it on other lanes begin. Locked."""
-        del self._entries[instruction.id]
+        self._entries.pop(instruction.id, None)  # what the world itself began is not among them
         for other in self._behind.pop(instruction.id, ()):
             other.blockers -= 1
             if not other.blockers and other.lane.queue and other.lane.queue[0] is other:

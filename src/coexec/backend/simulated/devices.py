@@ -9,6 +9,7 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
+from ...graph.configure import Configure
 from ...graph.instruction import Copy, Instruction, Launch
 from ...graph.message import Message
 from ...machine.platform import Device
@@ -33,6 +34,7 @@ class Entry:
         "instruction",
         "job",
         "lane",
+        "loads",
         "mate",
         "meets",
         "moves",
@@ -53,6 +55,7 @@ class Entry:
         self.computes = isinstance(step, Launch)
         self.moves = isinstance(step, Copy)
         self.meets = isinstance(step, Message)
+        self.loads = isinstance(step, Configure)
         self.mate: Entry | None = None  # the other side of a message
         self.payload: object = None  # what a message brings
         launch = lane.place.launch if self.computes else 0.0
@@ -95,8 +98,9 @@ class Place:
         self.queued: tuple[deque[Entry], deque[Entry]] = (deque(), deque())  # copies that wait for an engine
         self.factor = 1.0  # of full speed
         self.lost: float | None = None  # when it was lost
-        self.design = ""  # that it is configured with; "" = whichever a call needs
-        self.ready = 0.0  # when its design is loaded
+        self.design = ""  # that it is configured with; "" = none yet
+        self.loading = 0  # designs that it is being given: it computes nothing meanwhile
+        self.ready = 0.0  # when the last of them is loaded
         self.active = 0.0  # seconds that it computed
         self.joules = 0.0  # that it drew meanwhile
         self._changed = 0.0  # when something last began or ended on it

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError, DeviceLost
+from ...graph.configure import Configure, configuring
 from ...graph.message import Message, Route, Send
-from ...machine.platform import Device, Platform
+from ...machine.platform import Platform
 from . import admission
 from .contention import crowds_of
-from .devices import Entry, Place
+from .devices import Entry, Lane, Place
 from .durations import Timed
 from .energy import Energy, energy
 from .network import Network
@@ -49,6 +51,8 @@ class World:
         self.turn = threading.Lock()  # one thread moves time
         self._to_come = self.scenario.in_order()
         self._over: deque[Entry] = deque()  # what the last event completed: one, or both sides of a message
+        self.looking = 0  # whoever looks what calls take, and loads no design for it
+        self._configured = count()  # designs that devices were given
         self._posted: dict[tuple[int, Route], Entry] = {}  # messages whose other side is not there yet
 
     # Time -------------------------------------------------------------------------------------------------------------
@@ -102,6 +106,8 @@ class World:
     def _go_on(self, entry: Entry) -> None:
         """Begin what waited for an instruction that is over: on its lane, on its device, on other lanes."""
         entry.lane.queue.popleft()
+        if entry.loads:
+            entry.place.loading -= 1
         if entry in entry.place.running:
             entry.place.ended(entry, self.time.now)
         admission.ended(entry)
@@ -127,7 +133,7 @@ class World:
 
     def come(self, entry: Entry) -> None:
         """Let the first of a lane begin as soon as it may."""
-        release = max(entry.release, entry.place.ready) if entry.computes else entry.release
+        release = entry.release
         if release > self.time.now:
             self.time.at(release, self._may_begin, entry)
         else:
@@ -152,6 +158,8 @@ class World:
             self._begin(entry)
 
     def _begin(self, entry: Entry) -> None:
+        if entry.computes and entry.place.device.configurations and self._loads_first(entry):
+            return
         entry.start = now = self.time.now
         admission.began(entry)
         if entry.meets:
@@ -241,13 +249,31 @@ class World:
         now = self.time.now
         return energy([(place.device, place.busy(now), place.drew(now)) for place in self.places.values()], now)
 
-    def configure(self, name: str, design: str, now: float) -> Device:
-        """Give a device a design, and return the device as it is then. It begins nothing until the design is loaded."""
+    # Designs ----------------------------------------------------------------------------------------------------------
+
+    def configure(self, process: SimulatedBackend, name: str, design: str, now: float, task: Any = None) -> None:
+        """Give a device a design, for a task or for all that follow. It begins no kernel until the design is loaded."""
         place = self.places[name]
-        if place.design != design:
-            place.design, place.device = design, self.platform.device(name).under(design)
-            place.ready = now + place.device.design(design).load
-        return place.device
+        if place.design == design:
+            return
+        place.design, place.device = design, self.platform.device(name).under(design)
+        process.law.configure(place.device)
+        step = Configure(name, design, place.device)
+        entry = Entry(configuring(next(self._configured), step, task), Lane(place, 0), now, process)
+        entry.lane.queue.append(entry)
+        entry.start = max(now, place.ready)
+        place.ready = entry.start + place.device.design(design).load
+        place.loading += 1
+        self.time.at(place.ready, self._end, entry)
+
+    def _loads_first(self, entry: Entry) -> bool:
+        """Let the device of a kernel load the design that it lacks, if it does; the kernel is the next to begin then."""
+        place, design = entry.place, admission.design_lacking(entry)
+        if not design or self.looking or place.lost is not None or entry.instruction.failure is not None:
+            return False
+        self.configure(entry.process, place.device.name, design, self.time.now, entry.instruction.task)
+        place.waiting.appendleft(entry)
+        return True
 
     # Happenings -------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ...geometry import Box, RegionMap, bounding, covers, overlaps
 from ...machine.platform import HOST, USER, Device, Platform
+from ..designs import Designs
 from .cuts import StepParts, part_seconds
 from .profile import CallProfile, StepCall, StepProfile, Touched
 from .ways import LinkWays
@@ -84,12 +85,15 @@ class WrittenBox(NamedTuple):
 class Emulation:
     """Goes through a step, crew by crew."""
 
-    def __init__(self, platform: Platform, overheads: Overheads, where: Where | None) -> None:
-        """Begin where the data is; without `where`, all of it is everywhere."""
+    def __init__(
+        self, platform: Platform, overheads: Overheads, where: Where | None, held: Mapping[str, str] | None = None
+    ) -> None:
+        """Begin where the data is; without `where`, all of it is everywhere. `held` are designs that devices have."""
         self._platform = platform
         self._costs = overheads
         self._where = where
         self._devices: dict[str, Device] = {d.name: d for d in platform.devices}
+        self._designs = Designs(platform, held)  # that devices have, at this point of the step
         self._free: dict[str, float] = {}
         self._links: dict[object, float] = {}  # from when on each is free
         self._ways = LinkWays(platform)
@@ -147,7 +151,8 @@ class Emulation:
             ready, copies = self._inputs(profile, arrays, crew)
             instructions += copies + crew.launches
             ready = max(ready, begin, self._unread(profile, arrays, crew))
-            ends.append((crew, self._compute(crew.device, ready, crew.seconds)))
+            loading = self._designs.take(crew.device, self._designs.op(profile.task))
+            ends.append((crew, self._compute(crew.device, ready, crew.seconds + loading)))
             bandwidth = self._platform.memories[crew.memory].bandwidth
             if bandwidth and crew.seconds:
                 took = min(crew.touched.work.size / bandwidth, crew.seconds)  # less where caches give more
@@ -198,6 +203,7 @@ class Emulation:
                             made += link.seconds(part.volume * argument.itemsize)
                 ready = max(ready, made)
         took = profile.seconds(device, profile.whole, together=False) or 0.0
+        took += self._designs.loading(device, self._designs.op(profile.task))
         return max(ready, self._free.get(device, 0.0)) + took
 
     def _memory(self, device: str) -> int:
