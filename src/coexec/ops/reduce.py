@@ -74,6 +74,14 @@ def record(request: Request, x: Array, mask: Array | None, out: Array) -> None:
         _record_blocks(request, x, mask, out, cut)
 
 
+def _is_negative_zero(request: Request) -> bool:
+    """Say whether a sum begins at -0.0, which changes nothing however often it is added."""
+    start = request.initial
+    if request.ufunc is not np.add or not isinstance(start, float | complex | np.inexact) or start != 0:
+        return False
+    return bool(np.signbit(start.real) or np.signbit(start.imag))
+
+
 def _record_blocks(request: Request, x: Array, mask: Array | None, out: Array, cut: int) -> None:
     """Record the reduction of blocks along `cut`, and that of their results, in order."""
     rows = block_rows(x.shape, cut) * -(-SAVING // min(SAVING, _block(x.shape, request.axes, cut)))
@@ -82,7 +90,8 @@ def _record_blocks(request: Request, x: Array, mask: Array | None, out: Array, c
     dtype = np.dtype(np.float32) if request.dtype == np.float16 else request.dtype
     partial = request._replace(dtype=dtype)
     if request.initial is not ABSENT and request.ufunc.identity is not None:
-        partial = partial._replace(initial=ABSENT)  # it counts once, where the blocks are combined
+        # It counts once, where the blocks are combined; but a block that began at +0.0 would lose the sign of -0.0.
+        partial = partial._replace(initial=request.initial if _is_negative_zero(request) else ABSENT)
     parts = arrays.empty((count, *out.shape), dtype)
     kernel = blocks_kernel(partial, x.ndim, x.dtype, mask is not None, cut, rows)
     kernel(x, *(() if mask is None else (mask,)), parts, rows)
