@@ -74,12 +74,11 @@ def record(request: Request, x: Array, mask: Array | None, out: Array) -> None:
         _record_blocks(request, x, mask, out, cut)
 
 
-def _is_negative_zero(request: Request) -> bool:
-    """Say whether a sum begins at -0.0, which changes nothing however often it is added."""
-    start = request.initial
-    if request.ufunc is not np.add or not isinstance(start, float | complex | np.inexact) or start != 0:
-        return False
-    return bool(np.signbit(start.real) or np.signbit(start.imag))
+def _signs(initial: Any) -> tuple[bool, bool]:
+    """Return the signs of a zero that a reduction begins with: -0.0 equals 0.0, but gives other bits."""
+    if not isinstance(initial, float | complex | np.inexact) or initial != 0:
+        return (False, False)
+    return bool(np.signbit(initial.real)), bool(np.signbit(initial.imag))
 
 
 def _record_blocks(request: Request, x: Array, mask: Array | None, out: Array, cut: int) -> None:
@@ -91,15 +90,16 @@ def _record_blocks(request: Request, x: Array, mask: Array | None, out: Array, c
     partial = request._replace(dtype=dtype)
     if request.initial is not ABSENT and request.ufunc.identity is not None:
         # It counts once, where the blocks are combined; but a block that began at +0.0 would lose the sign of -0.0.
-        partial = partial._replace(initial=request.initial if _is_negative_zero(request) else ABSENT)
+        keeps = request.ufunc is np.add and any(request.signs)
+        partial = partial._replace(initial=request.initial if keeps else ABSENT)
     parts = arrays.empty((count, *out.shape), dtype)
     kernel = blocks_kernel(partial, x.ndim, x.dtype, mask is not None, cut, rows)
     kernel(x, *(() if mask is None else (mask,)), parts, rows)
     if dtype == request.dtype:
-        record(Request(request.ufunc, (0,), dtype, request.initial), parts, None, out)
+        record(request._replace(axes=(0,), dtype=dtype), parts, None, out)
     else:
         total = arrays.empty(out.shape, dtype)
-        record(Request(request.ufunc, (0,), dtype, request.initial), parts, None, total)
+        record(request._replace(axes=(0,), dtype=dtype), parts, None, total)
         out[...] = total
 
 
@@ -136,7 +136,9 @@ def reduce_ufunc(
         return result
     apart = result._storage is not x._storage and (mask is None or result._storage is not mask._storage)
     target = result if apart and result.dtype == ask else arrays.empty(shape, ask)
-    _record_in_memory_order(Request(ufunc, axes, ask, initial), x, mask, squeezed(target, axes, keep=keep))
+    _record_in_memory_order(
+        Request(ufunc, axes, ask, initial, _signs(initial)), x, mask, squeezed(target, axes, keep=keep)
+    )
     if target is not result:
         result[...] = target
     return result
