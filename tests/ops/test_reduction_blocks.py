@@ -119,3 +119,29 @@ def test_a_failure_in_the_operand_reaches_the_result() -> None:
     result: Any = np.sum(failing)
     with pytest.raises(FloatingPointError):
         float(result)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+def test_a_negative_zero_to_begin_with_stays_one(dtype) -> None:
+    """Each block of a large sum begins at -0.0, too: +0.0 would lose the sign."""
+    for shape, axis in [((100_000,), None), ((60_000, 3), 0), ((3, 60_000), (0, 1))]:
+        data = np.full(shape, -0.0, dtype)
+        x: Any = cx.array(data)
+        for initial in (-0.0, 0.0, np.float64(-0.0), -1.5, -2):
+            expected = np.sum(data, axis=axis, initial=initial)
+            assert np.asarray(np.sum(x, axis=axis, initial=initial)).tobytes() == expected.tobytes()
+        mask = np.zeros(shape, bool)
+        masked: Any = np.sum(x, axis=axis, initial=-0.0, where=cx.array(mask))
+        assert np.asarray(masked).tobytes() == np.sum(data, axis=axis, initial=-0.0, where=mask).tobytes()
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (300, 400)])
+def test_a_kernel_for_zero_is_none_for_negative_zero(shape) -> None:
+    """Both zeros are equal, so that one's kernel must not be found for the other's call."""
+    data = np.full(shape, -0.0)
+    x: Any = cx.array(data)
+    for initial in (0.0, -0.0, 0, np.float32(-0.0), complex(-0.0, 0.0), complex(0.0, -0.0), complex(-0.0, -0.0), 0j):
+        dtype = np.complex128 if isinstance(initial, complex) else np.float64
+        for axis in (0, 1, None):
+            expected = np.sum(data, axis=axis, dtype=dtype, initial=initial)
+            assert np.asarray(np.sum(x, axis=axis, dtype=dtype, initial=initial)).tobytes() == expected.tobytes()

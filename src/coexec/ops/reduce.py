@@ -74,6 +74,13 @@ def record(request: Request, x: Array, mask: Array | None, out: Array) -> None:
         _record_blocks(request, x, mask, out, cut)
 
 
+def _signs(initial: Any) -> tuple[bool, bool]:
+    """Return the signs of a zero that a reduction begins with: -0.0 equals 0.0, but gives other bits."""
+    if not isinstance(initial, float | complex | np.inexact) or initial != 0:
+        return (False, False)
+    return bool(np.signbit(initial.real)), bool(np.signbit(initial.imag))
+
+
 def _record_blocks(request: Request, x: Array, mask: Array | None, out: Array, cut: int) -> None:
     """Record the reduction of blocks along `cut`, and that of their results, in order."""
     rows = block_rows(x.shape, cut) * -(-SAVING // min(SAVING, _block(x.shape, request.axes, cut)))
@@ -82,15 +89,17 @@ def _record_blocks(request: Request, x: Array, mask: Array | None, out: Array, c
     dtype = np.dtype(np.float32) if request.dtype == np.float16 else request.dtype
     partial = request._replace(dtype=dtype)
     if request.initial is not ABSENT and request.ufunc.identity is not None:
-        partial = partial._replace(initial=ABSENT)  # it counts once, where the blocks are combined
+        # It counts once, where the blocks are combined; but a block that began at +0.0 would lose the sign of -0.0.
+        keeps = request.ufunc is np.add and any(request.signs)
+        partial = partial._replace(initial=request.initial if keeps else ABSENT)
     parts = arrays.empty((count, *out.shape), dtype)
     kernel = blocks_kernel(partial, x.ndim, x.dtype, mask is not None, cut, rows)
     kernel(x, *(() if mask is None else (mask,)), parts, rows)
     if dtype == request.dtype:
-        record(Request(request.ufunc, (0,), dtype, request.initial), parts, None, out)
+        record(request._replace(axes=(0,), dtype=dtype), parts, None, out)
     else:
         total = arrays.empty(out.shape, dtype)
-        record(Request(request.ufunc, (0,), dtype, request.initial), parts, None, total)
+        record(request._replace(axes=(0,), dtype=dtype), parts, None, total)
         out[...] = total
 
 
@@ -127,7 +136,9 @@ def reduce_ufunc(
         return result
     apart = result._storage is not x._storage and (mask is None or result._storage is not mask._storage)
     target = result if apart and result.dtype == ask else arrays.empty(shape, ask)
-    _record_in_memory_order(Request(ufunc, axes, ask, initial), x, mask, squeezed(target, axes, keep=keep))
+    _record_in_memory_order(
+        Request(ufunc, axes, ask, initial, _signs(initial)), x, mask, squeezed(target, axes, keep=keep)
+    )
     if target is not result:
         result[...] = target
     return result

@@ -53,6 +53,10 @@ class Request(NamedTuple):
     axes: tuple[int, ...]
     dtype: np.dtype[Any]
     initial: Any = ABSENT
+    signs: tuple[bool, bool] = (
+        False,
+        False,
+    )  # of a zero to begin with, real and imaginary: kernels are found by equality
 
     def reduce(self, x: Any, mask: Any, out: Any) -> None:
         """Reduce one part of the operand into `out`."""

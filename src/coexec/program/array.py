@@ -20,7 +20,7 @@ from .kept import making
 from .late import late
 from .manners import ALWAYS_COPIED, absent, check_swap, fixed, no_attribute
 from .methods import Methods
-from .operators import Operators
+from .operators import ArrayOperators
 from .sizes import check_size
 from .storage import Shape, Storage as Storage  # noqa: PLC0414 - many know it from here
 from .view import NOTHING, Cut, grid_of, index, transpose, view_shape
@@ -41,7 +41,7 @@ class Hooks:
 hooks = Hooks()
 
 
-class Array(Operators, Methods):
+class Array(ArrayOperators, Methods):
     """An array, or a view of one. Lives wherever it is needed, in pieces.
 
     Python's operators are ufuncs, which __array_ufunc__ turns into kernels, or NumPy's own if it is small and at home.

@@ -126,3 +126,26 @@ class Operators(NDArrayOperatorsMixin):
     __pos__ = _one(np.positive, Mixin.__pos__)
     __abs__ = _one(np.absolute, Mixin.__abs__)
     __invert__ = _one(np.invert, Mixin.__invert__)
+
+
+QUICK_POWERS: dict[type, dict[Any, np.ufunc]] = {int: {-1: np.reciprocal, 2: np.square}, float: {0.5: np.sqrt}}
+
+
+def quick_power(dtype: np.dtype[Any], exponent: Any) -> np.ufunc | None:
+    """Return what NumPy's `array ** exponent` calls instead of `np.power`; None for float32 and float64, where both give the same bits."""
+    known = QUICK_POWERS.get(type(exponent))
+    return None if known is None or dtype.kind not in "fc" or dtype.char in "fd" else known.get(exponent)
+
+
+class ArrayOperators(Operators):
+    """The operators of arrays. NumPy's scalars, and so values, have no quick powers."""
+
+    __slots__ = ()
+
+    def __pow__(self, other: Any) -> Any:
+        quick = quick_power(self.dtype, other)  # type: ignore[attr-defined]
+        return super().__pow__(other) if quick is None else quick(self)
+
+    def __ipow__(self, other: Any) -> Any:
+        quick = quick_power(self.dtype, other)  # type: ignore[attr-defined]
+        return super().__ipow__(other) if quick is None else quick(self, out=(self,))

@@ -159,6 +159,7 @@ class Value(Array):
     def __repr__(self) -> str:
         return f"cx.Value({'' if self.known is None else f'{self.known}, '}dtype={self._dtype})"
 
+    __pow__ = Operators.__pow__  # as NumPy's scalars: no quick powers
     # `s += x` names another value from now on, as with any number.
     __iadd__ = Operators.__add__
     __isub__ = Operators.__sub__
