@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from ..graph.command import Command
 from ..graph.shape import CallShape, answers
 from ..graph.task import Task
+from .lessons import NOTHING
 from .place import Loads, Regret
 from .planned import Planned
 from .repeats import LONGEST, Event, Repeats
@@ -141,7 +142,7 @@ class Decisions:
         if len(self._log) > 4 * LONGEST:
             del self._log[: 2 * LONGEST]
         command = _new(Command, (task.id, task, chunks, task.after, known.why))
-        planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False))
+        planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False, NOTHING))
         return planned
 
     def _before(self, task: Task) -> Decided | None:
@@ -171,7 +172,8 @@ class Decisions:
             return planned
         period, log = self._repeats.period, self._log
         before = log[-period] if 0 < period <= len(log) else None
-        passing = planned.here or planned.handout or task.guess or task.trial
+        lesson = planned.lesson
+        passing = planned.here or planned.handout or lesson.guess or lesson.trial
         decided = None if passing else Decided(planned, task, self._version.mark, self._loads.stayed)
         self._keep(decided)
         if planned.steady:

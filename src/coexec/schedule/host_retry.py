@@ -135,7 +135,8 @@ def redo_on_host(lowering: Lowering, failed: Instruction, device: str, share: Sh
         bindings.append(binding._replace(allocation=temporary))
         if binding.writes:
             back.append((temporary, source, binding))
-    again = Launch(device, step.chunk._replace(device=device), share, tuple(bindings), step.priority)
+    more = None if step.more is None else False  # what follows it follows the one that failed
+    again = Launch(device, step.chunk._replace(device=device), share, tuple(bindings), step.priority, None, more)
     kernel = Instruction(emitter.id(), again, task, tuple(ready), () if ready else (emitter.epoch,))
     emitter.emit(kernel)
     last = [_copy(emitter, failed, *entry, needs=(kernel.id,)).id for entry in back] or [kernel.id]
