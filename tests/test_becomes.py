@@ -124,3 +124,27 @@ def test_two_recordings_are_the_same(tmp_path: Path) -> None:
         files.append(load(file))
     assert files[0] == files[1], report(*files)[0]
     assert {record["outcome"] for record in files[0].values()} == {"right"}
+
+
+FORGETS = """
+from tests.becomes import tap
+tap.prepare()
+from coexec.program.variant import Variant
+unwritten, refused = Variant("opencl", "opencl"), Variant("opencl", "opencl")
+unwritten.off, refused.off = "it has no OpenCL C: np.add of numbers", "out of resources"
+tap.forget()
+print(bool(unwritten.off), bool(refused.off))
+"""
+
+
+def test_a_variant_that_was_never_written_stays_off_when_refusals_are_forgotten(tmp_path: Path) -> None:
+    """Turned on again it computed nothing, and programs saw what happened to be in memory."""
+    found = subprocess.run(
+        [sys.executable, "-c", FORGETS],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=child_environment(tmp_path),
+    )
+    assert found.stdout.split() == ["True", "False"]

@@ -64,6 +64,7 @@ class Driver:
         self._send, self._graph = pump.send, pump.scheduler.link.graph
         self.wait_idle, self.check_open, self.speak = pump.executor.wait_idle, pump.check_open, self.diagnostics.speak
         self.unseen: Callable[[], list[Any]] = pump.executor.unseen
+        self._by_guess = self.scheduler.plan.lessons.guesses
         self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
         self._homes = Homes(pump, config, self.wait)
         self.small, self.stop_small_calls = self._homes.small, self._homes.stop_small_calls
@@ -291,7 +292,7 @@ class Driver:
             self.pump.drain()
         if self.config.sync:
             task.result()
-        elif task.guess:
+        elif task.id in self._by_guess:
             self._let_measure(task)
 
     def _let_measure(self, task: Task) -> None:

@@ -31,6 +31,7 @@ RATES = (
     1e-6,
 )  # seconds per byte: the slowest make it worth dividing the small arrays of random programs
 LEAST = 20e-6  # seconds that everything takes
+NO_CODE = "it has no OpenCL C"  # the variant was never written: turned on again, it would compute nothing
 LINK = 2e-10  # seconds per byte copied
 
 
@@ -56,7 +57,7 @@ def prepare() -> None:
 
     def turn(self: Any, why: str) -> None:
         slot.__set__(self, why)
-        if why:
+        if why and not why.startswith(NO_CODE):  # which is so whatever ran before, and stays so
             _off.append(self)
 
     variant.off = property(slot.__get__, turn)

@@ -10,9 +10,10 @@ import pytest
 
 import coexec as cx
 from coexec.graph.task import Handle, Task
+from coexec.plan.lessons import Lesson
 from tests.clusters import cluster
 
-CALL, GRAPH, DEAL, PLAN = {"graph/call.py"}, {"graph/task_graph.py"}, {"cluster/table.py"}, {"plan/planner.py"}
+CALL, GRAPH, DEAL = {"graph/call.py"}, {"graph/task_graph.py"}, {"cluster/table.py"}
 RUN = {"execute/executor.py", "execute/inline_calls.py"}
 WRITERS: dict[str, set[str]] = {
     **dict.fromkeys(("accesses", "scalars", "body", "call", "line", "extents", "domain", "key", "once", "same"), CALL),
@@ -22,8 +23,6 @@ WRITERS: dict[str, set[str]] = {
     **dict.fromkeys(("id", "after", "marks"), GRAPH),
     "shape": {"schedule/link.py"},
     **dict.fromkeys(("deal", "round", "stamp"), DEAL),
-    **dict.fromkeys(("guess", "trial"), PLAN),
-    **dict.fromkeys(("inputs", "outcome"), PLAN | {"lower/capacity.py"}),
     "grain": {"plan/fixed.py"} | CALL,
     "births": {"schedule/plan.py"},
     "why": {"schedule/plan.py", "execute/hand_over.py"},
@@ -43,6 +42,8 @@ CHANGES = {
     "why": "a trace says that a call was replayed",
 }
 """What may be assigned twice, and why."""
+DECIDED = frozenset(Lesson._fields)
+"""What a planner returns, and the layer that plans keeps: nobody writes it to a task."""
 
 
 @cx.kernel(split=0, x=cx.read(cx.halo(1, border="edge")), y=cx.write)
@@ -68,7 +69,8 @@ class Watch:
         self.changed: set[str] = set()
 
     def assign(self, task: Task, name: str, value: Any, writer: str) -> None:
-        """Note who assigns what, and assign it."""
+        """Note who assigns what, and assign it; what a planner decides is no task's."""
+        assert name not in DECIDED, f"{writer} writes {name!r} to {task!r}: it belongs into what the planner returns"
         self.writers.setdefault(name, set()).add(writer)
         default = getattr(type(task), name, None)
         before = task.__dict__.get(name, default)
@@ -147,3 +149,12 @@ def test_an_attribute_that_is_assigned_twice_is_seen(watch: Watch) -> None:
     assert watch.changed == set()
     task.line = 5
     assert watch.changed == {"line"}
+
+
+@pytest.mark.parametrize("name", sorted(DECIDED))
+def test_what_a_planner_decides_cannot_be_written_to_a_task_unseen(watch: Watch, name: str) -> None:
+    task = Task(0, "t", None, None)
+    assert not hasattr(task, name)
+    with pytest.raises(AssertionError, match=f"writes {name!r}"):
+        setattr(task, name, True)
+    assert watch.writers.get(name) is None

@@ -6,12 +6,14 @@ import numpy as np
 
 import coexec as cx
 from coexec.geometry import Box
-from coexec.graph.command import Chunk
+from coexec.graph.command import Chunk, Command
 from coexec.graph.instruction import Launch
 from coexec.graph.task import Task
 from coexec.machine.platform import Device, Platform
+from coexec.plan.lessons import Lesson, Lessons
 from coexec.plan.outcomes import ENOUGH, PAUSE, TRY_AT, Outcomes, outcome_key
 from coexec.plan.place import Loads
+from coexec.plan.planned import Planned
 from coexec.program.variant import Variant
 
 
@@ -109,8 +111,11 @@ def test_a_run_that_was_compared_teaches_nothing_of_its_division() -> None:
     step = Launch("cpu:0", Chunk("cpu:0", Box((0,), (1,))), (kernel.variants[0], None, None, None, False), ())
     for odd in (True, False):
         task = Task(1, "k", kernel, None)
-        task.finished, task.outcome = True, (outcome_key(task), True, 0.0)
-        loads.add("cpu:0", None)
-        loads.finished(task, step, 0.0, 1.0, odd=odd)
+        task.finished = True
+        lessons = Lessons(loads.lags, loads.outcomes)
+        command = Command(task.id, task, (step.chunk,), (), "")
+        lessons.take(Planned(command, (), lesson=Lesson(outcome=(outcome_key(task), True, 0.0))))
+        lessons.finished(task, step, 0.0, 1.0, odd=odd)
+        assert not lessons.open
         ways = loads.outcomes._ways.get(outcome_key(task))
         assert (ways is None) == odd

@@ -276,7 +276,7 @@ class Launch(Step):
         bindings: tuple[Binding, ...],
         priority: int = 4,
         scratch: tuple[int, int] | None = None,
-        more: bool = False,
+        more: bool | None = None,
     ) -> None:
         self.device = device
         self.chunk = chunk
@@ -286,7 +286,7 @@ class Launch(Step):
         self.bindings = bindings
         self.priority = priority
         self.scratch = scratch  # the memory and bytes of its temporaries, where that memory is limited
-        self.more = more  # further parts of the same chunk follow: it was divided to fit into memory
+        self.more = more  # further parts of its chunk follow: it is computed in rounds, to fit; None: it is not
 
     def on(self, where: Relocate) -> Step:
         return self.by(where, (self.body, self.model, self.work, self.predicted, self.together))

@@ -5,7 +5,7 @@ Before: program/.  After: graph/task_graph.py, plan/, lower/.  Names no device. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -138,11 +138,7 @@ class Task(Handle):
     # The plan says (plan/, schedule/plan.py):
     why = ""
     starved = False  # nothing else was under way when it was planned
-    inputs: dict[str, float] | None = None  # per device: predicted seconds of copies, if nothing else was going on
-    outcome: tuple[Hashable, bool, float] | None = None  # what its time teaches: plan/outcomes.py's key and way
     births = 0  # arrays that had been made when it was called: plan/decisions.py's
-    guess = False  # it was divided without knowing how fast each device is
-    trial = False  # it is undivided, or in pieces, to see how long that takes
     grain: tuple[int, int] | None = None  # axis and rows of the blocks it is made of, if bits must not depend on cuts
     # The call, or the first who maps it part by part (`map_parts`):
     space: Box | None = None  # what is visited of the index space; None: everything, and every array whole

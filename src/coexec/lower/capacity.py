@@ -179,7 +179,6 @@ class Capacity:
             if refused is None:
                 raise
             raise refused from None
-        task.outcome = task.inputs = None  # its time says little about the division
         return found
 
     def _check_results(self, task: Task, boxes: Sequence[Box]) -> None:

@@ -36,7 +36,7 @@ class RoundPart(NamedTuple):
 
     chunk: Chunk
     share: Share
-    more: bool = False  # further parts of the same chunk follow
+    more: bool | None = None  # further parts of the same chunk follow, in other rounds; None: there is one round
 
 
 Round = list[tuple[int, Chunk]]

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from ..graph.command import Command
 from ..graph.shape import CallShape, answers
 from ..graph.task import Task
+from .lessons import NOTHING
 from .place import Loads, Regret
 from .planned import Planned
 from .repeats import LONGEST, Event, Repeats
@@ -143,7 +144,7 @@ class Decisions:
             if len(self._log) > 4 * LONGEST:
                 del self._log[: 2 * LONGEST]
         command = _new(Command, (task.id, task, chunks, task.after, known.why))
-        planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False))
+        planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False, NOTHING))
         return planned
 
     def _before(self, task: Task) -> Decided | None:
@@ -171,7 +172,8 @@ class Decisions:
         """Remember how a task was planned; return the plan, which may be the one of the turn before."""
         if not self.on or task.shape is None:
             return planned
-        passing = planned.here or planned.handout or task.guess or task.trial
+        lesson = planned.lesson
+        passing = planned.here or planned.handout or lesson.guess or lesson.trial
         decided = None if passing else Decided(planned, task, self._version.mark, self._loads.stayed)
         before: Decided | None
         if is_fleeting(task):  # its next calls go where this one does, whatever comes between them

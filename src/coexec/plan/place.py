@@ -161,11 +161,8 @@ class Loads:
             for other in self._sharing[device]:
                 self.seconds[other] = max(0.0, self.seconds[other] - seconds)
 
-    def finished(self, task: Task, step: Launch, start: float, stop: float, *, odd: bool = False) -> None:
-        """Note a finished kernel; if nothing else was going on, how late it began and how long its task took.
-
-        `odd` tells that this kernel took longer than its variant does, so that its task's time teaches nothing.
-        """
+    def finished(self, task: Task, step: Launch) -> None:
+        """Note a finished kernel."""
         device = step.device
         if step.more and device in self.tasks:
             self.tasks[device] += 1  # the last part of its chunk counts
@@ -174,11 +171,6 @@ class Loads:
         self.remove(device, step.predicted)
         if task.finished:
             self.ends.pop(task.id, None)
-            if task.outcome is not None and task.failure is None and not odd:
-                key, divided, after = task.outcome
-                self.outcomes.learn(key, seconds=stop - task.submitted + after, divided=divided)
-        if task.inputs is not None and device in task.inputs:
-            self.lags.learn(device, start - task.submitted - task.inputs.pop(device))
 
     def transfer(self, memory: int, where: Sequence[tuple[int, int]], *, best: bool = True) -> float:
         """Return the seconds to bring the inputs to `memory`, over the best or the worst link to each."""

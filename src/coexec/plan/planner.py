@@ -30,6 +30,7 @@ from .divider import Divider
 from .following import Followed, following, in_one_piece_each, looping
 from .host_only import KEPT_OUT, Who, on_host, who
 from .inputs import inputs_of, near_ones, wide_is_faster
+from .lessons import GUESS, NOTHING, Lesson, of_division, of_whole
 from .offering import quick
 from .outcomes import outcome_key
 from .oversubscribe import cut_again, granules, with_shares
@@ -192,18 +193,16 @@ class Planner:
         elif self._guide is not None and (guided := self._guide(task)) is not None and task.deal is None:
             candidates, only = guided.left(candidates), IN_FORCE
             blocked = [c for c in blocked if c.name in guided.devices]
-        again = options.oversubscribe > 1
+        trying = False
         if idle and self._placement.pairs and (here := in_caller(task, box, candidates[0], work)) is not None:
             return here
         if blocked and self._placement.pairs and however_cut(task):  # or a piece sees what another wrote
             candidates = self._blocking.choose(candidates, blocked, work)
-            task.trial = self._blocking.trying
-        if kernel.split:
-            divided = self._divide(task, box, candidates, work, named=options.devices is not None)
-            if divided is not None:
-                return self._cut_again(divided) if again else divided
-        placed = self.placed(task, box, candidates, work, only)
-        return self._cut_again(placed) if again else placed
+            trying = self._blocking.trying
+        planned = self._divide(task, box, candidates, work, named=options.devices is not None) if kernel.split else None
+        planned = planned or self.placed(task, box, candidates, work, only)
+        planned = self._cut_again(planned) if options.oversubscribe > 1 else planned
+        return planned._replace(lesson=planned.lesson._replace(trial=True)) if trying else planned
 
     def _cut_again(self, planned: Planned) -> Planned:
         """Return the plan with each device's part in several pieces, as the call asks; not if they would conflict."""
@@ -216,17 +215,18 @@ class Planner:
         if not self._conflicts.independent(task, made):
             return planned
         self.loads.in_pieces([chunk.device for chunk in chunks], [chunk.device for chunk in made])
-        task.outcome = task.inputs = None  # how long it takes teaches nothing about other divisions
-        return self._command(task, made, given, f"{why}; each part in {count} pieces")
+        left = planned.lesson.without_times()  # how long it takes teaches nothing about other divisions
+        return self._command(task, made, given, f"{why}; each part in {count} pieces", left)
 
-    def placed(self, task: Task, box: Box, candidates: Sequence[Candidate], work: Work, only: str = ONLY) -> Planned:
+    def placed(
+        self, task: Task, box: Box, some: Sequence[Candidate], work: Work, only: str = ONLY, lesson: Lesson = NOTHING
+    ) -> Planned:
         """Return the task as one chunk, on the device that the placement chooses; `only` is why there is but one."""
         ready = self.loads.ready(task.after)
-        if len(candidates) == 1:
-            chosen, why = candidates[0], only
+        if len(some) == 1:
+            chosen, why = some[0], only
         else:
-            if not self._placement.pairs:
-                candidates = one_per_device(candidates, work)
+            candidates = some if self._placement.pairs else one_per_device(some, work)
             asked = _new(Asked, (work, ready, self.loads.designs.op(task)))
             chosen, why = self._placement.choose(candidates, asked, lambda: inputs_of(task, self._residency))
             if self._note is not None and not why:
@@ -237,10 +237,10 @@ class Planner:
             shares = chosen.shares(work, seconds)
             if (chunk := in_pieces(task, box, chosen, shares[0], self._blocking.cache)) is not None:
                 why = f"{why or 'earliest predicted finish'}; in cache-sized pieces"
-                return self._command(task, (chunk,), shares, why)
+                return self._command(task, (chunk,), shares, why, lesson)
         # Made for every task: the tuples behind the two named tuples, without their constructors.
         command = _new(Command, (task.id, task, chosen.chunks(box), task.after, why))
-        planned: Planned = _new(Planned, (command, chosen.shares(work, seconds), False, "", None, False, False))
+        planned: Planned = _new(Planned, (command, chosen.shares(work, seconds), False, "", None, False, False, lesson))
         return planned
 
     def _as_planned(self, task: Task, candidates: Sequence[Candidate], work: Work, *, idle: bool) -> Planned | None:
@@ -311,13 +311,13 @@ class Planner:
             and alone
             and self.loads.outcomes.better(task, alone, divided.seconds, seen=self.loads.idle)
         ):
-            self._watched(task, {}, divided=False)
             trial = not self.loads.outcomes.judged(outcome_key(task))
-            task.trial |= trial
+            lesson = of_whole(task, self.loads, trial=trial)
             self.whole = "undivided is being tried" if trial else "undivided was measured to be faster"
             single = divided.division.single
             best = min(group, key=lambda c: single.get(c.name, inf))
-            return self.placed(task, box, [best], work, f"{self.whole}, and {best.name} is the fastest alone")
+            why = f"{self.whole}, and {best.name} is the fastest alone"
+            return self.placed(task, box, [best], work, why, lesson)
         if not self.divider.for_energy and wide_is_faster(candidates, work, divided.seconds):
             self.whole = "all cores as one device were measured to be faster than the division"
             return None
@@ -325,17 +325,11 @@ class Planner:
             why = f"{policy}, beginning with: {divided.why}"
             planned = self._command(task, divided.chunks, divided.shares, why)
             return planned._replace(handout=policy, site=divided.site._replace(task=task))
-        times = list(zip(divided.offers, divided.division.times, strict=True))
-        inputs = {offer.device: t.input_end for offer, t in times if t.finish}
-        task.guess = not divided.measured
-        if divided.measured:
-            self._watched(task, inputs, divided=True, after=max(t.finish - t.compute_end for _, t in times))
-        return self._given(task, divided.chunks, divided.shares, divided.why)
-
-    def _watched(self, task: Task, inputs: dict[str, float], *, divided: bool, after: float = 0.0) -> None:
-        """Have the task's time learnt, if nothing else is going on; results need `after` seconds to come back."""
-        if self.loads.idle and task.key is not None:
-            task.inputs, task.outcome = inputs, (outcome_key(task), divided, after)
+        lesson = GUESS if not divided.measured else of_division(task, divided, self.loads)
+        ready = self.loads.ready(task.after)
+        for chunk, share in zip(divided.chunks, divided.shares, strict=True):
+            self.loads.add(chunk.device, share.seconds, ready, task.id)
+        return self._command(task, divided.chunks, divided.shares, divided.why, lesson)
 
     def _reduce(self, task: Task, box: Box, axes: list[int], group: list[Candidate], work: Work) -> Planned:
         """Deal the fixed blocks of a reduction to the devices, as many to each as let all finish together."""
@@ -389,11 +383,8 @@ class Planner:
             self.loads.add(chunk.device, seconds, ready, task.id)
         return self._command(task, chunks, tuple(shares), why)
 
-    def _given(self, task: Task, chunks: tuple[Chunk, ...], shares: tuple[Share, ...], why: str) -> Planned:
-        for chunk, share in zip(chunks, shares, strict=True):
-            self.loads.add(chunk.device, share.seconds, self.loads.ready(task.after), task.id)
-        return self._command(task, chunks, shares, why)
-
-    def _command(self, task: Task, chunks: tuple[Chunk, ...], shares: tuple[Share, ...], why: str) -> Planned:
+    def _command(
+        self, task: Task, chunks: tuple[Chunk, ...], shares: tuple[Share, ...], why: str, lesson: Lesson = NOTHING
+    ) -> Planned:
         task.map_parts()  # from here on chunk by chunk, even where each array arrives whole
-        return Planned(Command(task.id, task, chunks, task.after, why), shares)
+        return Planned(Command(task.id, task, chunks, task.after, why), shares, lesson=lesson)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..graph.command import Command
+from .lessons import NOTHING
 from .planned import Planned
 from .split import SEVERAL_BLOCKS
 
@@ -36,5 +37,5 @@ def in_caller(task: Task, box: Box, first: Candidate, work: Work) -> Planned | N
     if seconds is None or seconds >= CHEAP:
         return None
     command = _new(Command, (task.id, task, first.chunks(box), task.after, IN_CALLER))
-    found: Planned = _new(Planned, (command, first.shares(work, seconds), True, "", None, False, False))
+    found: Planned = _new(Planned, (command, first.shares(work, seconds), True, "", None, False, False, NOTHING))
     return found

@@ -137,7 +137,8 @@ def redo_on_host(lowering: Lowering, failed: Instruction, device: str, share: Sh
             if binding.writes:
                 back.append((temporary, place, _boxes_in(binding, place)))
         bindings.append(bound(binding, lambda place: temporaries[place][0]))
-    again = Launch(device, step.chunk._replace(device=device), share, tuple(bindings), step.priority)
+    more = None if step.more is None else False  # what follows it follows the one that failed
+    again = Launch(device, step.chunk._replace(device=device), share, tuple(bindings), step.priority, None, more)
     kernel = Instruction(emitter.id(), again, task, tuple(ready), () if ready else (emitter.epoch,))
     emitter.emit(kernel)
     last = [_copy(emitter, failed, *entry, needs=(kernel.id,)).id for entry in back] or [kernel.id]

@@ -23,6 +23,7 @@ from ..graph.command import Command
 from ..graph.instruction import Launch
 from ..graph.task import Task
 from ..plan.decisions import Decisions, is_fleeting
+from ..plan.lessons import NOTHING, Lessons
 from ..plan.place import Loads
 from ..plan.plan import Plan
 from ..plan.planned import Planned
@@ -121,6 +122,7 @@ class PlanLayer:
         self._repeats = decisions.repeats
         self._births = decisions.births
         self.loads = loads
+        self.lessons = Lessons(loads.lags, loads.outcomes)
         self._moment = moment
         self._runs_inline = inline  # callers may run short kernels themselves
         self._handout = handout
@@ -250,6 +252,8 @@ class PlanLayer:
                 )
             else:
                 planned = self.planner.plan(task, idle=here)
+        if planned.lesson is not NOTHING:
+            self.lessons.take(planned)
         if self.loads.designs:
             self.loads.designs.note(self.loads, planned.command)
         task.why = planned.command.why
@@ -319,11 +323,14 @@ class PlanLayer:
         instruction = ran.instruction
         step = instruction.step
         if type(step) is Launch:
-            self.loads.finished(instruction.task, step, ran.start, ran.stop, odd=instruction.odd)
+            task = instruction.task
+            self.loads.finished(task, step)
+            if self.lessons.open and task.id in self.lessons.open:
+                self.lessons.finished(task, step, ran.start, ran.stop, odd=instruction.odd)
             if self.steps is not None and not step.more:
-                self.steps.finished(instruction.task, ran.start, ran.stop)
+                self.steps.finished(task, ran.start, ran.stop)
             opened = self._open
-            if opened is not None and instruction.task is opened.task:
+            if opened is not None and task is opened.task:
                 self._give(opened, opened.finished(instruction, step, ran.stop - ran.start))
         if self._queue:
             self._go_on()
