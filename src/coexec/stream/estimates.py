@@ -23,7 +23,9 @@ from .item_session import CallSeen
 from .recording import Recorded
 
 MOST_DIVIDED = 8  # devices that one item is divided over: beyond, halos and launches outweigh
-HOST_BYTES_PER_SECOND = 5e9  # that one thread of the host reads and writes: an order of magnitude, as nobody has timed it
+HOST_BYTES_PER_SECOND = (
+    5e9  # that one thread of the host reads and writes: an order of magnitude, as nobody has timed it
+)
 Members = Mapping[str, tuple[str, ...]]
 
 
