@@ -156,6 +156,8 @@ def test_a_model_runs_as_planned_and_tells_both_times(file: Path, tmp_path: Path
     data = call(*arguments, "--plan", saved, "--json").data
     assert data["seconds"] > 0 and data["predicted_s"] > 0
     np.testing.assert_allclose(np.load(out), np.asarray(small_net()(x)), rtol=1e-4, atol=1e-5)
+    assert "for the first call, which gets everything ready" in " ".join(call(*arguments).out.split())
+    assert "everything ready" not in " ".join(call(*arguments, "--repeat", "2").out.split())
 
 
 @pytest.fixture

@@ -138,3 +138,17 @@ def test_torch_modules_become_models_and_so_do_their_files(tmp_path: Path) -> No
         torch.onnx.export(torch.export.export(net, (x,)), f=file, dynamo=True, external_data=True, verbose=False)
     assert file.with_name("net.onnx.data").is_file(), "weights lie beside the file, however few they are"
     np.testing.assert_allclose(cx.Model.from_onnx(file)(x.numpy()), net(x).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_model_keeps_its_weights_when_those_of_its_torch_module_change() -> None:
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
+    x = torch.randn(2, 6)
+    expected = net(x).detach().numpy().copy()
+    called, fresh = cx.Model.from_torch(net, x), cx.Model.from_torch(net, x)
+    called(x.numpy())
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(1.0)
+    for model in (called, fresh):  # whether or not it was called before
+        np.testing.assert_allclose(model(x.numpy()), expected, rtol=1e-4, atol=1e-6)

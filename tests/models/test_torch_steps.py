@@ -70,6 +70,37 @@ def test_torch_gives_what_a_core_gives(kind: str, laid_out: bool, monkeypatch: p
                 np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("laid_out", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_that_are_none_stay_so_where_sums_have_bounds(
+    kind: str, laid_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not laid_out:
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    model = network(kind)
+    image = np.random.default_rng(3).standard_normal(IMAGE).astype(np.float32)
+    image[0, :, 5, 4] = np.nan
+    with cx.Runtime("cpu:0", store="off", replay=False):
+        right = [np.array(one) for one in model(image)]
+    assert np.isnan(right[1][0]).any() and not np.isnan(right[1][1]).any()
+    with cx.Runtime("torch:cpu", store="off"):
+        for one, other in zip(model(image), right, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_products_with_a_relu_keep_what_is_no_number() -> None:
+    for added in (False, True):
+        net = NetBuilder("product")
+        x = net.input("x", (4, 6))
+        y = net.fc(x, 6)
+        y = net.same("Relu", net.same("Add", y, x) if added else y)
+        model, given = cx.Model(net.done(y)), np.ones((4, 6), np.float32)
+        given[1, 2] = np.nan
+        with cx.Runtime("torch:cpu", store="off"):
+            found = np.isnan(np.asarray(model(given)))
+        assert found[1].all() and not found[[0, 2, 3]].any()
+
+
 def test_a_torch_that_refuses_laid_out_weights_computes_by_its_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise RuntimeError("another version")

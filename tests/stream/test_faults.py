@@ -40,6 +40,28 @@ def test_a_failed_item_stops_the_stream_with_its_index() -> None:
         cx.wait()  # everything that failed was told
 
 
+def test_a_first_item_that_fails_is_told_as_it_is_also_if_nothing_is_known_of_its_calls() -> None:
+    @cx.kernel(split=0, x=cx.read, out=cx.write)
+    def never_seen(x: Any, out: Any) -> None:
+        if x[0, 0] == 13.0:
+            raise ValueError("thirteen")
+        out[...] = x + 1
+
+    def function(x: Any) -> Any:
+        out = cx.empty(x.shape, x.dtype)
+        never_seen(x, out)
+        return out
+
+    with opened(devices="cpu:0,cpu:1"):
+        pipe = cx.Pipeline(function)
+        with pytest.raises(ItemFailed, match=r"item 0.*thirteen") as caught:
+            pipe.map(bad(10)[3:])
+        assert isinstance(caught.value.__cause__, ValueError)
+        found = pipe.map(bad(10)[3:], on_error="skip")
+        assert [float(r[0, 0]) for r in found] == [n + 1.0 for n in range(4, 10) if n != 7]
+        cx.wait()  # everything that failed was told
+
+
 def test_failed_items_are_skipped_or_returned() -> None:
     with opened(devices="cpu:0,cpu:1"):
         pipe = cx.Pipeline(may_fail)

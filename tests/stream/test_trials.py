@@ -133,3 +133,20 @@ def test_items_that_fail_in_a_trial_are_no_failure_of_the_plan() -> None:
 
     assert not drags(breaks, {"devices": "cpu:0"})
     assert len(runs) > 22
+
+
+def test_functions_that_sleep_are_not_tried_for_longer_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, runs = [0.0], []
+
+    def reads_a_file(x: Any) -> Any:
+        runs.append(1)
+        now[0] += 0.5  # seconds in which no processor is busy
+        return cx.relu(x)
+
+    monkeypatch.setattr("coexec.stream.rehearsing.perf_counter", lambda: now[0])
+    with opened(devices="cpu:0"):
+        pipe = cx.Pipeline(reads_a_file)
+        (plan, *_) = pipe.plan(ONES)
+        assert not pipe.planned.drags
+        assert plan.period == 0.5
+    assert len(runs) <= 12, "recorded, measured and rehearsed"

@@ -260,7 +260,10 @@ def run_model(name: str, request: RunRequest) -> None:
         emit(data)
         return
     said = "" if predicted is None else f", predicted {seconds_text(predicted)}"
-    console().print(f"{model.name}: {seconds_text(min(seconds))}{said}")
+    first = (
+        " for the first call, which gets everything ready (--repeat 5 times later ones)" if len(seconds) == 1 else ""
+    )
+    console().print(f"{model.name}: {seconds_text(min(seconds))}{first}{said}")
 
 
 def write_array(path: Path, result: Any) -> None:

@@ -66,7 +66,8 @@ class _Reader:
         """Go through the model, and collect what is missing."""
         graph = self.model.graph
         for value in graph.initializers.values():
-            self.constant(value.name, value.const_value.numpy())
+            given = value.const_value.numpy()  # a torch module's weights are its own memory, which training changes
+            self.constant(value.name, given.copy() if given.flags.writeable else given)
         for value in graph.inputs:
             self.input(value)
         for number, node in enumerate(graph):

@@ -19,8 +19,8 @@ from ..program.tape import Tape, TapeStep
 from .operators.linear import AfterProduct
 
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
-ACTIVATIONS = {"": ("none", ""), "relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu tanh": ("gelu", "tanh")}
-"""What oneDNN calls what follows a product, and how it is computed."""
+ACTIVATIONS = {"": ("none", ""), "relu": ("none", ""), "gelu": ("gelu", "none"), "gelu tanh": ("gelu", "tanh")}
+"""What oneDNN does after a product, and how. Bounds are not its business: it makes zeros of NaN, so torch's own functions do them."""
 
 
 def torch_steps(steps: Sequence[TapeStep], tape: Tape, results: Sequence[Any]) -> list[Step]:
@@ -146,10 +146,9 @@ def _packed_product(step: TapeStep, tensors: tuple[Any, ...]) -> PackedStep | No
     compute = torch.ops.mkldnn._linear_pointwise
 
     def run(x: Any, other: Any = None) -> Any:
-        if other is None:
-            return compute(x, weights, bias, attribute, [], how)
-        found = compute(x, weights, bias, "none", [], "").add_(other)
-        return found.relu_() if attribute == "relu" else found
+        found = compute(x, weights, bias, attribute, [], how)
+        found = found if other is None else found.add_(other)
+        return found.relu_() if after.activation == "relu" else found
 
     return PackedStep(run, [x] if other is None else [x, other], out)
 
@@ -170,30 +169,18 @@ def _packed_convolution(step: TapeStep, tensors: tuple[Any, ...]) -> PackedStep 
     bias = operands[0] if after.biased else None
     pads, steps, apart, groups = [top, left], [sh, sw], [dh, dw], len(w) // per_group
     weights = torch.ops.mkldnn._reorder_convolution_weight(w, pads, steps, apart, groups, list(x.shape))
-    attribute, scalars = _bounds(after)
-    if attribute is None:
-        return None
     compute = torch.ops.mkldnn._convolution_pointwise
     other = operands[-1] if after.added else None
-    if other is not None and attribute not in ("none", "relu"):
-        return None
+    bounded = after.low is not None or after.high is not None
 
     def run(x: Any, other: Any = None) -> Any:
         if other is None:
-            return compute(x, weights, bias, pads, steps, apart, groups, attribute, scalars, "")
-        unary = None if attribute == "none" else attribute
-        return compute.binary(x, other, weights, bias, pads, steps, apart, groups, "add", 1.0, unary, [], "")
+            found = compute(x, weights, bias, pads, steps, apart, groups, "none", [], "")
+        else:
+            found = compute.binary(x, other, weights, bias, pads, steps, apart, groups, "add", 1.0, None, [], "")
+        return found.clamp_(after.low, after.high) if bounded else found
 
     return PackedStep(run, [x] if other is None else [x, other], out)
-
-
-def _bounds(after: After) -> tuple[str | None, list[float]]:
-    """Return what oneDNN calls the bounds of sums, with their values; None if it has no name for them."""
-    if after.low is None and after.high is None:
-        return "none", []
-    if after.low == 0.0 and after.high is None:
-        return "relu", []
-    return (None, []) if after.low is None or after.high is None else ("hardtanh", [after.low, after.high])
 
 
 def writable(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

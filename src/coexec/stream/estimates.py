@@ -23,6 +23,9 @@ from .item_session import CallSeen
 from .recording import Recorded
 
 MOST_DIVIDED = 8  # devices that one item is divided over: beyond, halos and launches outweigh
+HOST_BYTES_PER_SECOND = (
+    5e9  # that one thread of the host reads and writes: an order of magnitude, as nobody has timed it
+)
 Members = Mapping[str, tuple[str, ...]]
 
 
@@ -46,6 +49,7 @@ def estimate(runtime: Runtime, recorded: Recorded, members: Members, designs: Ma
         if call.kernel.host:
             continue
         seconds: dict[str, list[float]] = {}
+        instead: dict[str, list[float]] = {}  # where the host would compute it
         for name, devices in members.items():
             if name in designs:
                 planned = _designed(runtime, call, devices, designs[name])
@@ -57,12 +61,17 @@ def estimate(runtime: Runtime, recorded: Recorded, members: Members, designs: Ma
             if asked is None:
                 continue
             one, uncertain, source = asked
+            if source == "host":
+                instead[name] = [sum(array.nbytes for array in call.arrays) / HOST_BYTES_PER_SECOND]
+                continue
             if one is None:
                 unknown.append((recorded.names[number], name))
                 continue
             spread = max(spread, uncertain)
             sources.add(source)
             seconds[name] = [one, *_divided(runtime, call, devices)]
+        if not seconds and not any(kernel == recorded.names[number] for kernel, _ in unknown):
+            seconds = instead  # no device can: wherever it is placed, the host computes it
         kernels.append(
             StreamKernel(
                 recorded.names[number],
@@ -139,6 +148,8 @@ def _alone(runtime: Runtime, call: CallSeen, device: str) -> tuple[float | None,
     if plan is None:
         return None
     took = [part.compute_s for part in plan.parts]
+    if any(part.device == "host" for part in plan.parts):
+        return None, 1.0, "host"
     if any(seconds is None for seconds in took):
         return None, 1.0, "unknown"
     total = sum(seconds for seconds in took if seconds is not None)

@@ -159,8 +159,10 @@ class Pipeline:
         current = session.current()
         if not isinstance(current, Runtime):
             raise ProgramError("a pipeline cannot be used inside another one's function; call its function instead")
-        if current.config.ranks != 1:
-            raise ProgramError("pipelines run on one rank; open a runtime with ranks=1")
+        if current.config.ranks != 1 or current.joined:
+            raise ProgramError(
+                "pipelines run on one rank; open a runtime with ranks=1, or with join=False on every rank"
+            )
         if self._home is None or self._home[0] is not current:
             with session.within(current):
                 self._home = (current, {name: taken(value) for name, value in self._given.items()})

@@ -11,6 +11,8 @@ from math import inf
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from ..errors import ArgumentError, PlanError, ProgramError, unknown_name
 from ..machine.platform import Platform
 from ..plan.pipeline import (
@@ -27,12 +29,14 @@ from ..plan.pipeline.front import OBJECTIVES
 from ..plan.pipeline.judge import setup_of
 from ..plan.pipeline.platforms import Classes, classes_of, worthwhile
 from ..plan.pipeline.point import Shape
+from ..program import session
 from ..program.placement import Placement
 from ..runtime import Runtime
 from .estimates import Estimated, estimate
 from .item import Function, driver_of
 from .item_session import Route, StagePlace
 from .recording import Recorded, record
+from .trees import result_arrays
 
 MEASURED = (
     3  # times that a function runs on each class of devices of which something is unknown: the first one compiles
@@ -251,6 +255,8 @@ def prepare(
                 again(members[name][0])
         driver.wait("measuring a stream's stages")
         found = estimate(runtime, recorded, members, classes.designs)
+    if again is not None and any(not kernel.seconds for kernel in found.work.kernels):
+        _raise_own_failure(runtime, recorded)
     work = _known(found, recorded)
     classes = worthwhile(classes, work)
     members = classes.members
@@ -288,6 +294,14 @@ def _classes(
         return found
     limited = tuple([replace(c, memory=min(c.memory, float(memory))) for c in found.system.classes])
     return found._replace(system=replace(found.system, classes=limited))
+
+
+def _raise_own_failure(runtime: Runtime, recorded: Recorded) -> None:
+    """Raise why the sample has no result, if its own calls failed: nothing is learnt of the speed of calls that fail."""
+    if driver_of(runtime).parts.simulation is None:
+        with session.within(runtime):
+            for array in result_arrays(recorded.result):
+                np.asarray(array)
 
 
 def _known(found: Estimated, recorded: Recorded) -> StreamWork:

@@ -57,15 +57,17 @@ class CountedReads:
     """Counts the waits of a function, and how long they take."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self.count, self.seconds = 0, 0.0
+        self.count, self.seconds = 0, 0.0  # seconds for which the program is busy meanwhile
+        self.waited = 0.0  # seconds by the clock on the wall
         self._driver, self._clock = driver_of(runtime), busy_clock(runtime)
 
     def until(self, task: Any) -> None:
         """Wait for a task in the place of the function."""
         self.count += 1
-        begin = self._clock()
+        begin, start = self._clock(), time.perf_counter()
         self._driver.wait_because(task, "stream")
         self.seconds += self._clock() - begin
+        self.waited += time.perf_counter() - start
 
 
 def record(

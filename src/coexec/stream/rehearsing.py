@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
 
 from ..program import session
 from ..runtime import Runtime
@@ -21,7 +22,15 @@ from .trees import copied, own, storages
 REHEARSED = 3  # times that a sample is computed by its plan: what is loaded and compiled once is no part of each item
 STREAMED = 12  # items of a short stream that is rehearsed where Python may set the pace: calls that repeat cost it less
 SETS_THE_PACE = 0.5  # of what devices take: where Python takes less by itself, it is far from setting the pace
+SLEEPS = 4.0  # times what it is busy: a function that lasts longer sleeps, waits for files or the network
 SHORT = 0.01  # seconds of Python per item, beyond which planning would take too long
+
+
+class Rehearsal(NamedTuple):
+    """Seconds per item."""
+
+    busy: float  # of the program's thread
+    lasts: float  # from the beginning of the function to its end, without waits for values
 
 
 def pace_of_python(
@@ -32,19 +41,24 @@ def pace_of_python(
     prepared: Prepared,
     recorded: Recorded,
 ) -> float:
-    """Return the seconds of the program's thread that an item takes in a stream by the quickest plan."""
+    """Return the seconds of the program's thread that an item takes in a stream by the quickest plan.
+
+    What the function sleeps counts, as no two items' functions run at the same time.
+    """
     quickest = prepared.front.points[0]
     route, stateful = prepared.route(quickest), bool(recorded.state_line)
 
-    def once_more(count: int, ahead: int) -> float:
+    def once_more(count: int, ahead: int) -> Rehearsal:
         return rehearsed(runtime, function, constants, sample, route, stateful=stateful, count=count, ahead=ahead)
 
-    paces = [once_more(1, 1) for _ in range(REHEARSED)]
+    seen = [once_more(1, 1) for _ in range(REHEARSED)]
     if driver_of(runtime).parts.simulation is not None:
-        return paces[-1]  # a virtual clock has no noise, and the last item costs what later ones cost
-    pace = min(paces)
+        return seen[-1].busy  # a virtual clock has no noise, and the last item costs what later ones cost
+    pace, lasts = min(one.busy for one in seen), min(one.lasts for one in seen)
+    if lasts > max(SHORT, SLEEPS * pace):
+        return lasts
     if SETS_THE_PACE * quickest.quickest < pace < SHORT and not stateful:
-        pace = min(pace, once_more(STREAMED, under_way(route)))
+        pace = min(pace, once_more(STREAMED, under_way(route)).busy)
     return pace
 
 
@@ -58,7 +72,7 @@ def rehearsed(
     stateful: bool,
     count: int = 1,
     ahead: int = 1,
-) -> float:
+) -> Rehearsal:
     """Return the seconds for which one item of a stream keeps the program busy: taking it, the function, reading the result.
 
     Recording the function takes longer, as its calls are looked at one by one, and less, as no result is brought home. Items that
@@ -70,7 +84,7 @@ def rehearsed(
         driver, reads, clock = driver_of(runtime), CountedReads(runtime), busy_clock(runtime)
         items = [own(sample) for _ in range(count)]
         under_way: deque[ItemRun] = deque()
-        waited = 0.0
+        waited = lasts = 0.0
 
         def finish(run: ItemRun) -> None:
             nonlocal waited
@@ -93,9 +107,11 @@ def rehearsed(
                 run = ItemRun(runtime, function, states, number, item)
                 under_way.append(run)
                 if run.error is None:
+                    start, before_it = perf_counter(), reads.waited
                     run.begin(route, Watched(outer, outer), threaded=False)
+                    lasts += perf_counter() - start - (reads.waited - before_it)
         finally:
             session.giving_way.until = before
             while under_way:
                 finish(under_way.popleft())
-        return max(0.0, clock() - begin - waited - reads.seconds) / count
+        return Rehearsal(max(0.0, clock() - begin - waited - reads.seconds) / count, max(0.0, lasts) / count)
