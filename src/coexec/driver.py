@@ -213,8 +213,7 @@ class Driver:
 
     def follow(self, plans: Sequence[Plan]) -> None:
         """Follow plans from now on, with every call that is not planned yet."""
-        seat = self.machine.seat
-        check_ranks(plans, 1 if seat is None else seat.ranks)
+        check_ranks(plans, 1 if (seat := self.machine.seat) is None else seat.ranks)
         with self.lock:
             self.pump.catch_up()
             self._send(Adopted(plans if seat is None else seat.follow(plans)))

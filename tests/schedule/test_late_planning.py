@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.errors import ConfigError
 from coexec.graph.instruction import Launch
 from coexec.schedule.plan import LEAST, STEPS
 from tests.backend.simulated_parts import opened, platform
-from tests.clusters import cluster
 
 TWO = """
 [[memory]]
@@ -144,11 +142,3 @@ def test_calls_that_are_planned_late_are_in_the_trace_with_their_reasons(tmp_pat
     rows = [task for task in trace.tasks if task["name"] == "slow"]
     assert len(rows) == CALLS
     assert all(row["why"] for row in rows)
-
-
-def test_ranks_refuse_plans_of_one_machine() -> None:
-    with cx.Runtime(platform=cluster(2), ranks=2, store="off") as runtime:
-        y = cx.zeros(8)
-        plan = slow.plan(y)
-        with pytest.raises(ConfigError, match="one machine"):
-            runtime.follow(plan)

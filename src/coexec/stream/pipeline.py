@@ -58,7 +58,7 @@ class Pipeline:
         self._deployment: Deployment | None = None
         self._watch: StreamWatch | None = None
         self._meter = EnergyMeter()
-        self._stream: Callable[[], Stream | None] = _no_stream  # weakly: a consumer that drops it ends it
+        self._stream: Callable[[], Stream | None] = lambda: None  # weakly: a consumer that drops it ends it
         self._policy: FailurePolicy | None = None  # of the last stream
         self._checked: tuple[PipelinePoint, PlanCheck] | None = None  # the last plan that was simulated
 
@@ -363,11 +363,6 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"<cx.Pipeline {self.name}({', '.join(['item', *self._given])})>"
-
-
-def _no_stream() -> Stream | None:
-    """Return that there is no stream yet."""
-    return None
 
 
 def _watching(runtime: Runtime) -> StreamWatch:
