@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import coexec as cx
 from coexec.compile.chains import chain_variant, work_items
 from coexec.program.fuse import FusedStep, Operand, fused_kernel
 from coexec.program.ufunc import _kernel, broadcast
@@ -92,3 +93,17 @@ def test_an_axis_of_one_element_is_read_once_for_all() -> None:
 def test_large_angles_are_computed_one_by_one() -> None:
     assert "if (!all(fabs(" in written(np.sin, [of(F4)], F4).source
     assert "sin" in written(np.sin, [of(F4)], F8).off  # of two types: no vectors, and PoCL would make its own
+
+
+def test_a_number_below_one_is_true() -> None:
+    """It was taken as an integer first, and an integer of it is zero."""
+    data = np.array([0, 1, 0, 3], np.int64)
+    with cx.Runtime("opencl:0", store="off"):
+        x = cx.array(data)
+        for function in (np.logical_or, np.logical_and, np.logical_xor):
+            for number in (np.float32(0.1), np.float64(-0.25), np.float32(0.0), np.float32("nan"), 0.5, True):
+                for given, wanted in (
+                    (function(number, x), function(number, data)),
+                    (function(x, number), function(data, number)),
+                ):
+                    np.testing.assert_array_equal(np.asarray(given), wanted)

@@ -137,12 +137,16 @@ class Points(Walk):
         if self._name_numbers:
             name = f"coexec_h{len(self.numbers)}"
             self.numbers[name] = node
-            return self.let(f"({self.c_type(node.dtype)})({name})", node.dtype, self.root)
+            return self.let(self._as(name, node.dtype), node.dtype, self.root)
         plain = host.text.isidentifier()
         if not plain and not (node.dtype == np.float64 and isinstance(host.value, float)):
             raise Untraceable(f"the number {host.text} is computed on the host")
         text = host.text if plain else arithmetic_text(host.text)
-        return self.let(f"({self.c_type(node.dtype)})({text})", node.dtype, self.root)
+        return self.let(self._as(text, node.dtype), node.dtype, self.root)
+
+    def _as(self, text: str, dtype: np.dtype[Any]) -> str:
+        """Return a number of the host in a type: whatever is not zero is true, also where it is below one."""
+        return f"(({text}) != 0)" if dtype.kind == "b" else f"({self.c_type(dtype)})({text})"
 
     def counting(self, at: Line) -> Held:
         return Held(f"({self.position(at)})", INTEGER, False, self.home((at,)))

@@ -79,6 +79,10 @@ class Followed:
         for call in calls:
             self.plans.setdefault((call.name, call.shapes), []).append(call)
 
+    def names(self, task: Task) -> bool:
+        """Tell whether there is a plan for a call."""
+        return bool(self.plans) and (task.name, repr(task.key)) in self.plans
+
     def of(self, task: Task) -> Plan | None:
         """Return the plan for a call, or None."""
         call = (task.name, repr(task.key))

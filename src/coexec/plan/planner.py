@@ -129,7 +129,7 @@ class Planner:
 
     def profile(self, task: Task) -> CallProfile | None:
         """Return what plans of steps need to know of a call; None if such a call is planned by itself alone."""
-        if self.divider.for_energy or not self._placement.pairs:
+        if self.divider.for_energy or not self._placement.pairs or self.to_the_letter.names(task):
             return None
         return profile_of(task, self._policy, lambda: who(self._candidates, task))
 
