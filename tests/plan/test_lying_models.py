@@ -19,7 +19,7 @@ from coexec.plan.steps.account import PlanAccount
 from coexec.plan.steps.choose import CANNOT, NOT_YET, UNKNOWN
 from coexec.plan.steps.estimate import PeriodEstimate
 from coexec.plan.steps.profile import CallProfile
-from coexec.plan.steps.trials import AGAIN, SHARE, Trials
+from coexec.plan.steps.trials import AGAIN, FAR, SHARE, Trials
 from coexec.predict.learned import Learned
 from coexec.predict.model import Model
 from coexec.predict.work import Estimate, Work
@@ -217,6 +217,6 @@ def test_a_trial_ends_with_the_better_of_the_two() -> None:
 def test_a_trial_that_is_far_off_ends_with_its_first_turn() -> None:
     trials, tried = Trials(), account(None, 1.0)
     trials.back = account(1.0, 1.0)
-    assert trials.over(tried, 1.9) is None
-    assert trials.over(tried, 2.1) is False
-    assert tried.measured == 2.1 and trials.lost > 0.0
+    assert trials.over(tried, 0.99 * FAR) is None
+    assert trials.over(tried, 1.01 * FAR) is False
+    assert tried.measured == 1.01 * FAR and trials.lost > 0.0

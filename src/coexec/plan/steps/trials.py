@@ -17,7 +17,7 @@ from .account import MEASURED, SETTLING, SOON, WORTH, PlanAccount
 SHARE = 0.03  # of the program's time that trials may lose
 SEEN = 4  # turns until a step is looked at once more, with what is known of its calls by then; then twice as many, and so on
 AGAIN = 16  # turns until a plan is tried for the second time; then twice as many, and so on
-FAR = 2.0  # times what the plan before took: a trial whose first turn takes more is over
+FAR = 1.3  # times what the plan before took: a trial whose first turn takes more is over, or few runs would be mostly trials
 
 
 class Trials:
