@@ -17,6 +17,7 @@ import pytest
 
 from coexec.errors import CoexecWarning, ConfigError, TraceError
 from coexec.observe import trace as module
+from coexec.observe.rows import rows_text
 from coexec.observe.trace import Row, Trace, TraceWriter
 
 HEADER: Row = {"row": "header", "version": 1, "coexec": "0.1.0", "devices": [{"name": "cpu:0"}]}
@@ -79,6 +80,23 @@ def test_numbers_that_json_cannot_hold_become_null_and_numpy_ones_plain(tmp_path
 def test_nested_objects_that_look_like_rows_stay_on_their_line(tmp_path: Path) -> None:
     note = {"row": "note", "t": 0.0, "text": "x", "inner": [{"row": 1}, {"row": 2}]}
     assert Trace.load(write(tmp_path / "run.json", HEADER, note, note)).notes == [note, note]
+
+
+def test_an_interrupt_while_rows_are_written_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = TraceWriter(tmp_path / "trace.json")
+    for number in range(3):
+        writer.row({"row": "note", "number": number})
+    plain = rows_text
+
+    def interrupted(rows: Any) -> str:
+        monkeypatch.setattr(module, "rows_text", plain)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "rows_text", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        writer.flush()
+    writer.close()
+    assert [row.get("number") for row in json.loads((tmp_path / "trace.json").read_text())] == [0, 1, 2, None]
 
 
 def test_rows_reach_the_disk_by_number_by_time_and_by_flush(tmp_path: Path) -> None:

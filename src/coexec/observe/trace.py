@@ -92,8 +92,11 @@ class TraceWriter:
         """Write the rows present now; the caller holds the lock."""
         self._due = self._clock() + self._every
         while self._rows and self._file is not None:
-            rows = [self._rows.popleft() for _ in range(min(len(self._rows), self._batch))]
-            self._write(rows_text(rows) + ",\n")
+            rows = [self._rows[n] for n in range(min(len(self._rows), self._batch))]
+            text = rows_text(rows) + ",\n"  # takes a while: rows wait for it, so that an interrupt loses none
+            for _ in rows:
+                self._rows.popleft()
+            self._write(text)
 
     def _write(self, text: str) -> None:
         if self._file is None or os.getpid() != self._process:  # a forked child must not write into its parent's trace
