@@ -127,6 +127,19 @@ class Convert(Expr):
         return (self.arg,)
 
 
+STEPS = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
+"""The function that takes one more element into a reduction."""
+FIRST = {"sum": 0, "prod": 1, "any": 0, "all": 1}
+"""What NumPy begins with; extremes begin with their first element."""
+
+
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Fold(Expr):
     """One axis reduced: by "sum", "prod", "max", "min", "any", "all", or to the place of the "argmax", "argmin"."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Apply, Expr, Fold, Line, Read, View, through
+from .graph import FIRST, STEPS, Apply, Expr, Fold, Line, Read, View, through
 from .host import equal_sizes
 from .llvm_calls import INTEGER
 from .llvm_draws import LlvmDraws, WantsScalars
@@ -18,16 +18,6 @@ from .ufunc_loops import inner_loop
 from .walk import Held, Index, Nest, Strip
 
 FEW = 16  # a constant axis of at most so many elements is written out
-STEPS = {
-    "sum": "add",
-    "prod": "multiply",
-    "max": "maximum",
-    "min": "minimum",
-    "any": "logical_or",
-    "all": "logical_and",
-}
-FIRST = {"sum": 0, "prod": 1, "any": 0, "all": 1}
-"""What NumPy begins with; extremes begin with their first element."""
 
 
 class LlvmFolds(LlvmDraws):

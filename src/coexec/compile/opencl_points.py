@@ -10,7 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Apply, Assign, Buffer, Constant, Draw, Fold, Gather, Line, Read, Scalar, Traced, nodes_of, through
+from .graph import (
+    FIRST,
+    STEPS,
+    Apply,
+    Assign,
+    Buffer,
+    Constant,
+    Draw,
+    Fold,
+    Gather,
+    Line,
+    Read,
+    Scalar,
+    Traced,
+    nodes_of,
+    through,
+)
 from .host import Host, Size, equal_sizes
 from .opencl_text import (
     C_TYPES,
@@ -31,15 +47,6 @@ from .trace import FEW
 from .walk import Held, Index, Nest, Walk, WantsMemory
 
 BOOL, INTEGER, WORD, DOUBLE = np.dtype(bool), np.dtype(np.int64), np.dtype(np.uint64), np.dtype(float)
-STEPS = {
-    "sum": "add",
-    "prod": "multiply",
-    "max": "maximum",
-    "min": "minimum",
-    "any": "logical_or",
-    "all": "logical_and",
-}
-FIRST = {"sum": 0, "prod": 1, "any": 0, "all": 1}
 
 
 class Points(Walk):
