@@ -197,10 +197,10 @@ class Task(Handle):
 USUAL = (
     "id", "name", "_owner", "kernel", "options", "scalars", "extents", "domain", "key", "once", "accesses", "arrays", "same", "shapes",
     "space", "body", "context", "call", "line", "submitted", "shape", "after", "starved", "why", "open", "scheduling", "finished",
-    "studied", "waiters", "marks"
+    "studied", "waiters"
 )  # fmt: skip
-"""What most tasks are given, 30 names. CPython keeps attributes without a dictionary of their own, a fifth of the memory, as long as
-they are among the first 30 that any object of the class was given. So these are given to one before all others."""
+"""What most tasks are given, 29 names. CPython keeps attributes without a dictionary of their own, a fifth of the memory, if they are
+among the first 29 that objects of the class were given. So these are given to one before all others."""
 
 
 def _share_keys() -> None:
