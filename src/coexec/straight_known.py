@@ -68,7 +68,7 @@ class KnownCalls:
         if same is None:
             return None
         shape = same.shape
-        if shape is None or not shape.recipes or same.options is not DEFAULT or not self._may_go(shape):
+        if shape is None or same.options is not DEFAULT or not self._may_go(shape):
             return None
         task = self._task(kernel, args, same)
         if task is None:

@@ -12,7 +12,7 @@ def test_a_task_with_all_that_is_usual_has_no_dictionary_of_its_own() -> None:
     for name in reversed(USUAL):  # whatever the order
         setattr(task, name, None)
     attributes = task.__dict__
-    alone = {name: None for name in USUAL}
+    alone = dict.fromkeys(USUAL)
     assert len(attributes) == len(USUAL) == len(set(USUAL)) <= 29
     assert 2 * sys.getsizeof(attributes) < sys.getsizeof(alone)  # its keys are those of the class
     other = Task(0, "unusual", None, None)
