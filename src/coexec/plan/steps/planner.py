@@ -82,13 +82,13 @@ class StepPlanner(Looking):
 
     # What the program does --------------------------------------------------------------------------------------------
 
-    def called(self, task: Task, chunks: Sequence[Chunk], repeats: Repeats, *, here: bool = False) -> None:
+    def called(self, task: Task, chunks: Sequence[Chunk], births: int, repeats: Repeats, *, here: bool = False) -> None:
         """Take a call that was planned, before it is lowered; it runs `here` if its caller does it at once.
 
         Never fails a call that can be computed: a step that cannot be planned is left as it is, and `unplanned` tells why.
         """
         self._measuring.called(task)
-        if not self._watch.called(task, chunks):
+        if not self._watch.called(task, chunks, births):
             self._forget()
             return
         if here:
