@@ -74,6 +74,7 @@ class Kernel:
         self.compiled: Any = None  # compile/serving.py's own: what was compiled of its body
         self.operands: dict[str, Any] = {}  # of a ufunc or a chain: what is known of each parameter before any call
         self.compilable: bool | None = None  # compile/serving.py's own: whether its body can be; None: not looked at
+        self.lent: frozenset[str] | None = None  # backend/launch.py's own: inputs that its body gets as they are
         self.counts: Any = None  # predict/operations.py's own: the operations of its body
         self.function, self.name = function, name or function.__name__
         self.signature = inspect.signature(function)
