@@ -59,7 +59,7 @@ def lets_numpy_write_it(x: Any, idx: Any, out: Any) -> None:
 
 def calls_another_np(x: Any, idx: Any, out: Any) -> None:
     np = cx  # a name of its own
-    out[...] = np.take(x, idx)  # type: ignore[attr-defined]
+    out[...] = np.take(x, idx)
 
 
 def sorts_it(x: Any, idx: Any, out: Any) -> None:
