@@ -85,8 +85,7 @@ class Kernel:
         self.returns: Returns = as_returns(returns)
         self._declare(accesses, divisible=split is not None)
         self.split = () if split is None else (split,) if isinstance(split, int) else tuple(split)
-        self.over = over
-        self.granule = granule  # parts are multiples of so many rows
+        self.over, self.granule = over, granule  # parts are multiples of so many rows
         self._check_declaration()
         special = self.takes_chunk or self.takes_xp or self.returns.names or self.keyword_only
         self.plain = not special  # arguments as passed, nothing more
