@@ -142,6 +142,10 @@ class StepPlanner(Looking):
         self._computed(start, stop)
         self._measuring.finished(task, stop)
 
+    def _elapsed(self) -> float:
+        """Return for how many seconds the program has computed; what it does in between is no time that a plan could spend."""
+        return super()._elapsed() - self._measuring.idled
+
     def spent(self) -> PlanningSpent:
         """Return what planning has taken, and how many plans it looked at."""
         step = self._step
@@ -235,7 +239,7 @@ class StepPlanner(Looking):
         self._search, self._looking, self._left = None, None, []
         self.present = self._as_it_is(step)
         if measured is not None and step.exact:
-            measured.begin(self._at_once(self.present.devices, len(step.calls)))
+            measured.begin(self._at_once(self.present.devices, len(step.calls)), settled=not self._exact)
         return True
 
     def _go_on(self) -> None:
