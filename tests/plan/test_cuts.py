@@ -13,6 +13,7 @@ from coexec.bench.plan import exact
 from coexec.bench.plan.harness import told_run
 from coexec.plan.steps.bounds import Brought
 from coexec.plan.steps.cuts import _crowded, divided, part_seconds, shares
+from coexec.plan.steps.slices import done
 
 
 def by_events(parts: list[tuple[float, int, float]], bandwidth: float) -> dict[int, float]:
@@ -55,7 +56,7 @@ def test_cores_beside_a_device_that_likes_multiples_are_cut_as_they_like_it() ->
     call = next(call.profile for call in steps._step.calls if call.profile.axis is not None)
     devices = [*(name for name in call.devices if name.startswith("cpu:") and name != "cpu:all"), "gpu:0"]
     assert call.devices["gpu:0"].device.granule > call.granule
-    found = shares(steps._step, devices, steps._machine.platform)
+    found = done(shares(steps._step, devices, steps._machine.platform))
     assert found is not None
     parts = divided(call, found)
     rows = [part.box.shape[call.axis] for part in parts if part.device != "gpu:0"]
@@ -88,5 +89,7 @@ def test_what_a_step_reads_through_several_views_of_one_array_is_brought_once() 
             eliminate(a[:1], a[1:])
         steps: Any = runtime._driver.scheduler.plan.steps
         machine = steps._machine._replace(where=lambda _: [(a._box, 2)])
-        brought = Brought(steps._step, machine)
+        brought = Brought(machine)
+        for call in steps._step.calls:
+            brought.look(call)
         assert brought._read == {2: a.nbytes}

@@ -13,6 +13,7 @@ from ...geometry import Box
 from ...machine.platform import Platform
 from ...predict.features import part_of
 from .profile import CallProfile, StepCall, StepProfile
+from .slices import Work
 
 ROUNDS = 2  # times that shares are corrected by what models say of the parts: they are not quite linear
 LEAST = 1e-3  # of a step: a device that would get less gets nothing
@@ -28,7 +29,7 @@ class StepPart(NamedTuple):
 StepParts = tuple[StepPart, ...]
 
 
-def shares(step: StepProfile, devices: Sequence[str], platform: Platform) -> dict[str, float] | None:
+def shares(step: StepProfile, devices: Sequence[str], platform: Platform) -> Work[dict[str, float] | None]:
     """Return which part of each divisible call each device gets, so that all are busy for as long.
 
     None if nothing is known of the speed of one of them.
@@ -44,6 +45,7 @@ def shares(step: StepProfile, devices: Sequence[str], platform: Platform) -> dic
                 if seconds is None:
                     return None
                 total += seconds
+                yield 0.0
         rates[device] = 1.0 / total if total > 0.0 else 0.0
     found = _normal(rates)
     for _ in range(ROUNDS if len(devices) > 1 and calls else 0):
@@ -52,6 +54,7 @@ def shares(step: StepProfile, devices: Sequence[str], platform: Platform) -> dic
             for device, seconds in part_seconds(call, divided(call, found), platform):
                 if device in busy:  # or it does this call for devices that cannot
                     busy[device] += seconds
+            yield 0.0
         if not any(busy.values()):
             break
         found = _normal({d: share / busy[d] if busy[d] else 0.0 for d, share in found.items()})
