@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 import coexec as cx
 from coexec.bench.plan import exact
 from coexec.bench.plan.harness import told_run
+from coexec.bench.plan.program import Given
 from coexec.plan.steps.bounds import Brought
 from coexec.plan.steps.cuts import _crowded, divided, part_seconds, shares
 from coexec.plan.steps.slices import done
@@ -80,6 +81,23 @@ def test_a_told_step_whose_devices_share_a_memory_is_as_fast_as_on_any_of_them(
 @cx.kernel(split=0, row=cx.read(cx.all), x=cx.update, flops=2)
 def eliminate(row: Any, x: Any) -> None:
     x -= row
+
+
+def test_few_granules_go_to_whoever_is_done_with_them_first() -> None:
+    """Cut at the nearest granule, one of two slow devices would get four of 64 and be the last by a sixth."""
+    platform = cx.Platform.load("laptop")
+    with cx.Runtime("", platform=platform, store="off", diagnostics="off") as runtime:
+        make = Given(runtime._driver)
+        x, w = make(64, 64, 56, 56), make(64, 64, 3, 3)
+        with cx.record(times=20):
+            cx.conv2d(x, w, padding=1)
+        steps: Any = runtime._driver.scheduler.plan.steps
+        call = steps._step.calls[0].profile
+        parts = {"cpu:0": 0.0534, "cpu:1": 0.0534, "cpu:2": 0.0534, "cpu:3": 0.0534, "gpu:0": 0.7864}
+        rows = {part.device: part.box.hi[0] - part.box.lo[0] for part in divided(call, parts)}
+        assert rows == {"cpu:0": 3, "cpu:1": 3, "cpu:2": 3, "cpu:3": 3, "gpu:0": 52}
+        even = dict.fromkeys(["cpu:0", "cpu:1"], 0.5)
+        assert [part.box.hi[0] - part.box.lo[0] for part in divided(call, even)] == [32, 32]
 
 
 def test_what_a_step_reads_through_several_views_of_one_array_is_brought_once() -> None:

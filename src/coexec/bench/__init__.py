@@ -32,5 +32,8 @@ ON_RANKS = frozenset({"cluster"})
 LONG = frozenset({"cluster"})
 """Those that do more with `full`."""
 
+SELECTIVE = frozenset({"plan"})
+"""Those of whose cases some can be chosen with `only`."""
+
 BRIEF = frozenset({"plan"})
 """Those whose quick set is all that is asked for, unless `--full` is."""

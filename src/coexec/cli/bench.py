@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..bench import BRIEF, LONG, ON_RANKS
+from ..bench import BRIEF, LONG, ON_RANKS, SELECTIVE
 from ..errors import CoexecError, ConfigError, PerformanceWarning, unknown_name
 from ..files import write_text
 from .output import FAILURE, check_files, console, emit, fields, say, table
@@ -32,11 +32,13 @@ def show(
     full: bool = False,
     plot: Path | None = None,
     ranks: int | None = None,
+    only: str | None = None,
     known: Mapping[str, str] | None = None,
 ) -> None:
     """Run one benchmark or all, or list them. With all, one that fails does not stop the others."""
     drawn = _picture(name) if plot is not None else None
     _check_ranks(name, ranks)
+    _check_only(name, only)
     check_files(("--plot", plot, (".svg",)))
     if known is None:
         from ..bench import BENCHMARKS
@@ -51,7 +53,8 @@ def show(
     failed = False
     for chosen in known if name == "all" else [name]:
         try:
-            results[chosen] = _run(chosen, known, quick=quick or (chosen in BRIEF and not full), full=full, ranks=ranks)
+            brief = quick or (chosen in BRIEF and not full)
+            results[chosen] = _run(chosen, known, quick=brief, full=full, ranks=ranks, only=only)
         except CoexecError as error:
             if name != "all":
                 raise
@@ -76,6 +79,11 @@ def _check_ranks(name: str, ranks: int | None) -> None:
         raise ConfigError(f"bench {name} runs on no ranks; --ranks goes with {', '.join(ON_RANKS)}")
 
 
+def _check_only(name: str, only: str | None) -> None:
+    if only is not None and name not in SELECTIVE:
+        raise ConfigError(f"bench {name} runs all of its cases; --only goes with {', '.join(SELECTIVE)}")
+
+
 def _picture(name: str) -> Callable[[Data], str]:
     """Return what draws the result of a benchmark."""
     from ..bench import PICTURES
@@ -94,7 +102,9 @@ def load(name: str, known: Mapping[str, str]) -> Benchmark:
     return found
 
 
-def _run(name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks: int | None) -> Data:
+def _run(
+    name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks: int | None, only: str | None = None
+) -> Data:
     from rich.text import Text
 
     screen = console(stderr=True)
@@ -107,6 +117,7 @@ def _run(name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks:
                 say(f"{name}: {text}")
 
         more = ({} if ranks is None else {"ranks": ranks}) | ({"full": True} if full and name in LONG else {})
+        more |= {} if only is None else {"only": only}
         return load(name, known)(quick, progress, **more)
 
 

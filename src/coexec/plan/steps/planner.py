@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from ...graph.command import Chunk
 from ...graph.task import Task
@@ -149,6 +150,20 @@ class StepPlanner(Looking):
         limit = lower_limit(step, self._machine) / len(step.calls) if step is not None else None
         looked_at = sum(entry.account is not None for entry in self.considered)
         return PlanningSpent(self.planning, looked_at, limit, self._watch.calls)
+
+    def figures(self) -> dict[str, Any]:
+        """Return what planning has taken, for a trace, in seconds: all of it, what came after first looks, the longest at once, and trials.
+
+        Planning holds the lock of the runtime, so that whoever waits for it meanwhile waits no longer than is told here.
+        """
+        return {
+            "seconds": self.planning,
+            "later_s": self._later,
+            "longest_s": self.longest,
+            "trials_s": self._trials.lost,
+            "computed_s": self._elapsed(),
+            "candidates": sum(entry.account is not None for entry in self.considered),
+        }
 
     # Turns ------------------------------------------------------------------------------------------------------------
 
@@ -310,14 +325,17 @@ class StepPlanner(Looking):
         worth = [
             account
             for account in others
-            if account.costs(repetitions, present=False)
+            if account.costs(repetitions, present=False) + repetitions * account.late(present)
             < (WORTH if exact or account.measured is not None else SURE) * staying
         ]
         if not worth:
             return
         if self._watch.calls >= self._until:  # what has lasted tends to last: a way is gone once, not in stages
             repetitions *= 2.0
-        best = min(worth, key=lambda account: account.costs(repetitions, present=False))
+        best = min(
+            worth,
+            key=lambda account: account.costs(repetitions, present=False) + repetitions * account.late(present),
+        )
         if not self._exact and present.measured is None:
             return  # nobody knows yet what would be given up
         self._adopt(best, step)
