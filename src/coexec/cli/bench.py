@@ -116,7 +116,9 @@ def _run(
             if not screen.is_terminal:
                 say(f"{name}: {text}")
 
-        more = ({} if ranks is None else {"ranks": ranks}) | ({"full": True} if full and name in LONG else {})
+        more: dict[str, Any] = ({} if ranks is None else {"ranks": ranks}) | (
+            {"full": True} if full and name in LONG else {}
+        )
         more |= {} if only is None else {"only": only}
         return load(name, known)(quick, progress, **more)
 

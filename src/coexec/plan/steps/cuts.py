@@ -18,7 +18,7 @@ from .profile import CallProfile, StepCall, StepProfile
 from .slices import Work
 
 ROUNDS = 2  # times that shares are corrected by what models say of the parts: they are not quite linear
-COARSE = 64  # granules per device: of more, the nearest one is off by less than a percent
+COARSE = 16  # granules per device: of more, the nearest one is off by 3 %, and arrays of a step had better be cut alike
 UNLIKE = 0.98  # of what the last device takes: more is no reason to cut arrays of a step in unlike ways
 LEAST = 1e-3  # of a step: a device that would get less gets nothing
 
