@@ -147,6 +147,7 @@ def _scheduler(
     retry = HostRetry(platform, candidates, lowering, loads, recorder.note)
     steps = _steps(config, platform, candidates, planner, where, machine) if settings.replay else None
     loads.planned_as_steps = steps is not None
+    recorder.planning = None if steps is None else steps.figures
     return Scheduler(
         lowering, planner, loads, describe, settings, version=candidates, seat=machine.seat, retry=retry, steps=steps
     )

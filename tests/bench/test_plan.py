@@ -4,7 +4,7 @@ from typing import Any
 
 import coexec as cx
 from coexec.bench.plan import changing, exact
-from coexec.bench.plan.harness import compare, named, summary
+from coexec.bench.plan.harness import compare, is_named, named, run, summary
 from coexec.bench.plan.program import Program
 from coexec.bench.plan.sets import classes, sets
 
@@ -47,3 +47,15 @@ def test_the_summary_has_the_worst_of_each_kind() -> None:
     found = summary(cases)
     assert (found["worst_ratio"], found["mean_ratio"], found["worst_changing"]) == (0.9, 1.0, 0.3)
     assert (found["worst_whole_run"], found["worst_whole_run_told"]) == (0.5, 0.96)
+
+
+def test_words_choose_cases() -> None:
+    program = Program("dag VEC", "2,000,000", lambda _: lambda _: None)
+    assert is_named([], "laptop", program) and is_named(["laptop", "VEC"], "laptop", program)
+    assert not is_named(["laptop", "IMG"], "laptop", program) and not is_named(["lap"], "laptop", program)
+
+
+def test_only_named_cases_are_run() -> None:
+    told: list[str] = []
+    found = run(True, told.append, only=["workstation", "matmul"])
+    assert told == ["matmul 4096 x 4096 on workstation"] and len(found["cases"]) == 1

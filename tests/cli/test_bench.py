@@ -23,7 +23,7 @@ def test_every_benchmark_of_the_table_keeps_its_contract() -> None:
     for name in coexec.bench.BENCHMARKS:
         function = load(name, coexec.bench.BENCHMARKS)
         more = ["ranks"] * (name in coexec.bench.ON_RANKS) + ["full"] * (name in coexec.bench.LONG)
-        more += ["only", "devices"] * (name in coexec.bench.CHOSEN)
+        more += ["only"] * (name in coexec.bench.CHOOSING) + ["devices"] * (name in coexec.bench.BY_DEVICES)
         assert list(inspect.signature(function).parameters) == ["quick", "progress", *more]
         assert function.__doc__
 
@@ -53,16 +53,17 @@ def test_a_picture_is_written_where_a_benchmark_has_one(monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("two")
 def test_some_cases_on_some_devices_are_asked_for_where_a_benchmark_can_choose(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coexec.cli.bench.CHOSEN", frozenset({"fine"}))
+    monkeypatch.setattr("coexec.cli.bench.CHOOSING", frozenset({"fine"}))
+    monkeypatch.setattr("coexec.cli.bench.BY_DEVICES", frozenset({"fine"}))
     monkeypatch.setitem(coexec.bench.BENCHMARKS, "fine", "tests.cli.benchmarks:choosing")
     ended = call("bench", "fine", "--json", "--only", "cg,nbody", "--devices", "cpu:0,cpu:1", "--devices", "cpu:0")
     assert ended.data == {"only": ["cg", "nbody"], "devices": ["cpu:0,cpu:1", "cpu:0"]}
     assert call("bench", "fine", "--json").data == {"only": [], "devices": []}
     ended = call("bench", "broken", "--only", "cg")
-    assert ended.code == 2 and "bench broken measures all its cases; --only and --devices go with fine" in ended.err
+    assert ended.code == 2 and "bench broken measures all its cases; --only goes with fine" in ended.err
 
 
-@pytest.mark.parametrize("name", sorted(coexec.bench.CHOSEN))
+@pytest.mark.parametrize("name", sorted(coexec.bench.BY_DEVICES))
 def test_a_case_or_a_set_of_devices_that_is_not_there_is_answered_with_those_that_are(name: str) -> None:
     ended = call("bench", name, "--quick", "--only", "nothing")
     assert (ended.code, ended.out) == (2, "") and "unknown" in ended.err and "known: " in ended.err

@@ -11,8 +11,10 @@ from hypothesis import given, strategies as st
 import coexec as cx
 from coexec.bench.plan import exact
 from coexec.bench.plan.harness import told_run
+from coexec.bench.plan.program import Given
 from coexec.plan.steps.bounds import Brought
 from coexec.plan.steps.cuts import _crowded, divided, part_seconds, shares
+from coexec.plan.steps.slices import done
 
 
 def by_events(parts: list[tuple[float, int, float]], bandwidth: float) -> dict[int, float]:
@@ -55,7 +57,7 @@ def test_cores_beside_a_device_that_likes_multiples_are_cut_as_they_like_it() ->
     call = next(call.profile for call in steps._step.calls if call.profile.axis is not None)
     devices = [*(name for name in call.devices if name.startswith("cpu:") and name != "cpu:all"), "gpu:0"]
     assert call.devices["gpu:0"].device.granule > call.granule
-    found = shares(steps._step, devices, steps._machine.platform)
+    found = done(shares(steps._step, devices, steps._machine.platform))
     assert found is not None
     parts = divided(call, found)
     rows = [part.box.shape[call.axis] for part in parts if part.device != "gpu:0"]
@@ -81,6 +83,23 @@ def eliminate(row: Any, x: Any) -> None:
     x -= row
 
 
+def test_few_granules_go_to_whoever_is_done_with_them_first() -> None:
+    """Cut at the nearest granule, one of two slow devices would get four of 64 and be the last by a sixth."""
+    platform = cx.Platform.load("laptop")
+    with cx.Runtime("", platform=platform, store="off", diagnostics="off") as runtime:
+        make = Given(runtime._driver)
+        x, w = make(64, 64, 56, 56), make(64, 64, 3, 3)
+        with cx.record(times=20):
+            cx.conv2d(x, w, padding=1)
+        steps: Any = runtime._driver.scheduler.plan.steps
+        call = steps._step.calls[0].profile
+        parts = {"cpu:0": 0.0534, "cpu:1": 0.0534, "cpu:2": 0.0534, "cpu:3": 0.0534, "gpu:0": 0.7864}
+        rows = {part.device: part.box.hi[0] - part.box.lo[0] for part in divided(call, parts)}
+        assert rows == {"cpu:0": 3, "cpu:1": 3, "cpu:2": 3, "cpu:3": 3, "gpu:0": 52}
+        even = dict.fromkeys(["cpu:0", "cpu:1"], 0.5)
+        assert [part.box.hi[0] - part.box.lo[0] for part in divided(call, even)] == [32, 32]
+
+
 def test_what_a_step_reads_through_several_views_of_one_array_is_brought_once() -> None:
     with cx.Runtime("", platform="a100x4", store="off", diagnostics="off") as runtime:
         a = cx.array(np.ones((1024, 1024), np.float32))
@@ -88,5 +107,7 @@ def test_what_a_step_reads_through_several_views_of_one_array_is_brought_once() 
             eliminate(a[:1], a[1:])
         steps: Any = runtime._driver.scheduler.plan.steps
         machine = steps._machine._replace(where=lambda _: [(a._box, 2)])
-        brought = Brought(steps._step, machine)
+        brought = Brought(machine)
+        for call in steps._step.calls:
+            brought.look(call)
         assert brought._read == {2: a.nbytes}

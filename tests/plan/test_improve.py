@@ -13,6 +13,7 @@ from coexec.plan.steps.account import PlanAccount
 from coexec.plan.steps.choose import MOST, changes, improved, planned
 from coexec.plan.steps.cuts import StepPart
 from coexec.plan.steps.estimate import TURNS, estimate
+from coexec.plan.steps.slices import done
 
 
 @cx.kernel(x=cx.read, y=cx.write, flops=2000)
@@ -39,7 +40,7 @@ def told(preset: str) -> tuple[Any, Any]:
 def account(steps: Any, devices: tuple[str, ...], device: str | None = None) -> PlanAccount:
     """Return the plan on some devices, estimated; with a `device`, calls that are not divided are all there."""
     machine, step = steps._machine, steps._step
-    found = planned(step, devices, machine)
+    found = done(planned(step, devices, machine))
     assert found is not None
     plan, parts = found
     if device is not None:

@@ -14,10 +14,11 @@ import coexec as cx
 from coexec.bench.plan.program import Given
 from coexec.machine import files
 from coexec.plan.steps.bounds import Bounds, as_sets
-from coexec.plan.steps.choose import CANNOT, NOT_YET, VISIT, Search, planned
+from coexec.plan.steps.choose import CANNOT, NOT_YET, Search, planned
 from coexec.plan.steps.cuts import StepPart, StepParts
 from coexec.plan.steps.estimate import estimate
 from coexec.plan.steps.looking import classes, device_sets
+from coexec.plan.steps.slices import VISIT, done
 from coexec.predict.features import part_of
 
 NEAR = 1.06  # times the best: plans that promise less than 2 % are no reason to look, and one device is not looked at
@@ -90,9 +91,9 @@ def searched(steps: Any, repetitions: float) -> Search:
     machine = steps._machine
     groups = classes(machine.platform, {})
     found = Search(steps._step, machine, groups, as_sets(device_sets(groups), groups, machine.platform), {})
-    while (devices := found.due(None, repetitions, inf)) is not None:
-        for _ in found.look(devices, None):
-            pass
+    done(found.begin())
+    while (devices := done(found.due(None, repetitions, inf))) is not None:
+        done(found.look(devices, None))
     return found
 
 
@@ -119,7 +120,7 @@ def test_no_single_device_class_or_union_is_better_by_evaluation(
     best = min(search.others(None), key=lambda account: account.costs(repetitions, present=False))
     ours = cost(steps, best.plan, repetitions)
     for devices in search.found:
-        made = planned(steps._step, devices, steps._machine)
+        made = done(planned(steps._step, devices, steps._machine))
         assert made is not None
         least = cost(steps, made[0], repetitions)
         look = 3 * len(kernels) * len(devices) * VISIT
@@ -142,11 +143,12 @@ def test_bounds_are_not_above_what_plans_are_estimated_to_take(
     machine = steps._machine
     groups = classes(machine.platform, {})
     bounds = Bounds(steps._step, groups, machine)
+    done(bounds.begin())
     for chosen in as_sets(device_sets(groups), groups, machine.platform):
-        made = planned(steps._step, chosen.devices, machine)
+        made = done(planned(steps._step, chosen.devices, machine))
         assert made is not None
         period = cost(steps, made[0], 1e6) / 1e6
-        figure = bounds.of(chosen)
+        figure = done(bounds.of(chosen))
         assert figure.period <= 1.02 * period, chosen.devices
         if len(chosen.devices) == 1:
             assert figure.period >= 0.9 * period, chosen.devices

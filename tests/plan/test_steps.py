@@ -18,6 +18,7 @@ from coexec.plan.steps.account import MEASURED, SETTLING, TOGETHER, TurnClock
 from coexec.plan.steps.choose import planned
 from coexec.plan.steps.cuts import _normal
 from coexec.plan.steps.looking import classes, device_sets
+from coexec.plan.steps.slices import done
 
 PRESETS = ("workstation", "a100x4", "laptop", "edge-soc")
 
@@ -106,7 +107,7 @@ def test_cuts_of_a_step_cover_every_call_once() -> None:
         wave(runtime, 8192, 8)
         steps = steps_of(runtime)
         for devices in device_sets(classes(runtime.platform, {})):
-            found = planned(steps._step, devices, steps._machine)
+            found = done(planned(steps._step, devices, steps._machine))
             assert found is not None
             plan, shares = found
             assert sum(shares.values()) == pytest.approx(1.0)

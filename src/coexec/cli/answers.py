@@ -53,12 +53,27 @@ def tables(report: Data) -> Iterator[Table]:
     """Yield the tables that have something to say."""
     for stream in report["streams"][:STREAMS]:
         yield _stream(stream)
+    planning = report.get("planning")
+    if planning and planning["seconds"]:
+        yield _planning(planning)
     simulation = report["simulation"]
     if simulation is not None and simulation["durations"]:
         yield _durations(simulation["durations"])
     if report["bottleneck"]["parts"]:
         yield _parts(report["bottleneck"])
         yield _steps(report["bottleneck"]["steps"])
+
+
+def _planning(planning: Data) -> Table:
+    """Return what planning steps has taken of a program's time."""
+    computed = planning["computed_s"] or float("inf")
+    rows = [
+        ("all looks at plans", seconds_text(planning["seconds"]), f"{planning['seconds'] / computed:.2%}"),
+        ("after first looks (at most 1 %)", seconds_text(planning["later_s"]), f"{planning['later_s'] / computed:.2%}"),
+        ("the longest at once (at most 5 ms)", seconds_text(planning["longest_s"]), ""),
+        ("lost by trials (at most 3 %)", seconds_text(planning["trials_s"]), f"{planning['trials_s'] / computed:.2%}"),
+    ]
+    return table("Planning of steps", ["what", "took", "of the time"], rows, numbers="lrr")
 
 
 def _stream(stream: Data) -> Table:

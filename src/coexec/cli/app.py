@@ -320,7 +320,10 @@ def bench(
     plot: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the result (.svg).")] = None,
     ranks: Annotated[int | None, typer.Option(metavar="N", help="On so many ranks (cluster).")] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Only these cases (apps, dag; operations of split).")
+        str | None,
+        typer.Option(
+            metavar="NAME,...", help="Only these cases, or those whose name has all these words (plan, pipeline)."
+        ),
     ] = None,
     devices: Annotated[
         list[str] | None,

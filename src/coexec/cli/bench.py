@@ -5,13 +5,14 @@ Before: bench/.  After: app.py.  Knows the table of benchmarks, nothing of what 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..bench import BRIEF, CHOSEN, LONG, ON_RANKS
+from ..bench import BRIEF, BY_DEVICES, CHOOSING, LONG, ON_RANKS
 from ..errors import CoexecError, ConfigError, PerformanceWarning, unknown_name
 from ..files import write_text
 from .output import FAILURE, check_files, console, emit, fields, say, table
@@ -82,13 +83,13 @@ def _check_ranks(name: str, ranks: int | None) -> None:
 
 def _some(name: str, only: str | None, devices: Sequence[str]) -> dict[str, Sequence[str]]:
     """Return which cases and which sets of devices are asked for, as those benchmarks take it that can choose."""
-    asked = {"only": only.split(",") if only else (), "devices": devices}
-    some = {key: values for key, values in asked.items() if values}
-    if some and name not in CHOSEN:
-        raise ConfigError(
-            f"bench {name} measures all its cases; --only and --devices go with {', '.join(sorted(CHOSEN))}"
-        )
-    return some
+    asked = {"only": (re.split(r"[,\s]+", only.strip()) if only else (), CHOOSING), "devices": (devices, BY_DEVICES)}
+    for key, (values, choosing) in asked.items():
+        if values and name not in choosing:
+            raise ConfigError(
+                f"bench {name} measures all its {'cases' if key == 'only' else 'sets of devices'}; --{key} goes with {', '.join(sorted(choosing))}"
+            )
+    return {key: values for key, (values, _) in asked.items() if values}
 
 
 def _picture(name: str) -> Callable[[Data], str]:

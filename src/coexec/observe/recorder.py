@@ -47,6 +47,7 @@ class Recorder:
         self._options = options or {}
         self.clock = clock
         self._closing = closing
+        self.planning: Callable[[], Mapping[str, Any]] | None = None  # tells at the end what planning steps has taken
         before, self._start = time.perf_counter(), clock()
         self._virtual = not before <= self._start <= time.perf_counter()  # the devices live in a time of their own
         with blamed("trace", path):
@@ -227,6 +228,8 @@ class Recorder:
     def close(self) -> None:
         """Complete the trace."""
         if self._writer is not None:
+            if self.planning is not None and self.tracing:
+                self._writer.row({"row": "planning", "t": self._since(self.clock()), **self.planning()})
             if self._closing is not None and self.tracing:
                 self._writer.row({"row": "simulation", **self._closing()})
             self._writer.close(self._since(self.clock()))

@@ -63,6 +63,7 @@ def summary(trace: Trace) -> Data:
         "critical_path": _critical(trace, makespan),
         "bottleneck": as_data(path_taken(trace), LISTED),
         "simulation": simulated(trace),
+        "planning": {field: value for field, value in trace.planning.items() if field not in ("row", "t")} or None,
         "streams": [{field: value for field, value in row.items() if field != "row"} for row in trace.streams],
         "notes": _listed({"t": note["t"], "text": note["text"]} for note in trace.notes),
     }

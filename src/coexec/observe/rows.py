@@ -165,6 +165,15 @@ _FIELDS: dict[str, dict[str, Spec]] = {
         "joules": _JOULES,
         "no_watts": _TEXTS,
     },
+    "planning": {
+        "t": _TIME,
+        "seconds": _SECONDS,
+        "later_s": _SECONDS,
+        "longest_s": _SECONDS,
+        "trials_s": _SECONDS,
+        "computed_s": _SECONDS,
+        "candidates": _WHOLE,
+    },
     "end": {"t": _or_null(_TIME)},
 }
 _REQUIRED: dict[str, tuple[str, ...]] = {
@@ -179,6 +188,7 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "wait": ("start", "stop"),
     "note": ("t", "text"),
     "stream": ("t", "name", *STREAM_FIGURES),
+    "planning": ("t", "seconds", "later_s", "longest_s", "trials_s", "computed_s", "candidates"),
 }
 
 

@@ -182,6 +182,7 @@ class Trace:
         self.links = {(row["from"], row["to"]): row for row in kinds.get("link", [])}
         self.simulation: Row = kinds.get("simulation", [{}])[-1]  # what a simulated run adds at its end
         self.notes = kinds.get("note", [])
+        self.planning: Row = kinds.get("planning", [{}])[-1]  # what planning steps has taken
         self.streams = kinds.get("stream", [])  # what streams of items came to, in the order of their ends
         self._end: Row = kinds.get("end", [{}])[-1]
 

@@ -40,8 +40,11 @@ class Ran(NamedTuple):
     planning: Data  # what planning took, and looked at
 
 
-def run(quick: bool, progress: Progress) -> Data:
-    """Adding a device never costs: all devices of simulated machines against the best choice among them."""
+def run(quick: bool, progress: Progress, only: Sequence[str] = ()) -> Data:
+    """Adding a device never costs: all devices of simulated machines against the best choice among them.
+
+    With `only`, of cases whose platform, program and size have all of its words.
+    """
     found: list[Data] = []
     with rarely_collecting():
         for name in QUICK if quick else PLATFORMS:
@@ -49,11 +52,19 @@ def run(quick: bool, progress: Progress) -> Data:
             for program in chain(exact.programs(quick=quick), changing.programs(quick=quick)):
                 if quick and program.name not in QUICK_PROGRAMS:
                     continue
+                if not is_named(only, name, program):
+                    continue
                 progress(f"{program.name} {program.size} on {name}")
                 case = compare(platform, program)
                 if case is not None:
                     found.append(case)
     return summary(found)
+
+
+def is_named(only: Sequence[str], platform: str, program: Program) -> bool:
+    """Tell whether all words are in what a case is called."""
+    called = f"{platform} {program.name} {program.size}".split()
+    return all(word in called for word in only)
 
 
 def compare(platform: Platform, program: Program) -> Data | None:

@@ -92,7 +92,12 @@ class PlanAccount:
     @property
     def kind(self) -> tuple[str, ...]:
         """What plans have in common that take about as long: their devices, and whether they were made call by call."""
-        return self.devices if self.shares or len(self.devices) < 2 else ("", *self.devices)
+        return ("", *self.devices) if self.one_by_one else self.devices
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether each call was planned by itself, over several devices."""
+        return not self.shares and len(self.devices) > 1
 
     def rests(self, turn: int) -> bool:
         """Tell whether it was left so recently, or so often, that it is not adopted again yet."""
@@ -104,6 +109,21 @@ class PlanAccount:
         if self.measured is not None:
             return self.measured
         return self.estimated.period * self.off if self.estimated is not None else float("inf")
+
+    def late(self, present: PlanAccount) -> float:
+        """Return the seconds of a turn by which this plan, too, will take longer than estimated, if the `present` one was seen to.
+
+        What estimates leave out of coexec's own cost they leave out of all plans, as far as coexec has as much to do. One that was
+        measured, or whose like was, needs no such correction; and devices among which calls went one by one may have waited for
+        each other, which says nothing of a plan.
+        """
+        mine, theirs = self.estimated, present.estimated
+        if present.one_by_one:
+            return 0.0
+        if self.measured is not None or self.off != 1.0 or present.measured is None or mine is None or theirs is None:
+            return 0.0
+        share = min(1.0, mine.own / theirs.own) if theirs.own > 0.0 else 0.0
+        return share * min(max(0.0, present.measured - theirs.period), theirs.own)
 
     def costs(self, repetitions: float, *, present: bool) -> float:
         """Return the seconds that so many turns will take, with the way there unless it is the `present` plan."""

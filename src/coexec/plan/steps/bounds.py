@@ -15,8 +15,10 @@ from ...geometry import Box, Region, covers, overlap
 from ...machine.platform import HOST, USER, Device, Link, Platform
 from .estimate import Overheads, Where, fresh
 from .profile import CallProfile, StepCall, StepProfile
+from .slices import Work, done
 
 ROUNDED = 1e-3  # of an array, that half of a call reads beyond its half because rows are not halved exactly
+LOOKED_UP = 10  # predictions that take as long as one visit of an estimate
 FIGURES = 10  # calls of a kind on a set of devices, whose bounds take as long as one visit of an estimate
 
 
@@ -85,20 +87,24 @@ class Launches(NamedTuple):
 
 
 class Bounds:
-    """Bounds of one step."""
-
-    def visits(self, sets: int) -> float:
-        """Return how many visits of an estimate bounds of so many sets take as long as."""
-        return sets * (3 + len(self._calls) + (len(self._order) if self._chained else 0)) / FIGURES
+    """Bounds of one step, once it has begun."""
 
     def __init__(self, step: StepProfile, groups: Sequence[Sequence[Device]], machine: Target) -> None:
-        """Ask for every call and class of devices."""
         self._step, self._machine, self._costs = step, machine, machine.overheads
         self._first = [group[0] for group in groups]
         self._looping = [device.loops for device in self._first]
         self._away = [device.memory != HOST for device in self._first]
-        self._brought = Brought(step, machine)
+        self._brought = Brought(machine)
         self._latency = min([link.latency for link in machine.platform.links.values()], default=0.0)
+        self._kinds: dict[tuple[CallProfile, int, int], int] = {}  # of calls that cost the same, and their numbers
+        self._calls: list[CallFigures] = []  # one of each kind
+        self._order: list[tuple[StepCall, int]] = []  # of which kind each call is
+        self._chained = bool(step.reads)  # something waits for the program, or for results that are combined
+
+    def begin(self) -> Work[None]:
+        """Ask for every call and class of devices, and where the data is."""
+        yield from self.look_where()
+        step = self._step
         written = {
             array
             for call in step.calls
@@ -106,10 +112,6 @@ class Bounds:
             if argument.writes and not argument.reduces
         }
         written.update([array for pair in step.swapped for array in pair])
-        self._kinds: dict[tuple[CallProfile, int, int], int] = {}  # of calls that cost the same, and their numbers
-        self._calls: list[CallFigures] = []  # one of each kind
-        self._order: list[tuple[StepCall, int]] = []  # of which kind each call is
-        self._chained = bool(step.reads)  # something waits for the program, or for results that are combined
         asked: dict[CallProfile, tuple[list[float], tuple[bool, ...]]] = {}
         for call in step.calls:
             profile = call.profile
@@ -127,6 +129,7 @@ class Bounds:
             else:
                 size = profile.whole.work.size if profile.whole is not None else 0.0
                 self._calls.append(CallFigures(profile, rates, size, made, targets, bool(beyond), exchanged))
+            yield len(self._first) / LOOKED_UP
 
     def _asked(self, profile: CallProfile) -> tuple[list[float], tuple[bool, ...]]:
         """Return how often per second each class does a call, and of which arrays a part reads more than its part."""
@@ -136,9 +139,13 @@ class Bounds:
         rates = [1.0 / known if known else 0.0 for known in seconds]
         return rates, tuple([further > ROUNDED for further in profile.beyond()])
 
-    def look_where(self) -> None:
-        """Look again where the data is."""
-        self._brought = Brought(self._step, self._machine)
+    def look_where(self) -> Work[None]:
+        """Look where the data is now."""
+        brought = Brought(self._machine)
+        for call in self._step.calls:
+            brought.look(call)
+            yield 1 / LOOKED_UP
+        self._brought = brought
 
     def computing(self, chosen: DeviceSet) -> list[float]:
         """Return, for each kind of call, the seconds in which devices do it, all of them all the time, and nothing is moved."""
@@ -156,13 +163,15 @@ class Bounds:
             found.append(1.0 / together if together else 0.0)
         return found
 
-    def of(self, chosen: DeviceSet) -> Figure:
+    def of(self, chosen: DeviceSet) -> Work[Figure]:
         """Return what a turn takes at least on some devices, and the way there."""
+        yield 3 / FIGURES
         costs, computing = self._costs, self.computing(chosen)
         memories, own, copies = len(chosen.crowds), 0.0, 0
         launches = []
         for call in self._calls:
             count = self._launches(call, chosen)
+            yield 1 / FIGURES
             launches.append(count)
             copies += count.copies
             seconds = costs.submission + count.instructions * (costs.instruction + costs.completion)
@@ -170,7 +179,7 @@ class Bounds:
         own += len(self._step.reads) * (costs.submission + costs.instruction + costs.completion)
         period = max(own, self._together(computing))
         if copies or self._chained:
-            period = max(period, self._in_order(chosen, computing, launches))
+            period = max(period, (yield from self._in_order(chosen, computing, launches)))
         slack = period - self._together(computing) if period <= own and not self._step.reads else 0.0
         return Figure(period, own, self.way(chosen), slack)
 
@@ -214,7 +223,7 @@ class Bounds:
         combining = call.targets * (away + 1 + 3 * (crowds + 1 if away == parts else crowds))
         return Launches(kernels + copies + combining, copies, combined)
 
-    def _in_order(self, chosen: DeviceSet, computing: Sequence[float], launches: Sequence[Launches]) -> float:
+    def _in_order(self, chosen: DeviceSet, computing: Sequence[float], launches: Sequence[Launches]) -> Work[float]:
         """Return the seconds of a turn: the program waits for its values, and parts for what they exchange.
 
         One device waits for results that are combined, too. Of several, others may go on meanwhile: all count as one that does not.
@@ -245,6 +254,7 @@ class Bounds:
                     elif argument.writes:
                         made[id + number * new] = free
                 program += (1 + self._calls[kind].fresh) * costs.submission + count.instructions * costs.instruction
+                yield 0.5 / FIGURES
             for awaited in reads:
                 array = awaited.array + number * awaited.renewed
                 program = self._waited(program, made.get(array, 0.0), away=away and array not in combined)
@@ -286,23 +296,25 @@ def as_sets(
 class Brought:
     """What a step reads of what is there already, and the least time in which it comes to some devices."""
 
-    def __init__(self, step: StepProfile, machine: Target) -> None:
-        self._platform = machine.platform
+    def __init__(self, machine: Target) -> None:
+        self._platform, self._where = machine.platform, machine.where
         self._read: dict[int, int] = {}  # bytes, by the memories that hold them
         self._known: dict[tuple[tuple[int, float], ...], float] = {}
         self._ways: dict[tuple[int, int], tuple[object, float]] = {}
-        seen: dict[int, Region] = {}  # by array: what calls touch of it, through one view or several
-        for call in step.calls:
-            profile = call.profile
-            boxes = profile.whole.boxes if profile.whole is not None else ()
-            for argument, array, box in zip(profile.arguments, call.arrays, boxes, strict=False):
-                known = seen.get(array)
-                if known is not None and any(covers(done, box) for done in known.boxes):
-                    continue
-                new = (box,) if known is None else (Region((box,)) - known).boxes
-                if argument.reads and not argument.reduces:
-                    self._read_from(machine.where(array) or (), new, argument.itemsize)
-                seen[array] = Region((*(known.boxes if known is not None else ()), *new))
+        self._seen: dict[int, Region] = {}  # by array: what calls touch of it, through one view or several
+
+    def look(self, call: StepCall) -> None:
+        """Look where what a call reads is, as far as none before it has written or read it."""
+        profile, seen = call.profile, self._seen
+        boxes = profile.whole.boxes if profile.whole is not None else ()
+        for argument, array, box in zip(profile.arguments, call.arrays, boxes, strict=False):
+            known = seen.get(array)
+            if known is not None and any(covers(touched, box) for touched in known.boxes):
+                continue
+            new = (box,) if known is None else (Region((box,)) - known).boxes
+            if argument.reads and not argument.reduces:
+                self._read_from(self._where(array) or (), new, argument.itemsize)
+            seen[array] = Region((*(known.boxes if known is not None else ()), *new))
 
     def _read_from(self, places: Sequence[tuple[Box, int]], boxes: Sequence[Box], itemsize: int) -> None:
         for part, mask in places:
@@ -373,4 +385,6 @@ def lower_limit(step: StepProfile, machine: Target) -> float:
     devices = [device for device in machine.platform.devices if not device.wide]
     groups = [[device] for device in devices]
     everything = as_sets([tuple([device.name for device in devices])], groups, machine.platform)[0]
-    return Bounds(step, groups, machine).least(everything)
+    bounds = Bounds(step, groups, machine)
+    done(bounds.begin())
+    return bounds.least(everything)

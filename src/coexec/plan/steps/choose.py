@@ -19,10 +19,11 @@ from ...geometry import Box, bounding
 from ...machine.platform import HOST, Device, Platform
 from ..designs import Designs
 from .account import WORTH, PlanAccount
-from .bounds import Bounds, DeviceSet, Figure, Target
+from .bounds import LOOKED_UP, Bounds, DeviceSet, Figure, Target
 from .cuts import StepPart, StepParts, best_alone, divided, foreign, is_foreign, shares, whole
 from .estimate import TURNS, Emulation, Overheads, PeriodEstimate, estimate
 from .profile import CallProfile, StepCall, StepProfile
+from .slices import VISIT, Work
 
 
 def placed(
@@ -31,7 +32,7 @@ def placed(
     platform: Platform,
     overheads: Overheads,
     cut: Callable[[CallProfile], StepParts],
-) -> list[StepParts]:
+) -> Work[list[StepParts]]:
     """Return a plan on some devices: divisible calls cut by `cut`, the others one by one where they are done first.
 
     Calls are placed as in a turn that found all data in place, the second of two. Devices that can be configured may hold any
@@ -48,23 +49,29 @@ def placed(
             plan.append(whole(call, devices[0]) if not able else (StepPart(able[0], profile.box),))
         else:
             plan.append(None)
+        yield 0.0
     if None not in plan:
         return [parts for parts in plan if parts is not None]
     beginnings = Designs(platform).combinations(devices)
-    found = [_one_by_one(step, devices, plan, Emulation(platform, overheads, None, held)) for held in beginnings]
-    return min(found, key=lambda ended: ended[0])[1]
+    best: tuple[float, list[StepParts]] | None = None
+    for held in beginnings:
+        ended = yield from _one_by_one(step, devices, plan, Emulation(platform, overheads, None, held))
+        if best is None or ended[0] < best[0]:
+            best = ended
+    assert best is not None
+    return best[1]
 
 
 def _one_by_one(
     step: StepProfile, devices: Sequence[str], plan: Sequence[StepParts | None], emulation: Emulation
-) -> tuple[float, list[StepParts]]:
+) -> Work[tuple[float, list[StepParts]]]:
     """Return the end of the second of two turns, and its plan: calls that have no place get one, one after the other."""
     for number in range(2):
         chosen: list[StepParts] = []
         for call, parts in zip(step.calls, plan, strict=True):
             chosen.append(parts or (_first_done(emulation, call, devices, number),))
             for _ in emulation.call(call, chosen[-1], number):
-                pass
+                yield 0.0
     return emulation.over().end, chosen
 
 
@@ -146,8 +153,6 @@ def _cut_anew(step: StepProfile, plan: Sequence[StepParts], shares: dict[str, fl
     ]
 
 
-VISIT = 20e-6  # seconds that going through what devices of one memory do of one call takes, of a server's core
-LOOKED_UP = 10  # predictions that take as long
 DEAR = 8.0  # times what looks take that they must be able to save: bounds promise more than there is
 BETTER = 0.8  # of a bound before: what was measured then says nothing any more
 UNABLE = "they can run none of its calls"
@@ -186,36 +191,37 @@ class Search:
         Where models are not `exact`, each device alone has a plan, whatever they say: it may be tried.
         """
         self._step, self._machine, self._off = step, machine, off
-        self._bounds = Bounds(step, groups, machine)
-        self._visits = len(step.calls) * len(groups) / LOOKED_UP  # that nobody has been charged for
+        self._bounds, self._sets, self._exact = Bounds(step, groups, machine), sets, exact
         self.since: PlanAccount | None = None  # the plan in force when it was looked where the data is
         self.looks = 0.0  # seconds, of all of them
         self._improved: set[tuple[str, ...]] = set()  # devices around whose plan others were looked for
         self.found: dict[tuple[str, ...], Considered] = {}
         self._figures: list[tuple[DeviceSet, Figure]] = []
         self._others: list[DeviceSet] = []  # of several devices, of which no figure is known yet
-        least = self._bounds.least(max(sets, key=lambda chosen: len(chosen.devices)))
+        self._least, self._crowds = 0.0, 1
+
+    def begin(self) -> Work[None]:
+        """Find what a turn takes at least, on any devices and on each of those that need no look."""
+        step, sets, bounds = self._step, self._sets, self._bounds
+        yield from bounds.begin()
+        least = bounds.least(max(sets, key=lambda chosen: len(chosen.devices)))
+        yield len(step.calls) / LOOKED_UP
         for chosen in sets:
             devices = chosen.devices
-            if len(devices) > 1 or (exact and foreign(step, devices)):  # who lends a hand has to be brought something
+            # Who lends a hand has to be brought something.
+            if len(devices) > 1 or (self._exact and foreign(step, devices)):
                 self._others.append(chosen)
                 self.found[devices] = Considered(devices, least, None, NOT_YET)
             else:
-                figure = self._bounds.of(chosen)
+                figure = yield from bounds.of(chosen)
                 self._figures.append((chosen, figure))
-                self.found[devices] = Considered(devices, figure.period, *self._figured(devices, figure))
+                self.found[devices] = Considered(devices, figure.period, *(yield from self._figured(devices, figure)))
         self._least = least
         self._crowds = min([len(chosen.crowds) for chosen in self._others if len(chosen.crowds) > 1], default=1)
-        self._visits += self._bounds.visits(len(self._figures) + 1)
 
-    def visits(self) -> float:
-        """Return the visits that nobody has been charged for."""
-        visits, self._visits = self._visits, 0.0
-        return visits
-
-    def _figured(self, devices: tuple[str, ...], figure: Figure) -> tuple[PlanAccount | None, str]:
+    def _figured(self, devices: tuple[str, ...], figure: Figure) -> Work[tuple[PlanAccount | None, str]]:
         """Return the plan that gives all of a step to one device, with what it takes at least."""
-        made = self._planned(devices)
+        made = yield from self._planned(devices)
         if isinstance(made, str):
             return None, made
         lent = sum(
@@ -224,22 +230,22 @@ class Search:
         made.estimated = PeriodEstimate(figure.period + lent, figure.way, figure.own, {}, 0, figure.slack)
         return made, ""
 
-    def _planned(self, devices: tuple[str, ...]) -> PlanAccount | str:
+    def _planned(self, devices: tuple[str, ...]) -> Work[PlanAccount | str]:
         """Return a plan on some devices, which nobody has estimated, or why there is none."""
         if not any(device in call.profile.devices for call in self._step.calls for device in devices):
             return UNABLE
-        made = planned(self._step, devices, self._machine)
+        made = yield from planned(self._step, devices, self._machine)
         if made is None:
             return UNKNOWN
         plan, parts = made
-        if (full := crowded(self._step, plan, self._machine.platform)) is not None:
+        if (full := (yield from crowded(self._step, plan, self._machine.platform))) is not None:
             return f"the memory of {full} is too small"
         return PlanAccount(devices, plan, None, parts, self._off.get(devices, 1.0))
 
-    def moved(self, present: PlanAccount | None) -> None:
+    def moved(self, present: PlanAccount | None) -> Work[None]:
         """Look again where the data is: another plan is in force."""
         self.since = present
-        self._bounds.look_where()
+        yield from self._bounds.look_where()
         for number, (chosen, figure) in enumerate(self._figures):
             way = self._bounds.way(chosen)
             self._figures[number] = chosen, figure._replace(way=way)
@@ -247,7 +253,7 @@ class Search:
             if len(chosen.devices) == 1 and account is not None and account.estimated is not None:
                 account.estimated = account.estimated._replace(transition=way)
                 account.since = present
-        self._visits += (len(self._step.calls) + len(self._figures)) / LOOKED_UP
+            yield 1 / LOOKED_UP
 
     def keep(self, before: Search) -> list[tuple[str, ...]]:
         """Keep the plans of an earlier search that were measured, unless much more is expected by now; return the devices of those."""
@@ -266,7 +272,7 @@ class Search:
         """Return the plans that are known beside the present one."""
         return [entry.account for entry in self.found.values() if entry.account not in (None, present)]
 
-    def due(self, present: PlanAccount | None, repetitions: float, share: float) -> tuple[str, ...] | None:
+    def due(self, present: PlanAccount | None, repetitions: float, share: float) -> Work[tuple[str, ...] | None]:
         """Return the devices of the next plan that is worth a look: few memories first, then the one that takes least in the long run.
 
         Of few memories, bounds promise least too much. What it may save in so many repetitions, against the best known, is many times what all looks take, for most find nothing;
@@ -280,7 +286,7 @@ class Search:
             least, look = repetitions * self._least, self._crowds * TURNS * len(self._step.calls) * VISIT
             if least + look > WORTH * best or look > max((best - least) / DEAR, share * best):
                 return None
-            self._figure_others()
+            yield from self._figure_others()
         likely: tuple[int, float, tuple[str, ...]] | None = None
         for (devices, crowds, _, _), figure in self._figures:
             entry = self.found[devices]
@@ -298,24 +304,24 @@ class Search:
                 likely = len(crowds), figure.period, devices
         return likely[2] if likely is not None else None
 
-    def _figure_others(self) -> None:
+    def _figure_others(self) -> Work[None]:
         """Find what sets of several devices take at least."""
-        for chosen in self._others:
-            figure = self._bounds.of(chosen)
+        while self._others:
+            chosen = self._others[0]
+            figure = yield from self._bounds.of(chosen)
+            self._others.pop(0)
             self._figures.append((chosen, figure))
             self.found[chosen.devices] = self.found[chosen.devices]._replace(bound=figure.period)
-        self._visits += self._bounds.visits(len(self._others))
-        self._others = []
 
-    def look(self, devices: tuple[str, ...], present: PlanAccount | None) -> Iterator[int]:
-        """Make a plan on some devices, and estimate it; yields visits, so that whoever asks can stop for a moment."""
-        made, machine = self._planned(devices), self._machine
+    def look(self, devices: tuple[str, ...], present: PlanAccount | None) -> Work[None]:
+        """Make a plan on some devices, and estimate it."""
+        made, machine = (yield from self._planned(devices)), self._machine
         entry = self.found[devices]
         if isinstance(made, str):
             self.found[devices] = entry._replace(why=made)
             return
         for answer in estimate(self._step, made.plan, machine.platform, machine.overheads, machine.where):
-            yield 1
+            yield 1.0
             self.looks += VISIT
             made.estimated = answer
         made.since = present
@@ -347,50 +353,51 @@ class Search:
                 likely = costs, devices
         return likely[1] if likely is not None else None
 
-    def improve(self, devices: tuple[str, ...]) -> Iterator[int]:
-        """Look for a better plan on some devices near to the one that is known; yields visits, as a look does."""
+    def improve(self, devices: tuple[str, ...]) -> Work[None]:
+        """Look for a better plan on some devices near to the one that is known."""
         self._improved.add(devices)
         entry = self.found[devices]
         assert entry.account is not None
         for better in improved(self._step, entry.account, self._machine):
             if better is None:
                 self.looks += VISIT
-                yield 1
-            elif crowded(self._step, better.plan, self._machine.platform) is None:
+                yield 1.0
+            elif (yield from crowded(self._step, better.plan, self._machine.platform)) is None:
                 self._limit(better, entry)
                 self.found[devices] = entry._replace(account=better)
 
 
 def planned(
     step: StepProfile, devices: Sequence[str], machine: Target
-) -> tuple[list[StepParts], dict[str, float]] | None:
+) -> Work[tuple[list[StepParts], dict[str, float]] | None]:
     """Return a plan of a step on some devices, and shares; None if nothing is known of one of them.
 
     A call that none of them can run goes to another device: it does not keep them from the rest of the step.
     """
-    if not is_known(step, devices):
+    if not (yield from is_known(step, devices)):
         return None
     if len(devices) == 1:
         return [whole(call, devices[0]) for call in step.calls], {devices[0]: 1.0}
-    parts = shares(step, devices, machine.platform)
+    parts = yield from shares(step, devices, machine.platform)
     if parts is None:
         return None
     cut = partial(divided, parts=parts)
-    return placed(step, devices, machine.platform, machine.overheads, cut), parts
+    return (yield from placed(step, devices, machine.platform, machine.overheads, cut)), parts
 
 
-def is_known(step: StepProfile, devices: Sequence[str]) -> bool:
+def is_known(step: StepProfile, devices: Sequence[str]) -> Work[bool]:
     """Tell whether something is known of how long these devices take for the calls of a step that they can run."""
-    return all(
-        call.profile.whole is None
-        or device not in call.profile.devices
-        or call.profile.seconds(device, call.profile.whole, together=False) is not None
-        for call in step.calls
-        for device in devices
-    )
+    for call in step.calls:
+        profile, all_of_it = call.profile, call.profile.whole
+        for device in devices if all_of_it is not None else ():
+            assert all_of_it is not None
+            if device in profile.devices and profile.seconds(device, all_of_it, together=False) is None:
+                return False
+            yield 0.0
+    return True
 
 
-def crowded(step: StepProfile, plan: Sequence[StepParts], platform: Platform) -> str | None:
+def crowded(step: StepProfile, plan: Sequence[StepParts], platform: Platform) -> Work[str | None]:
     """Return a memory in which a plan's parts of arrays do not fit together, or None."""
     boxes: dict[tuple[int, int], list[Box]] = {}
     sizes: dict[int, int] = {}
@@ -405,6 +412,7 @@ def crowded(step: StepProfile, plan: Sequence[StepParts], platform: Platform) ->
             for argument, array, needed in zip(profile.arguments, call.arrays, touched.boxes, strict=True):
                 sizes[array] = argument.itemsize
                 boxes.setdefault((memory, array), []).append(needed)
+        yield 0.0
     held: dict[int, int] = {}
     for (memory, array), needed_of in boxes.items():
         held[memory] = held.get(memory, 0) + bounding(needed_of).volume * sizes[array]

@@ -6,6 +6,8 @@ Before: profile.py.  After: planner.py, estimate.py.  Knows shares and rows; no 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heapreplace
+from itertools import accumulate
 from math import lcm
 from typing import NamedTuple
 
@@ -13,8 +15,11 @@ from ...geometry import Box
 from ...machine.platform import Platform
 from ...predict.features import part_of
 from .profile import CallProfile, StepCall, StepProfile
+from .slices import Work
 
 ROUNDS = 2  # times that shares are corrected by what models say of the parts: they are not quite linear
+COARSE = 16  # granules per device: of more, the nearest one is off by 3 %, and arrays of a step had better be cut alike
+UNLIKE = 0.98  # of what the last device takes: more is no reason to cut arrays of a step in unlike ways
 LEAST = 1e-3  # of a step: a device that would get less gets nothing
 
 
@@ -28,7 +33,7 @@ class StepPart(NamedTuple):
 StepParts = tuple[StepPart, ...]
 
 
-def shares(step: StepProfile, devices: Sequence[str], platform: Platform) -> dict[str, float] | None:
+def shares(step: StepProfile, devices: Sequence[str], platform: Platform) -> Work[dict[str, float] | None]:
     """Return which part of each divisible call each device gets, so that all are busy for as long.
 
     None if nothing is known of the speed of one of them.
@@ -44,6 +49,7 @@ def shares(step: StepProfile, devices: Sequence[str], platform: Platform) -> dic
                 if seconds is None:
                     return None
                 total += seconds
+                yield 0.0
         rates[device] = 1.0 / total if total > 0.0 else 0.0
     found = _normal(rates)
     for _ in range(ROUNDS if len(devices) > 1 and calls else 0):
@@ -52,6 +58,7 @@ def shares(step: StepProfile, devices: Sequence[str], platform: Platform) -> dic
             for device, seconds in part_seconds(call, divided(call, found), platform):
                 if device in busy:  # or it does this call for devices that cannot
                     busy[device] += seconds
+            yield 0.0
         if not any(busy.values()):
             break
         found = _normal({d: share / busy[d] if busy[d] else 0.0 for d, share in found.items()})
@@ -75,38 +82,80 @@ def divided(call: CallProfile, parts: Mapping[str, float]) -> StepParts:
     if not able:
         able = [(next(iter(call.devices)), 1.0)]
     total = sum(share for _, share in able)
-    found: list[StepPart] = []
-    sum_, low = 0.0, 0
+    ends: list[int] = []
+    sum_ = 0.0
     for number, (device, share) in enumerate(able):
         sum_ += share / total
         last = number == len(able) - 1
-        high = call.rows if last else _cut(call, sum_ * call.rows, device, able[number + 1][0])
+        ends.append(call.rows if last else _cut(call, sum_ * call.rows, device, able[number + 1][0]))
+    ends = _balanced(call, {device: share / total for device, share in able}, ends)
+    found: list[StepPart] = []
+    low = 0
+    for (device, _), high in zip(able, ends, strict=True):
         if high > low:
             found.append(StepPart(device, part_of(call.box, call.axis, low, high)))
             low = high
     return tuple(found)
 
 
+def _balanced(call: CallProfile, able: Mapping[str, float], ends: Sequence[int]) -> list[int]:
+    """Return cuts that let the last device be done sooner, if there are such; else those that are given.
+
+    Cuts at the nearest granule keep arrays of unlike lengths cut alike. Where a call has few granules, one more of them may be much
+    for a slow device: each goes to whoever is done with it first.
+    """
+    granule, parts = _granule(call, *able), list(able.values())
+    if call.rows < 2 * granule * len(parts):  # what devices like is too coarse for as many of them
+        granule = call.granule
+    many = call.rows // granule
+    if many > COARSE * len(parts) or many < 1:
+        return list(ends)
+    counts = [0] * len(parts)
+    queue = [(1.0 / share, number) for number, share in enumerate(parts)]
+    heapify(queue)
+    for _ in range(many):
+        _, number = queue[0]
+        counts[number] += 1
+        heapreplace(queue, ((counts[number] + 1) / parts[number], number))
+    cuts = list(accumulate([count * granule for count in counts]))
+    cuts[-1] = call.rows
+    return cuts if _last(parts, cuts) < UNLIKE * _last(parts, ends) else list(ends)
+
+
+def _last(parts: Sequence[float], ends: Sequence[int]) -> float:
+    """Return when the last device is done, in rows over share."""
+    return max([(high - low) / share for share, low, high in zip(parts, [0, *ends], ends, strict=False)])
+
+
 def _cut(call: CallProfile, row: float, *devices: str) -> int:
     """Return the row nearest to `row` at which a call may be cut between two devices, as both of them like it."""
-    granule = lcm(call.granule, *[max(1, call.devices[device].device.granule) for device in devices])
-    if granule * 2 > call.rows:
-        granule = call.granule
+    granule = _granule(call, *devices)
     return min(call.rows, round(row / granule) * granule)
 
 
-def part_seconds(call: CallProfile, parts: StepParts, platform: Platform) -> list[tuple[str, float]]:
-    """Return the predicted seconds of each part beside the others: parts that share a memory share its bandwidth.
+def _granule(call: CallProfile, *devices: str) -> int:
+    """Return of how many rows parts of a call are, as these devices like it."""
+    granule = lcm(call.granule, *[max(1, call.devices[device].device.granule) for device in devices])
+    return call.granule if granule * 2 > call.rows else granule
 
-    If they ask for more than there is, each is slowed down by the same factor, until the first of them is done.
+
+def part_seconds(call: CallProfile, parts: StepParts, platform: Platform) -> list[tuple[str, float]]:
+    """Return the predicted seconds of each part beside the others: parts that share a memory share its bandwidth."""
+    return [(device, seconds) for device, seconds, _ in beside(call, parts, platform)]
+
+
+def beside(call: CallProfile, parts: StepParts, platform: Platform) -> list[tuple[str, float, float]]:
+    """Return the predicted seconds of each part beside the others, and by itself.
+
+    If those that share a memory ask for more than there is, each is slowed down by the same factor, until the first of them is done.
     """
     together = len(parts) > 1
-    found: list[tuple[str, float]] = []
+    found: list[tuple[str, float, float]] = []
     sharing: dict[int, list[tuple[float, int, float]]] = {}  # by memory: seconds alone, which part, bytes per second
     for device, box in parts:
         touched = call.whole if box == call.box and call.whole is not None else call.part(box)
         seconds = call.seconds(device, touched, together=together)
-        found.append((device, seconds or 0.0))
+        found.append((device, seconds or 0.0, seconds or 0.0))
         if seconds:
             asked = touched.work.size / seconds
             sharing.setdefault(call.devices[device].memory, []).append((seconds, len(found) - 1, asked))
@@ -114,7 +163,8 @@ def part_seconds(call: CallProfile, parts: StepParts, platform: Platform) -> lis
         bandwidth = platform.memories[memory].bandwidth
         if bandwidth and len(mine) > 1:
             for number, seconds in _crowded(mine, bandwidth):
-                found[number] = found[number][0], seconds
+                device, _, alone = found[number]
+                found[number] = device, seconds, alone
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ...geometry import Box, RegionMap, bounding, covers, overlaps
 from ...machine.platform import HOST, USER, Device, Link, Platform
 from ..designs import Designs
-from .cuts import StepParts, part_seconds
+from .cuts import StepParts, beside
 from .profile import CallProfile, StepCall, StepProfile, Touched
 
 
@@ -101,6 +101,7 @@ class Crew(NamedTuple):
     memory: int
     touched: Touched
     seconds: float  # of the slowest
+    alone: float  # seconds of the slowest if no other used its memory meanwhile
     parts: int
     launches: int
 
@@ -140,6 +141,9 @@ class Emulation:
         self._carried: dict[object, float] = {}  # seconds that links were busy
         self._moved: dict[int, float] = {}  # seconds that memories were, by what kernels read and write
         self._copies = 0  # of the call that is gone through
+        self._in_step = (
+            False  # results that are combined, or seen by the program, keep those together who share a memory
+        )
         self.instructions = 0
 
     # Turns ------------------------------------------------------------------------------------------------------------
@@ -149,6 +153,7 @@ class Emulation:
         self.interpreter, self.instructions = 0.0, 0
         self.busy, self._carried, self._moved = {}, {}, {}
         reads = list(step.reads)
+        self._in_step = bool(reads) or any(call.profile.reduces for call in step.calls)
         for position, (call, parts) in enumerate(zip(step.calls, plan, strict=True)):
             while reads and reads[0].after <= position:
                 self._read(reads[0].array + number * reads[0].renewed, reads.pop(0).nbytes)
@@ -180,11 +185,11 @@ class Emulation:
         ends: list[tuple[Crew, float]] = []
         self._copies = 0
         for crew in crews:
-            ready, copies = self._inputs(profile, arrays, crew)
+            ready, soonest, copies = self._inputs(profile, arrays, crew)
             instructions += copies + crew.launches
-            ready = max(ready, begin, self._unread(profile, arrays, crew))
+            least = max(begin, self._unread(profile, arrays, crew))
             loading = self._designs.take(crew.device, self._designs.op(profile.task))
-            ends.append((crew, self._compute(crew.device, ready, crew.seconds + loading)))
+            ends.append((crew, self._compute(crew, max(ready, least), max(soonest, least), loading)))
             bandwidth = self._platform.memories[crew.memory].bandwidth
             if bandwidth and crew.seconds:
                 took = min(crew.touched.work.size / bandwidth, crew.seconds)  # less where caches give more
@@ -205,7 +210,7 @@ class Emulation:
         known = self._crews.get(key)
         if known is not None and known[0] is parts:
             return known[1]
-        seconds = [(p.device, 0.0) for p in parts] if call.host else part_seconds(call, parts, self._platform)
+        seconds = [(p.device, 0.0, 0.0) for p in parts] if call.host else beside(call, parts, self._platform)
         found: dict[int, list[int]] = {}
         for number, part in enumerate(parts):
             found.setdefault(self._memory(part.device), []).append(number)
@@ -215,7 +220,8 @@ class Emulation:
             touched = call.whole if box == call.box and call.whole is not None else call.part(box)
             launches = sum([call.launches(parts[number].device, parts[number].box) for number in mine])
             longest = max([seconds[number][1] for number in mine])
-            crews.append(Crew(parts[mine[0]].device, memory, touched, longest, len(mine), launches))
+            alone = max([seconds[number][2] for number in mine])
+            crews.append(Crew(parts[mine[0]].device, memory, touched, longest, alone, len(mine), launches))
         self._crews[key] = (parts, crews)
         return crews
 
@@ -241,37 +247,44 @@ class Emulation:
     def _memory(self, device: str) -> int:
         return self._devices[device].memory if device in self._devices else HOST
 
-    def _compute(self, name: str, ready: float, seconds: float) -> float:
-        device = self._devices.get(name)
+    def _compute(self, crew: Crew, ready: float, soonest: float, loading: float) -> float:
+        """Return when a crew is done that has everything when it is `ready`; the first of it may have begun as soon as `soonest`.
+
+        Those who share a memory draw apart: while some wait for what others have finished, the rest have more of its bandwidth. So
+        a turn takes no longer than the memory does, or than each of them alone with its waits.
+        """
+        name, device = crew.device, self._devices.get(crew.device)
         free = self._free.get(name, 0.0)
         if device is not None and device.launch:
-            ready += device.launch
-        elif (
-            device is not None and ready > free
-        ):  # a core's thread, which sleeps meanwhile; not if it was queued behind another
-            ready += self._costs.wake
-        end = self._free[name] = max(ready, free) + seconds
-        self.busy[name] = self.busy.get(name, 0.0) + seconds
+            ready, soonest = ready + device.launch, soonest + device.launch
+        elif device is not None and ready > free:
+            ready += self._costs.wake  # a core's thread, which sleeps meanwhile; not if it was queued behind another
+        alone = crew.seconds if self._in_step else crew.alone
+        end = max(max(ready, free) + alone, max(soonest, free) + crew.seconds) + loading
+        self._free[name] = end
+        self.busy[name] = self.busy.get(name, 0.0) + crew.seconds + loading
         self.end = max(self.end, end)
         return end
 
-    def _inputs(self, call: CallProfile, arrays: Sequence[int], crew: Crew) -> tuple[float, int]:
-        """Bring what a crew reads; return when it is there, and how many copies that takes."""
-        memory, ready, copies = crew.memory, 0.0, 0
+    def _inputs(self, call: CallProfile, arrays: Sequence[int], crew: Crew) -> tuple[float, float, int]:
+        """Bring what a crew reads; return when it is there, when the first of the crew may have begun, and how many copies that takes."""
+        memory, ready, soonest, copies = crew.memory, 0.0, 0.0, 0
         for argument, array, box in zip(call.arguments, arrays, crew.touched.boxes, strict=True):
             if not argument.reads or argument.reduces:
                 continue
             valid = self._valid_of(array, argument.extent)
             made = self._ready(array, box, crew.device)
+            apart = crew.alone < crew.seconds and not self._in_step
+            soon = self._ready(array, box, crew.device, apart=True) if apart else made
             for piece, mask in valid.get(box):
                 if _lacks(mask, memory):
                     arrived, hops = self._copy(
                         mask, memory, piece.volume * argument.itemsize, self._ready(array, piece)
                     )
-                    made, copies = max(made, arrived), copies + hops
+                    made, soon, copies = max(made, arrived), max(soon, arrived), copies + hops
                     valid.set(piece, mask | 1 << memory)
-            ready = max(ready, made)
-        return ready, copies
+            ready, soonest = max(ready, made), max(soonest, soon)
+        return ready, soonest, copies
 
     def _copy(self, mask: int, memory: int, nbytes: int, ready: float) -> tuple[float, int]:
         way = self._ways.of(mask, memory)
@@ -360,8 +373,11 @@ class Emulation:
                     valid.set(box, mask)
         return valid
 
-    def _ready(self, array: int, box: Box, reader: str = "") -> float:
-        """Return when the last of those is done who write in a box; whoever asks is not kept waiting by itself."""
+    def _ready(self, array: int, box: Box, reader: str = "", *, apart: bool = False) -> float:
+        """Return when the last of those is done who write in a box; whoever asks is not kept waiting by itself.
+
+        Of a crew that has drawn `apart`, each waits for its neighbours alone.
+        """
         made = self._made.get(array)
         if not made:
             return 0.0
@@ -369,7 +385,11 @@ class Emulation:
             return max(entry.end for entry in made)
         gap = self._costs.completion * sum([entry.parts for entry in made])
         return max(
-            [m.end + (gap if m.device != reader or m.parts > 1 else 0.0) for m in made if overlaps(m.box, box)],
+            [
+                m.end + (gap if m.device != reader or (m.parts > 1 and not apart) else 0.0)
+                for m in made
+                if overlaps(m.box, box)
+            ],
             default=0.0,
         )
 

@@ -6,16 +6,17 @@ powers of two, and unions of classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import combinations
 
 from ...machine.platform import Device, Platform
 from ..candidate import Candidates
 from .account import PlanAccount
 from .bounds import DeviceSet, Target, as_sets
-from .choose import VISIT, Search
+from .choose import Search, is_known
 from .estimate import estimate
 from .profile import StepProfile
+from .slices import Slice, Work
 
 MOST_FIRST = 20e-3  # seconds of first looks at steps, before they count as later ones do
 SHARE = 0.01  # of the program's time that later looks may take
@@ -102,9 +103,12 @@ def _twice(chosen: Sequence[Device]) -> bool:
     return False
 
 
-FIRST = 4e-3  # seconds of the first look at a step
+FIRST = 4e-3  # seconds of the first look at a step: less than the 5 ms for which a program may be kept waiting
 EARLY_SHARE = 0.02  # of the time that a step is expected to take, which looks at plans of it may take
-SLICE = 1e-3  # and of later ones
+SLICE = 1e-3  # seconds of every further look
+
+Looks = Generator[float | None, None, None]
+"""One look after the other. Yields visits, and None whenever nothing is worth a look now."""
 
 
 class Looking(Spending):
@@ -122,61 +126,111 @@ class Looking(Spending):
         self._repetitions = 1.0  # of the step that are expected
         self._groups: list[list[Device]] | None = None  # devices that are alike; None: they have to be found
         self._sets: list[DeviceSet] = []
+        self.present: PlanAccount | None = None  # the plan in force; call by call, if none was adopted
         self._search: Search | None = None  # for plans of the step
-        self._looking: Iterator[int] | None = None
+        self._looks: Looks | None = None  # what is looked at for the step
+        self._looking = False  # in the middle of a look
+        self._way: Work[None] | None = None  # to a plan that tempts: estimated before anything else
         self._off: dict[tuple[str, ...], float] = {}  # times as long as estimated that plans took, by devices
+        self._new = True  # nothing of the step was looked at yet
+        self.longest = 0.0  # seconds that the program's thread was kept waiting at once
 
-    def _begin_search(self, step: StepProfile) -> Search:
-        """Return what is known of sets of devices from numbers alone."""
+    # Moments ----------------------------------------------------------------------------------------------------------
+
+    def _moment(self) -> Slice:
+        """Return a moment of planning, which begins now."""
+        return Slice(0.0, self._clock)
+
+    def _look(self, moment: Slice) -> None:
+        """Go on with what is looked at until a moment is over: at first as long as it takes to see the likely plans, then a slice."""
+        first = FIRST if self._new else SLICE
+        moment.most = min(SLICE, SHARE * self._elapsed() - self._later) if self.planning > MOST_FIRST else first
+        if self._way is not None and not moment.advance(self._way):
+            self._way = None
+        if self._way is None and self._looks is not None:
+            self._looking = moment.advance(self._looks)
+
+    def _over(self, moment: Slice) -> None:
+        """Account for a moment of planning."""
+        took = moment.took
+        self._new = False
+        self.longest = max(self.longest, took)
+        self._spend(took, later=self.planning > MOST_FIRST)
+
+    # What is looked at ------------------------------------------------------------------------------------------------
+
+    def _new_search(self, step: StepProfile) -> Search:
+        """Return a search for plans of a step, which is to begin."""
         if self._groups is None:
             self._groups = classes(self._machine.platform, self._candidates.lost)
             self._sets = as_sets(device_sets(self._groups), self._groups, self._machine.platform)
         return Search(step, self._machine, self._groups, self._sets, self._off, exact=self._exact)
 
-    def _look(self, search: Search, present: PlanAccount | None) -> None:
-        """Look at plans for a moment: at first for as long as it takes to see the likely ones, then in slices."""
-        first = self.planning <= MOST_FIRST
-        allowed = FIRST if first else min(SLICE, SHARE * self._elapsed() - self._later)
-        took, begin = search.visits() * VISIT, self._clock() if self._clock is not None else 0.0
-        while took < allowed:
-            if self._looking is None:
-                devices = search.due(present, self._repetitions, 2.0 * EARLY_SHARE if first else 1.0)
-                took += search.visits() * VISIT if self._clock is None else 0.0
-                if devices is None:
-                    break
-                self._looking = search.look(devices, present)
-            visits = next(self._looking, None)
-            if visits is None:
-                self._looking = None
-                continue
-            took = took + visits * VISIT if self._clock is None else self._clock() - begin
-        self._spend(took, later=not first)
+    def _looks_at(self, step: StepProfile, present: PlanAccount) -> Looks:
+        """Look at a step that is planned call by call, and then at one plan of it after the other."""
+        for call in step.calls:
+            call.profile.look_again()
+            yield 0.0
+        if not (yield from is_known(step, present.devices)):
+            self._unknown()
+            return
+        search = self._new_search(step)
+        yield from search.begin()
+        alone = search.found.get(present.devices) if len(present.devices) == 1 else None
+        if alone is not None and alone.account is not None and alone.account.estimated is not None:
+            present.estimated = alone.account.estimated._replace(transition=0.0)  # needs no look
+        else:
+            yield from self._estimating(present, step)
+        search.since, self._search = present, search
+        yield from self._further(search)
 
-    def _estimate(self, account: PlanAccount, step: StepProfile) -> float:
-        """Estimate a plan from where the data is now; return the seconds that it took."""
-        machine = self._machine
-        begin = self._clock() if self._clock is not None else 0.0
-        visits = 0
-        for answer in estimate(step, account.plan, machine.platform, machine.overheads, machine.where):
-            visits += 1
-            account.estimated = answer
-        took = visits * VISIT if self._clock is None else self._clock() - begin
-        self._spend(took, later=False)
-        return took
+    def _unknown(self) -> None:
+        """Leave a step alone: nothing is known of who runs it now."""
+        raise NotImplementedError
 
-    def _renew(self, step: StepProfile, present: PlanAccount) -> list[tuple[str, ...]]:
-        """Look at the step once more: more is known of its calls by now. Return the devices of which much more is expected.
+    def _further(self, search: Search) -> Looks:
+        """Look at one plan after the other, as long as each is worth it."""
+        while True:
+            present = self.present
+            if present is not None and search.since is not present:
+                yield from search.moved(present)
+            share = 2.0 * EARLY_SHARE if self.planning <= MOST_FIRST else 1.0
+            devices = yield from search.due(present, self._repetitions, share)
+            if devices is None:
+                yield None
+            else:
+                yield from search.look(devices, present)
+
+    def _looks_ahead(self, step: StepProfile, times: float) -> Looks:
+        """Look at plans of a step that waits to be planned, and then for better ones near to them."""
+        search = self._new_search(step)
+        yield from search.begin()
+        self._search = search
+        while (devices := (yield from search.due(None, times, EARLY_SHARE))) is not None:
+            yield from search.look(devices, None)
+        while (devices := search.promising(times, EARLY_SHARE)) is not None:
+            yield from search.improve(devices)
+
+    def _looks_again(self, step: StepProfile, forget: Callable[[Sequence[tuple[str, ...]]], None]) -> Looks:
+        """Look at a step once more, for more is known of its calls by now; `forget` is told of which devices much more is expected.
 
         What was measured of others stays.
         """
-        begin = self._clock() if self._clock is not None else 0.0
         for call in step.calls:
             call.profile.look_again()
-        before, self._looking = self._search, None
-        self._search = self._begin_search(step)
-        self._search.since = present
-        changed = self._search.keep(before) if before is not None else []
-        if self._clock is not None:
-            self._search.visits()
-            self._spend(self._clock() - begin, later=True)
-        return changed
+            yield 0.0
+        before, search = self._search, self._new_search(step)
+        yield from search.begin()
+        search.since = self.present
+        if before is not None:
+            forget(search.keep(before))
+        self._search = search
+        yield from self._further(search)
+
+    def _estimating(self, account: PlanAccount, step: StepProfile) -> Work[None]:
+        """Estimate a plan from where the data is now."""
+        machine, since = self._machine, self.present
+        for answer in estimate(step, account.plan, machine.platform, machine.overheads, machine.where):
+            yield 1.0
+            if answer is not None:
+                account.estimated, account.since = answer, since

@@ -12,6 +12,8 @@ Before: watch.py, choose.py, account.py, guide.py.  After: telling.py.  Pure: ti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from ...graph.command import Chunk
 from ...graph.task import Task
@@ -21,12 +23,13 @@ from ..plan import Plan
 from ..repeats import LONGEST, Repeats
 from .account import WORTH, Measured, PlanAccount
 from .bounds import Target, lower_limit
-from .choose import DEAR, VISIT, Considered, is_known
+from .choose import DEAR, Considered
 from .estimate import TURNS
 from .guide import Guide, PlanningSpent, Profiles
 from .looking import MOST_FIRST, SHARE, Looking
 from .profile import StepProfile
-from .tree import step_plan
+from .slices import VISIT, Slice
+from .tree import followed, step_plan
 from .trials import SEEN, Measuring, Trials
 from .watch import ProgramWatch, by_device
 
@@ -62,9 +65,8 @@ class StepPlanner(Looking):
         self._broken = 0  # calls for which it did so before it did something else: less is nothing to count on
         self._step: StepProfile | None = None
         self._left: list[Considered] = []  # plans of the step that were in force
-        self.present: PlanAccount | None = None  # the plan in force; call by call, if none was adopted
         self.adopted = False
-        self._last: Plan | None = None  # of a step that is over
+        self._last: Callable[[], Plan] | None = None  # makes the plan of a step that is over
         self._guide = Guide(machine, self._watch.profile)
         self._measuring = Measuring(real=clock is not None, middle=not exact)
         self._trials = Trials()
@@ -153,6 +155,20 @@ class StepPlanner(Looking):
         looked_at = sum(entry.account is not None for entry in self.considered)
         return PlanningSpent(self.planning, looked_at, limit, self._watch.calls)
 
+    def figures(self) -> dict[str, Any]:
+        """Return what planning has taken, for a trace, in seconds: all of it, what came after first looks, the longest at once, and trials.
+
+        Planning holds the lock of the runtime, so that whoever waits for it meanwhile waits no longer than is told here.
+        """
+        return {
+            "seconds": self.planning,
+            "later_s": self._later,
+            "longest_s": self.longest,
+            "trials_s": self._trials.lost,
+            "computed_s": self._elapsed(),
+            "candidates": sum(entry.account is not None for entry in self.considered),
+        }
+
     # Turns ------------------------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
@@ -160,10 +176,11 @@ class StepPlanner(Looking):
         if self._trials.back is not None and self._step is not None:
             back, self._trials.back = self._trials.back, None
             self._adopt(back, self._step)
-        if self._step is not None and self._step.exact:
-            self._last = self.plan()
+        if self._step is not None and self._step.exact and self._search is not None and self.present is not None:
+            self._last = partial(step_plan, self._step, self.present, self.considered, self._machine)
         self._period = 0
-        self._step = self._search = self._looking = None
+        self._step = self._search = self._looks = self._way = None
+        self._looking = False
         self._failed, self.unplanned, self._left = False, "", []
         self.present = None
         self._measuring.forget()
@@ -176,6 +193,7 @@ class StepPlanner(Looking):
 
     def _turn(self, repeats: Repeats, turns: int) -> None:
         """A turn is over: look at plans, and change if that is worth it."""
+        moment = self._moment()
         if self._step is None:
             if not self._may_begin() or (self._broken and self._watch.is_settled(repeats.period, self._guide.devices)):
                 return  # steps come and go: each of them would take a first look
@@ -183,36 +201,37 @@ class StepPlanner(Looking):
             if step is None:
                 self.unplanned = self._watch.why
                 return
-            if not self._begin(step):
-                return
+            self._begin(step)
         assert self._step is not None
         told = (self._until - self._watch.calls) / len(self._step.calls)
         self._repetitions = told if told >= 1.0 else float(turns)
         if self._broken:  # what comes and goes has come before
             self._repetitions = max(self._repetitions, float(self._watch.times(self._step)))
-        self._go_on()
+        self._go_on(moment)
 
     def _window(self, task: Task, parts: int) -> None:
         """Look at the last calls of a program that does not repeat itself: at first, and when they are of other kinds by now."""
-        calls = self._watch.calls
+        calls, moment = self._watch.calls, None
         if calls // WINDOW != self._turns:
             self._turns = calls // WINDOW
             self._measuring.ends_turn(task, parts)
         if calls >= self._due:
             phase = calls - self._phase
             self._due = calls + max(2, phase)
+            moment = self._moment()
             count = min(phase, self._wide())
             step = self._step
             if step is None or not self._watch.alike(step) or count >= 2 * len(step.calls):
                 early = phase <= EARLY and not self._guide.devices and self._may_begin()
                 if early or self._later + count * TURNS * VISIT <= SHARE * self._elapsed():
                     step = self._watch.window(count)
-                    if step is None or not self._begin(step):
+                    if step is None:
                         return
+                    self._begin(step)
                     self._since = calls - count
         if self._step is not None and not (calls - self._since) % len(self._step.calls):
             self._repetitions = max(1.0, (calls - self._phase) / len(self._step.calls))  # whatever kinds they were of
-            self._go_on()
+            self._go_on(moment or self._moment())
 
     def _wide(self) -> int:
         """Return how many calls a window has: fewer, the more memories they use, for a look at them is to take a moment."""
@@ -224,41 +243,44 @@ class StepPlanner(Looking):
         crews = self._watch.crews(calls, self._machine.memories)
         return self._later + calls * crews * TURNS * VISIT <= SHARE * self._elapsed()
 
-    def _begin(self, step: StepProfile) -> bool:
-        """Begin to plan a step; not if nothing is known of those who run it now."""
-        used = dict.fromkeys(c.device for seen in self._watch.last(len(step.calls)) for c in seen.chunks)
-        if not is_known(step, list(used)):
-            self.unplanned = "nothing is known of the speed of a device that runs a call"  # it is measured meanwhile
-            return False
-        self.unplanned = ""
+    def _begin(self, step: StepProfile) -> None:
+        """Begin to plan a step, which is planned call by call until now."""
         measured = self._measuring if self._step is None or step.exact else None
+        self.unplanned = ""
         self._step, self._again = step, self._turns + SEEN
-        for call in step.calls:
-            call.profile.look_again()
         self._remembered.begin(self._watch.does(step))
-        self._search, self._looking, self._left = None, None, []
-        self.present = self._as_it_is(step)
+        self._search, self._left, self._way, self._new = None, [], None, True
+        self.present = present = self._as_it_is(step)
+        self._looks = self._looks_at(step, present)
         if measured is not None and step.exact:
-            measured.begin(self._at_once(self.present.devices, len(step.calls)), settled=not self._exact)
-        return True
+            measured.begin(self._at_once(present.devices, len(step.calls)), settled=not self._exact)
 
-    def _go_on(self) -> None:
+    def _unknown(self) -> None:
+        """Leave a step alone: nothing is known of who runs it now."""
+        self._forget()
+        self.unplanned = "nothing is known of the speed of a device that runs a call"  # it is measured meanwhile
+
+    def _go_on(self, moment: Slice) -> None:
         """Look at plans for a moment, take what was measured, and change if that is worth it."""
-        step, present = self._step, self.present
-        assert step is not None and present is not None
-        search = self._search
-        if search is None:
-            search = self._search = self._begin_search(step)
-            search.since = present
-        elif search.since is not present:
-            search.moved(present)
-        self._look(search, present)
+        try:
+            self._look(moment)
+            if self._step is not None:
+                self._decide(moment, self._step)
+        finally:
+            self._over(moment)
+
+    def _decide(self, moment: Slice, step: StepProfile) -> None:
+        """Take what was measured, and change if that is worth it."""
+        present = self.present
+        assert present is not None
         self._measured(present, step)
+        if self._search is None:
+            return  # nothing is known of other plans yet
         if self._trials.back is None:
-            self._choose()
+            self._choose(moment)
         if step.exact and not self._exact:
             self._try(step)
-        if step.exact and self._looking is None and (self._exact or present.measured is not None):
+        if step.exact and not self._looking and (self._exact or present.measured is not None):
             free = not self.adopted and not self._guide.devices and not self._broken
             if free and self._exact and self._repetitions >= LOOK_AGAIN[0]:
                 self._adopt(present, step)  # else each call is planned anew now and then, by itself, and otherwise
@@ -281,22 +303,14 @@ class StepPlanner(Looking):
             self._remembered.note(present)
 
     def _as_it_is(self, step: StepProfile) -> PlanAccount:
-        """Return the account of how the last turn was planned, call by call."""
+        """Return the account of how the last turn was planned, call by call; nobody has estimated it."""
         plan = [by_device(seen.chunks) for seen in self._watch.last(len(step.calls))]
         devices = tuple(dict.fromkeys(part.device for parts in plan for part in parts))
         account = PlanAccount(devices, plan, None)
         account.off = self._off.get(account.kind, 1.0)
-        if len(devices) == 1:  # needs no look
-            self._search = self._begin_search(step)
-            known = self._search.found.get(devices)
-            if known is not None and known.account is not None and known.account.estimated is not None:
-                account.estimated = known.account.estimated._replace(transition=0.0)
-                self._search.since = account
-                return account
-        self._estimate(account, step)
         return account
 
-    def _choose(self) -> None:
+    def _choose(self, moment: Slice) -> None:
         """Adopt the plan with the least cost, if it is worth a change."""
         present, step, repetitions = self.present, self._step, self._repetitions
         assert present is not None and step is not None
@@ -305,21 +319,27 @@ class StepPlanner(Looking):
             return
         tempting = min(others, key=lambda account: account.period)
         gain = repetitions * (present.period - tempting.period)
-        if gain > 0.0 and tempting.since is not present:
-            self._look_again(tempting, step, gain)
+        if gain > 0.0 and tempting.since is not present and self._is_worth_it(tempting, gain):
+            self._way = self._estimating(tempting, step)
+            self._look(moment)
+            if self._way is not None:
+                return  # it is chosen when the way is known
         staying = present.costs(repetitions, present=True)
         exact = self._exact and step.exact and not self._broken
         worth = [
             account
             for account in others
-            if account.costs(repetitions, present=False)
+            if account.costs(repetitions, present=False) + repetitions * account.late(present)
             < (WORTH if exact or account.measured is not None else SURE) * staying
         ]
         if not worth:
             return
         if self._watch.calls >= self._until:  # what has lasted tends to last: a way is gone once, not in stages
             repetitions *= 2.0
-        best = min(worth, key=lambda account: account.costs(repetitions, present=False))
+        best = min(
+            worth,
+            key=lambda account: account.costs(repetitions, present=False) + repetitions * account.late(present),
+        )
         if not self._exact and present.measured is None:
             return  # nobody knows yet what would be given up
         self._adopt(best, step)
@@ -339,9 +359,9 @@ class StepPlanner(Looking):
             return
         if self._turns >= self._again and present.measured is not None and self._affords(len(step.calls)):
             self._again = 2 * self._turns
-            self._remembered.drop(self._renew(step, present))
+            self._looks, self._looking = self._looks_again(step, self._remembered.drop), True
         other = trials.due(present, self._others(present), self._turns, self._elapsed())
-        if other is None or self._looking is not None:
+        if other is None or self._looking:
             return
         if other.plan == present.plan:
             other.measured, other.left_at, other.times = present.measured, self._turns, other.times + 1
@@ -359,14 +379,11 @@ class StepPlanner(Looking):
             self._remembered.recall(account, self._turns)
         return [account for account in found if not account.rests(self._turns)]
 
-    def _look_again(self, account: PlanAccount, step: StepProfile, gain: float) -> None:
-        """Estimate the way from the present plan to one that would `gain` so many seconds, if that is worth the time."""
+    def _is_worth_it(self, account: PlanAccount, gain: float) -> bool:
+        """Tell whether to look at the way from the present plan to one that would `gain` so many seconds."""
         cost = TURNS * len(account.plan) * VISIT
         early = self.planning <= MOST_FIRST and cost * DEAR <= gain
-        if early or self._later + cost <= SHARE * self._elapsed():
-            took = self._estimate(account, step)
-            self._later += 0.0 if early else took
-            account.since = self.present
+        return early or self._later + cost <= SHARE * self._elapsed()
 
     def _adopt(self, account: PlanAccount, step: StepProfile) -> None:
         before = self.present
@@ -381,11 +398,11 @@ class StepPlanner(Looking):
         account.left = ""
         self._measuring.begin(self._at_once(account.devices, len(step.calls)))
         self._guide.follow(account)
-        self._planner.adopt(self.plan(), self._guide.of)
+        self._planner.adopt(followed(step, account), self._guide.of)
         self._mark = self._candidates.mark
 
     def plan(self) -> Plan | None:
         """Return the plan in force as data, or that of the step before; None if there is none for a step."""
         if self._step is None or self.present is None:
-            return self._last
+            return self._last() if self._last is not None else None
         return step_plan(self._step, self.present, self.considered, self._machine)

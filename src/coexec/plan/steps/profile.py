@@ -61,6 +61,7 @@ class CallProfile:
         "reduces",
         "rows",
         "task",
+        "text",
         "variants",
         "whole",
     )
@@ -71,6 +72,7 @@ class CallProfile:
         assert kernel is not None
         self.name = task.name
         self.task = without_arrays(task)
+        self.text = repr(task.key)  # by which plans name such calls
         self.host = not candidates
         self.reduces = bool(kernel.reduces)
         self.box = task.domain

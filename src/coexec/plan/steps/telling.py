@@ -14,9 +14,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...graph.task import Task
-from .choose import VISIT
-from .looking import EARLY_SHARE, FIRST
+from .looking import FIRST
 from .planner import StepPlanner
+from .slices import Slice
+
+UNKNOWN = "nothing is known of the speed of a device that could run it"
+TOO_LONG = "looking at all of it takes longer than the program may be kept waiting"
 
 
 class ToldPlanner(StepPlanner):
@@ -44,9 +47,10 @@ class ToldPlanner(StepPlanner):
             return
         self._until = self._watch.calls + (self._times - 1) * len(step.calls)
         try:
-            if self._begin(step):
-                self._repetitions = float(self._times - 1)
-                self._go_on()
+            moment = self._moment()
+            self._begin(step)
+            self._repetitions = float(self._times - 1)
+            self._go_on(moment)
         except Exception as error:  # noqa: BLE001 - a call that can be computed does not fail because it cannot be planned
             self._give_up(error)
 
@@ -70,22 +74,17 @@ class ToldPlanner(StepPlanner):
             self.unplanned = self._watch.why
             return
         self._step, self._repetitions = step, float(times)
-        begin = self._clock() if self._clock is not None else 0.0
-        search = self._search = self._begin_search(step)
-        while search.looks < FIRST and (devices := search.due(None, float(times), EARLY_SHARE)) is not None:
-            for _ in search.look(devices, None):
-                pass
-        while search.looks < FIRST and (devices := search.promising(float(times), EARLY_SHARE)) is not None:
-            for _ in search.improve(devices):
-                if search.looks >= FIRST:
-                    break
+        moment = Slice(FIRST, self._clock)
+        open_ = moment.advance(self._looks_ahead(step, float(times)))
         self.first = True
-        counted = search.visits() * VISIT + search.looks
-        self._spend(counted if self._clock is None else self._clock() - begin, later=False)
-        best = min(search.others(None), key=lambda account: account.costs(float(times), present=False), default=None)
-        if best is None:
+        self._over(moment)
+        search = self._search
+        known = search.others(None) if search is not None else []
+        best = min(known, key=lambda account: account.costs(float(times), present=False), default=None)
+        if best is None or search is None:
             self._forget()
-            self.unplanned = "nothing is known of the speed of a device that could run it"
+            self._until = 0  # it is planned as any other that the program repeats
+            self.unplanned = TOO_LONG if open_ else UNKNOWN
         else:
             self._adopt(best, step)
-            search.since = best
+            search.since, self._looks = best, self._further(search)

@@ -35,6 +35,25 @@ def step_plan(step: StepProfile, account: PlanAccount, considered: Sequence[Cons
     )
 
 
+def followed(step: StepProfile, account: PlanAccount) -> Plan:
+    """Return the plan of a step as far as calls follow it: where their parts are, and nothing that is predicted."""
+    calls = tuple([_where(call.profile, parts) for call, parts in zip(step.calls, account.plan, strict=True)])
+    return Plan("step", "", "", (), (), None, children=calls)
+
+
+def _where(call: CallProfile, parts: StepParts) -> Plan:
+    """Return the plan of a call without times."""
+    volume = call.box.volume or 1
+    made = tuple(
+        [
+            Part(p.device, call.devices[p.device].variant.name, p.box.lo, p.box.hi, p.box.volume / volume)
+            for p in parts
+            if not call.host
+        ]
+    )
+    return Plan("kernel", call.name, call.text, call.task.extents, made, None, axis=call.axis)
+
+
 def _label(account: PlanAccount) -> str:
     """Return what to call a plan: by its devices, unless each call was planned by itself."""
     devices = ",".join(account.devices)
@@ -64,7 +83,7 @@ def call_plan(call: CallProfile, parts: StepParts, machine: Target) -> Plan:
     return Plan(
         "kernel",
         call.name,
-        repr(call.task.key),
+        call.text,
         call.task.extents,
         made,
         max([took for _, took in seconds], default=None),
