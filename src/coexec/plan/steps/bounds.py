@@ -291,18 +291,22 @@ class Brought:
         self._read: dict[int, int] = {}  # bytes, by the memories that hold them
         self._known: dict[tuple[tuple[int, float], ...], float] = {}
         self._ways: dict[tuple[int, int], tuple[object, float]] = {}
-        seen: dict[int, Region] = {}  # by array: what calls touch of it, through one view or several
+        seen: dict[tuple[int, int], Region] = {}  # by array: what calls touch of it, through one view or several
         for call in step.calls:
             profile = call.profile
             boxes = profile.whole.boxes if profile.whole is not None else ()
             for argument, array, box in zip(profile.arguments, call.arrays, boxes, strict=False):
-                known = seen.get(array)
+                key = (
+                    array,
+                    box.ndim,
+                )  # arrays of later turns are guessed by their numbers, which may be those of others
+                known = seen.get(key)
                 if known is not None and any(covers(done, box) for done in known.boxes):
                     continue
                 new = (box,) if known is None else (Region((box,)) - known).boxes
                 if argument.reads and not argument.reduces:
                     self._read_from(machine.where(array) or (), new, argument.itemsize)
-                seen[array] = Region((*(known.boxes if known is not None else ()), *new))
+                seen[key] = Region((*(known.boxes if known is not None else ()), *new))
 
     def _read_from(self, places: Sequence[tuple[Box, int]], boxes: Sequence[Box], itemsize: int) -> None:
         for part, mask in places:
