@@ -21,7 +21,6 @@ from .onnx_types import attributes_of, needs, plain_dtype, static_shape
 from .operators.table import OPERATORS, STATIC
 from .values import LayerGraph, OpNode, ValueType
 
-
 TORCH = "pytorch"
 """What torch's exporters call themselves in their files."""
 
