@@ -160,7 +160,7 @@ def test_two_arrays_of_unlike_rank_that_are_guessed_to_be_one_have_a_bound() -> 
             heavy(given_(400, 400), given_(400, 400))
             whole(given_(90000), given_(90000))
         runtime.wait()
-        steps = runtime._driver.scheduler.plan.steps
+        steps: Any = runtime._driver.scheduler.plan.steps
         one, other = steps._step.calls
         guessed = steps._step._replace(calls=(one, other._replace(arrays=one.arrays)))
         assert lower_limit(guessed, steps._machine) > 0.0

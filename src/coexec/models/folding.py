@@ -97,7 +97,7 @@ def as_torch_resizes(graph: LayerGraph) -> LayerGraph:
             continue
         shape, name = graph.types[node.outputs[0]].shape, f"{node.outputs[0]}.sizes"
         axes = node.attributes.get("axes", range(len(shape)))
-        constants[name] = np.array([shape[axis] for axis in axes], np.int64)
-        types[name] = ValueType(constants[name].shape, "int64")
+        sizes = np.array([shape[axis] for axis in axes], np.int64)
+        constants[name], types[name] = sizes, ValueType(sizes.shape, "int64")
         operations.append(replace(node, inputs=(*node.inputs[:2], "", name)))
     return replace(graph, operations=tuple(operations), types=types, constants=constants)

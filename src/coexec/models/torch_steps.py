@@ -34,7 +34,7 @@ def torch_threads() -> int:
     """Return with how many threads torch computes for the calling thread."""
     import torch
 
-    return torch.get_num_threads()
+    return int(torch.get_num_threads())
 
 
 def by_torch(step: TapeStep, tape: Tape) -> Step:
