@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.machine.cores import available_cores
 from coexec.models.building import NetBuilder
 from coexec.models.torch_steps import torch_steps
 from coexec.models.whole import Recorded
@@ -121,3 +123,25 @@ def test_images_lie_with_their_channels_innermost_where_torch_computes() -> None
             )
     assert outputs[False] == 0
     assert outputs[True] >= 4
+
+
+def test_weights_are_laid_out_by_the_devices_thread_for_its_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, bool]] = []
+
+    def noting(*given: Any) -> Any:
+        seen.append((torch.get_num_threads(), threading.current_thread() is threading.main_thread()))
+        return torch_steps(*given)
+
+    monkeypatch.setattr("coexec.models.whole.torch_steps", noting)
+    model = network("even")
+    image = np.random.default_rng(3).standard_normal(IMAGE).astype(np.float32)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)  # the program's thread has another number than any device
+    try:
+        for devices in ("torch:cpu@0", "torch:cpu@0", "torch:cpu"):
+            with cx.Runtime(devices, store="off"):
+                for _ in range(2):
+                    np.asarray(model(image)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [(1, False), (len(available_cores()), False)]

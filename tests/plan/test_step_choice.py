@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import coexec as cx
 from coexec.bench.plan.program import Given
 from coexec.machine import files
-from coexec.plan.steps.bounds import Bounds, as_sets
+from coexec.plan.steps.bounds import Bounds, as_sets, lower_limit
 from coexec.plan.steps.choose import CANNOT, NOT_YET, Search, planned
 from coexec.plan.steps.cuts import StepPart, StepParts
 from coexec.plan.steps.estimate import estimate
@@ -152,6 +152,20 @@ def test_bounds_are_not_above_what_plans_are_estimated_to_take(
         assert figure.period <= 1.02 * period, chosen.devices
         if len(chosen.devices) == 1:
             assert figure.period >= 0.9 * period, chosen.devices
+
+
+def test_two_arrays_of_unlike_rank_that_are_guessed_to_be_one_have_a_bound() -> None:
+    runtime = cx.Runtime("cpu:0,cpu:1", platform=machine_of(2, [], 12e9), store="off", diagnostics="off")
+    with runtime:
+        given_ = Given(runtime._driver)
+        with cx.record(times=10):
+            heavy(given_(400, 400), given_(400, 400))
+            whole(given_(90000), given_(90000))
+        runtime.wait()
+        steps: Any = runtime._driver.scheduler.plan.steps
+        one, other = steps._step.calls
+        guessed = steps._step._replace(calls=(one, other._replace(arrays=one.arrays)))
+        assert lower_limit(guessed, steps._machine) > 0.0
 
 
 def every_plan(steps: Any, granules: int) -> list[list[StepParts]]:

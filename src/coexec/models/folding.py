@@ -81,3 +81,23 @@ def _folded(graph: LayerGraph, node: OpNode, before: OpNode) -> tuple[np.ndarray
         (weights * factor.reshape(shape)).astype(weights.dtype),
         ((bias - mean) * factor + shift).astype(weights.dtype),
     )
+
+
+def as_torch_resizes(graph: LayerGraph) -> LayerGraph:
+    """Return a graph of torch's whose images are resized as torch does it: to whole sizes, with the corners on the corners.
+
+    For scales that lead to no whole size, the standard's own implementation puts the last corner where the exact size ends. torch,
+    which writes scales, and ONNX Runtime put it on the last pixel; with sizes instead of scales they all do.
+    """
+    constants, types, operations = dict(graph.constants), dict(graph.types), []
+    for node in graph.operations:
+        scales = graph.constants.get(node.inputs[2]) if node.kind == "Resize" and len(node.inputs) == 3 else None
+        if scales is None or node.attributes.get("coordinate_transformation_mode") != "align_corners":
+            operations.append(node)
+            continue
+        shape, name = graph.types[node.outputs[0]].shape, f"{node.outputs[0]}.sizes"
+        axes = node.attributes.get("axes", range(len(shape)))
+        sizes = np.array([shape[axis] for axis in axes], np.int64)
+        constants[name], types[name] = sizes, ValueType(sizes.shape, "int64")
+        operations.append(replace(node, inputs=(*node.inputs[:2], "", name)))
+    return replace(graph, operations=tuple(operations), types=types, constants=constants)

@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from .folding import without_dead_operations, without_normalisation
+from .folding import as_torch_resizes, without_dead_operations, without_normalisation
 from .onnx_files import first_line, listed, load_onnx, opset_of
 from .onnx_simplifying import CEILING, POOLS, SMALL, Binding, Shapes, Values, fold, inline
 from .onnx_types import attributes_of, needs, plain_dtype, static_shape
 from .operators.table import OPERATORS, STATIC
 from .values import LayerGraph, OpNode, ValueType
+
+TORCH = "pytorch"
+"""What torch's exporters call themselves in their files."""
 
 
 def read_onnx(source: str | Path | Any, shapes: Shapes | None = None, values: Values | None = None) -> LayerGraph:
@@ -282,6 +285,7 @@ class _Reader:
             notes,
             self.opset,
         )
+        whole = as_torch_resizes(whole) if self.model.producer_name == TORCH else whole
         return without_dead_operations(without_normalisation(whole))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from .joining import joined
 from .operators.calls import NUMERICS, OpCall
 from .operators.linear import LINEAR, linear
 from .running import GraphConstants, as_called, run_graph
-from .torch_steps import Step, torch_steps
+from .torch_steps import Step, torch_steps, torch_threads
 from .values import LayerGraph
 
 NAMES = ("cpu:", "torch:cpu")
@@ -72,13 +73,26 @@ class Recorded:
 class RecordedBody:
     """A body: the steps of a model, on NumPy arrays. One thread at a time runs them."""
 
-    def __init__(self, name: str, flops: float, recorded: Recorded, steps: Sequence[Step]) -> None:
+    def __init__(self, name: str, flops: float, recorded: Recorded) -> None:
         count = len(recorded.inputs) + len(recorded.results)
         self.__signature__ = signature([f"a{i}" for i in range(count)])
         self.__name__ = name
-        self.work = (name, flops, len(steps), tuple([mine.shape for mine in recorded.inputs]))  # tells models apart
-        self._inputs, self._results, self._steps = recorded.inputs, recorded.results, steps
+        self.work = (
+            name,
+            flops,
+            len(recorded.steps),
+            tuple([mine.shape for mine in recorded.inputs]),
+        )  # tells models apart
+        self._recorded, self._inputs, self._results = recorded, recorded.inputs, recorded.results
         self._lock = threading.Lock()
+
+    @cached_property
+    def _steps(self) -> Sequence[Step]:
+        return [(step.function, step.arguments) for step in self._recorded.steps]
+
+    def _here(self) -> Sequence[Step]:
+        """Return the steps for the thread that asks."""
+        return self._steps
 
     def __call__(self, *values: Any) -> None:
         """Compute the results of a model."""
@@ -87,10 +101,30 @@ class RecordedBody:
         with self._lock:
             for mine, value in zip(self._inputs, given[:count], strict=True):
                 np.copyto(mine, value)
-            for function, arguments in self._steps:
+            for function, arguments in self._here():
                 function(*arguments)
             for value, mine in zip(given[count:], self._results, strict=True):
                 np.copyto(value, mine)
+
+
+class TorchBody(RecordedBody):
+    """The same by torch. Weights are laid out by the device's own thread, for as many threads as it computes with.
+
+    oneDNN's layouts differ with the number of threads: weights that were laid out for another number are laid out anew in each
+    call. And a thread that computes with several has them from then on: if the program's thread had some, too, there would be
+    more than cores, and those of OpenMP would sleep between steps instead of waiting for the next one.
+    """
+
+    def __init__(self, name: str, flops: float, recorded: Recorded) -> None:
+        super().__init__(name, flops, recorded)
+        self._made: tuple[int, Sequence[Step]] = (0, ())
+
+    def _here(self) -> Sequence[Step]:
+        threads = torch_threads()
+        if self._made[0] != threads:
+            recorded = self._recorded
+            self._made = threads, torch_steps(recorded.steps, recorded.tape, recorded.results)
+        return self._made[1]
 
 
 class WholeModel:
@@ -137,18 +171,15 @@ class WholeModel:
         except Exception:  # noqa: BLE001 - made operation by operation, the same calls say what is wrong
             self._refused = True
             return None
-        steps = [(step.function, step.arguments) for step in recorded.steps]
         count = len(recorded.inputs)
         accesses: dict[str, Any] = {f"a{i}": read(map_all) for i in range(count)}
         accesses |= {f"a{i}": write(map_all) for i in range(count, count + len(recorded.results))}
-        body = RecordedBody(self._name, self._flops, recorded, steps)
+        body = RecordedBody(self._name, self._flops, recorded)
         return kernel(name=self._name, flops=self._flops, **accesses)(body)
 
     def _add_torch(self, made: Kernel) -> None:
         """Add the variant for torch on this machine's memory."""
-        recorded = Recorded(self._graph, images=True)
-        steps = torch_steps(recorded.steps, recorded.tape, recorded.results)
-        body = RecordedBody(self._name, self._flops, recorded, steps)
+        body = TorchBody(self._name, self._flops, Recorded(self._graph, images=True))
         made.variant(body, kind="torch", name="torch", numerics=NUMERICS)
         self._torch = True
 

@@ -5,13 +5,14 @@ Before: coexec's public names, models/, bench/dnn/by_torch.py.  After: bench/dnn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import Model, Runtime
+from ... import Model, Plan, Runtime
 from ...errors import CoexecError
 from ...machine.cores import available_cores
 from ...models.building import NetBuilder
@@ -19,6 +20,8 @@ from ...models.building import NetBuilder
 DEVICES = ("cpu:0,cpu:1", "cpu:0,opencl:0@1", "cpu:0,torch:cpu@1", "torch:cpu")
 REPEATED = {True: 5, False: 15}
 """Runs of which the quickest counts, after as many to warm up."""
+ROUNDS = 2
+"""How often everything that is compared takes its turn."""
 Case = dict[str, Any]
 
 
@@ -48,27 +51,35 @@ def real_cases(quick: bool, progress: Callable[[str], None]) -> Iterator[Case]:
 
 
 def real_case(name: str, model: Model, inputs: dict[str, Any], devices: str, times: int) -> Case:
-    """Return one case; runs of the peers follow each other in the same process."""
-    singles = [alone(model, inputs, one, times) for one in devices.split(",")]
+    """Return one case. Everything that is compared takes turns in the same process: machines change."""
     with Runtime(devices=devices):
         plan = model.plan(budget="20s", baselines=("single",))
-        taken = quickest(lambda: np.asarray(model(**inputs, plan=plan)), times)
-        free = quickest(lambda: np.asarray(model(**inputs)), times)
-    singles += [alone(model, inputs, one, times) for one in devices.split(",")]  # before and after: machines change
-    best = Quickest(*map(min, zip(*singles, strict=True)))
-    peer = by_onnxruntime(model, inputs, threads_of(devices), times)
-    other = by_torch(model, inputs, threads_of(devices), times)
+    threads = threads_of(devices)
+    runs: dict[str, Callable[[], Quickest | None]] = {
+        f"single {one}": partial(alone, model, inputs, one, times) for one in devices.split(",")
+    }
+    runs |= {
+        "planned": partial(alone, model, inputs, devices, times, plan),
+        "free": partial(alone, model, inputs, devices, times),
+        "onnxruntime": partial(by_onnxruntime, model, inputs, threads, times),
+        "torch": partial(by_torch, model, inputs, threads, times),
+    }
+    rounds = [{what: run() for what, run in runs.items()} for _ in range(ROUNDS)]
+    took = {what: fastest([one[what] for one in rounds]) for what in runs}
+    planned, free, peer, other = (took[what] for what in ("planned", "free", "onnxruntime", "torch"))
+    best = fastest([found for what, found in took.items() if what.startswith("single")])
+    assert planned is not None and free is not None and best is not None, "coexec is here"
     predicted = plan.latency_s
     used = {part.device for group in plan.children for layer in group.children for part in layer.parts}
     return {
-        "model": name, "devices": devices, "coexec_s": taken.seconds, "coexec_cpu_s": taken.processor,
+        "model": name, "devices": devices, "coexec_s": planned.seconds, "coexec_cpu_s": planned.processor,
         "unplanned_s": free.seconds, "best_single_s": best.seconds, "best_single_cpu_s": best.processor,
-        "of_best_single": best.seconds / taken.seconds, "devices_used": sorted(used),
+        "of_best_single": best.seconds / planned.seconds, "devices_used": sorted(used),
         "onnxruntime_s": None if peer is None else peer.seconds,
         "onnxruntime_cpu_s": None if peer is None else peer.processor,
         "torch_s": None if other is None else other.seconds, "torch_cpu_s": None if other is None else other.processor,
-        "of_onnxruntime": None if peer is None else taken.seconds / peer.seconds, "predicted_s": predicted,
-        "error": None if not predicted else abs(taken.seconds - predicted) / taken.seconds,
+        "of_onnxruntime": None if peer is None else planned.seconds / peer.seconds, "predicted_s": predicted,
+        "error": None if not predicted else abs(planned.seconds - predicted) / planned.seconds,
     }  # fmt: skip
 
 
@@ -85,10 +96,16 @@ class Quickest(NamedTuple):
     processor: float
 
 
-def alone(model: Model, inputs: dict[str, Any], device: str, times: int) -> Quickest:
-    """Return what a model takes on one device alone."""
-    with Runtime(devices=device):
-        return quickest(lambda: np.asarray(model(**inputs)), times)
+def fastest(found: Sequence[Quickest | None]) -> Quickest | None:
+    """Return the least of several measurements, each figure by itself; None if there is none."""
+    known = [one for one in found if one is not None]
+    return Quickest(*map(min, zip(*known, strict=True))) if known else None
+
+
+def alone(model: Model, inputs: dict[str, Any], devices: str, times: int, plan: Plan | None = None) -> Quickest:
+    """Return what a model takes in a runtime of its own, as planned if there is a plan."""
+    with Runtime(devices=devices):
+        return quickest(lambda: np.asarray(model(**inputs, plan=plan)), times)
 
 
 def quickest(run: Callable[[], object], times: int) -> Quickest:

@@ -301,20 +301,21 @@ class Brought:
         self._read: dict[int, int] = {}  # bytes, by the memories that hold them
         self._known: dict[tuple[tuple[int, float], ...], float] = {}
         self._ways: dict[tuple[int, int], tuple[object, float]] = {}
-        self._seen: dict[int, Region] = {}  # by array: what calls touch of it, through one view or several
+        self._seen: dict[tuple[int, int], Region] = {}  # by array: what calls touch of it, through one view or several
 
     def look(self, call: StepCall) -> None:
         """Look where what a call reads is, as far as none before it has written or read it."""
         profile, seen = call.profile, self._seen
         boxes = profile.whole.boxes if profile.whole is not None else ()
         for argument, array, box in zip(profile.arguments, call.arrays, boxes, strict=False):
-            known = seen.get(array)
+            key = (array, box.ndim)  # arrays of later turns are guessed by their numbers, which may be those of others
+            known = seen.get(key)
             if known is not None and any(covers(touched, box) for touched in known.boxes):
                 continue
             new = (box,) if known is None else (Region((box,)) - known).boxes
             if argument.reads and not argument.reduces:
                 self._read_from(self._where(array) or (), new, argument.itemsize)
-            seen[array] = Region((*(known.boxes if known is not None else ()), *new))
+            seen[key] = Region((*(known.boxes if known is not None else ()), *new))
 
     def _read_from(self, places: Sequence[tuple[Box, int]], boxes: Sequence[Box], itemsize: int) -> None:
         for part, mask in places:
