@@ -22,7 +22,8 @@ def two(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_benchmark_of_the_table_keeps_its_contract() -> None:
     for name in coexec.bench.BENCHMARKS:
         function = load(name, coexec.bench.BENCHMARKS)
-        more = ["ranks"] * (name in coexec.bench.ON_RANKS) + ["full"] * (name in coexec.bench.LONG)
+        on_ranks = name in coexec.bench.ON_RANKS
+        more = ["ranks"] * on_ranks + ["full"] * (name in coexec.bench.LONG) + ["only"] * on_ranks
         assert list(inspect.signature(function).parameters) == ["quick", "progress", *more]
         assert function.__doc__
 

@@ -319,6 +319,7 @@ def bench(
     ] = False,
     plot: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the result (.svg).")] = None,
     ranks: Annotated[int | None, typer.Option(metavar="N", help="On so many ranks (cluster).")] = None,
+    only: Annotated[str | None, typer.Option(metavar="PARTS", help="These parts only: cg,messages (cluster).")] = None,
 ) -> None:
     """Run the benchmarks.
 
@@ -334,4 +335,4 @@ def bench(
     """
     from .bench import show
 
-    show(name, json=json, quick=quick, full=full, plot=plot, ranks=ranks)
+    show(name, json=json, quick=quick, full=full, plot=plot, ranks=ranks, only=only)

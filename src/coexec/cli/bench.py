@@ -32,11 +32,12 @@ def show(
     full: bool = False,
     plot: Path | None = None,
     ranks: int | None = None,
+    only: str | None = None,
     known: Mapping[str, str] | None = None,
 ) -> None:
     """Run one benchmark or all, or list them. With all, one that fails does not stop the others."""
     drawn = _picture(name) if plot is not None else None
-    _check_ranks(name, ranks)
+    _check_ranks(name, {"--ranks": ranks, "--only": only})
     check_files(("--plot", plot, (".svg",)))
     if known is None:
         from ..bench import BENCHMARKS
@@ -51,7 +52,8 @@ def show(
     failed = False
     for chosen in known if name == "all" else [name]:
         try:
-            results[chosen] = _run(chosen, known, quick=quick or (chosen in BRIEF and not full), full=full, ranks=ranks)
+            brief = quick or (chosen in BRIEF and not full)
+            results[chosen] = _run(chosen, known, quick=brief, full=full, ranks=ranks, only=only)
         except CoexecError as error:
             if name != "all":
                 raise
@@ -71,9 +73,10 @@ def show(
         raise SystemExit(FAILURE)
 
 
-def _check_ranks(name: str, ranks: int | None) -> None:
-    if ranks is not None and name not in ON_RANKS:
-        raise ConfigError(f"bench {name} runs on no ranks; --ranks goes with {', '.join(ON_RANKS)}")
+def _check_ranks(name: str, given: Mapping[str, object]) -> None:
+    for option, value in given.items():
+        if value is not None and name not in ON_RANKS:
+            raise ConfigError(f"bench {name} runs on no ranks; {option} goes with {', '.join(ON_RANKS)}")
 
 
 def _picture(name: str) -> Callable[[Data], str]:
@@ -94,7 +97,7 @@ def load(name: str, known: Mapping[str, str]) -> Benchmark:
     return found
 
 
-def _run(name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks: int | None) -> Data:
+def _run(name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks: int | None, only: str | None) -> Data:
     from rich.text import Text
 
     screen = console(stderr=True)
@@ -106,7 +109,8 @@ def _run(name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks:
             if not screen.is_terminal:
                 say(f"{name}: {text}")
 
-        more = ({} if ranks is None else {"ranks": ranks}) | ({"full": True} if full and name in LONG else {})
+        given = {"ranks": ranks, "only": only, "full": True if full and name in LONG else None}
+        more = {key: value for key, value in given.items() if value is not None}
         return load(name, known)(quick, progress, **more)
 
 
