@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.backend.base import Ran
 from coexec.errors import ProgramError, RankAborted, RanksDiverge, RanksHang
+from coexec.graph.instruction import Launch
 from coexec.joined import RankDriver
 from coexec.testing import on_teams
 from tests.clusters import cluster
@@ -337,3 +339,28 @@ def test_what_a_rank_changes_after_it_made_an_array_is_its_own_business() -> Non
         return float(cx.sum(x))
 
     assert on(2, program) == [0.0] * 2
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_every_rank_tries_the_compiled_form_of_a_body(ranks: int) -> None:
+    @cx.kernel(split=0, x=cx.read, y=cx.update, flops=2)
+    def scaled(x: Any, y: Any) -> None:
+        y[...] = 0.5 * y + x
+
+    def program(runtime: cx.Runtime) -> Any:
+        way, kinds = driver(runtime), set()
+        then = way.executor.on_finished
+
+        def finished(ran: Ran) -> None:
+            if isinstance(ran.instruction.step, Launch):
+                kinds.add(ran.instruction.step.body.kind)
+            then(ran)
+
+        way.executor.on_finished = finished
+        x, y = cx.ones(600_000), cx.zeros(600_000)
+        for _ in range(20):
+            scaled(x, y)
+            cx.wait()
+        return kinds
+
+    assert all("compiled" in kinds for kinds in on(ranks, program, compile_bodies="always"))

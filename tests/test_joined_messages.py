@@ -76,10 +76,7 @@ def test_ranks_that_divide_two_axes_send_edges_and_corners_and_nothing_else() ->
         network = driver(runtime).network
         return network.messages, network.bytes, np.array(u)
 
-    a, b = data.copy(), data.copy()
-    for _ in range(STEPS):
-        b[1:-1, 1:-1] = (a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:]) / 4
-        a, b = b, a
+    a = diffused(data, STEPS)
     for messages, sent, found in on(4, program):
         assert (messages, sent) == (3 * (STEPS - 1), (10 + 15 + 1) * 8 * (STEPS - 1))  # of 20 x 30 points inside
         np.testing.assert_array_equal(found, a)
@@ -226,3 +223,70 @@ def test_many_random_programs_compute_what_numpy_computes_on_ranks(first: int) -
         program = program_of("ranks", seed)
         outcome = run_on_ranks(program)
         assert outcome.fine, (seed, program.options, outcome)
+
+
+@cx.kernel(split=(0, 1), u=cx.read(cx.halo((1, 1, 0), border="inside")), out=cx.update)
+def diffuse_in_layers(u, out):
+    out[...] = (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]) / 4
+
+
+@cx.kernel(split=0, u=cx.read, out=cx.write)
+def by_rows(u, out):
+    out[...] = u.mean(axis=1, keepdims=True)
+
+
+DEEP = (42, 42, 8192)  # of 40 x 40 columns inside, each of 64 KB
+
+
+def diffused(data: Any, steps: int) -> Any:
+    a, b = data.copy(), data.copy()
+    for _ in range(steps):
+        b[1:-1, 1:-1] = (a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:]) / 4
+        a, b = b, a
+    return a
+
+
+@pytest.mark.parametrize(("ranks", "edges"), [(2, 40 + 40), (3, 4 * 40), (4, 8 * 20 + 4)])
+def test_thick_arrays_are_cut_along_two_axes_by_themselves(ranks: int, edges: int) -> None:
+    data = np.random.default_rng(3).random(DEEP)
+
+    def program(runtime: cx.Runtime) -> tuple[int, Any]:
+        u, v = cx.array(data), cx.array(data)
+        for _ in range(3):
+            diffuse_in_layers(u, v)
+            u, v = v, u
+        cx.wait()
+        sent = driver(runtime).network.bytes
+        return sent, np.array(u[:, :, ::1000])
+
+    found = on(ranks, program, policy="even")
+    assert sum(sent for sent, _ in found) == 2 * edges * 8192 * 8  # the first step sends nothing
+    wanted = diffused(data, 3)[:, :, ::1000]
+    for _, values in found:
+        np.testing.assert_array_equal(values, wanted)
+
+
+def test_arrays_that_another_call_has_cut_by_rows_stay_so() -> None:
+    data = np.random.default_rng(3).random(DEEP)
+
+    def program(runtime: cx.Runtime) -> tuple[list[int], Any]:
+        u, v, w = cx.array(data), cx.array(data), cx.zeros(DEEP)
+        sent = []
+        for _ in range(4):
+            diffuse_in_layers(u, v)
+            by_rows(v[1:-1], w[1:-1])
+            u, v, w = w, u, v
+            cx.wait()
+            sent.append(driver(runtime).network.bytes)
+        return sent, np.array(u[:, :, ::1000])
+
+    found = on(4, program, policy="even")
+    total = np.sum([sent for sent, _ in found], axis=0)
+    assert set(np.diff(total)[1:]) == {6 * 42 * 8192 * 8}  # rows at three cuts, both ways
+    u, v, w = data.copy(), data.copy(), np.zeros(DEEP)
+    for _ in range(4):
+        v[1:-1, 1:-1] = (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]) / 4
+        w[1:-1] = v[1:-1].mean(axis=1, keepdims=True)
+        u, v, w = w, u, v
+    for _, values in found:
+        np.testing.assert_allclose(values, u[:, :, ::1000], rtol=1e-12)

@@ -73,7 +73,7 @@ def assemble(config: Config, machine: Machine, lock: Any, describe: Describe) ->
     simulation: SimulatedBackend | None = host if host.kind == "simulated" else None
     real = simulation is None  # nothing may depend on real time in a simulation, and nothing of it is kept
     first = machine.seat is None or machine.seat.rank == 0  # others read: many writers are too much for a network home
-    learned = Learned(Store(default_path(config.store)), keep=real and first, described=platform)
+    learned = Learned(Store(default_path(config.store)), keep=first, simulated=not real, described=platform)
     links = Links(platform, learned.store.links() if real else {})
     closing = _closing(simulation, platform)
     recorder = Recorder(config.trace, platform, host.clock, asdict(config), closing)

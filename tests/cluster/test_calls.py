@@ -59,3 +59,14 @@ def test_a_checksum_is_of_the_elements_not_of_their_strides(dtype: str) -> None:
     data = np.zeros((4, 6), dtype)
     assert checksum(data[:, ::2]) == checksum(data[:, ::2].copy()) == checksum(np.asfortranarray(data[:, :3]))
     assert checksum(np.zeros((), dtype)) == checksum(np.zeros(1, dtype))
+
+
+def test_arrays_of_other_contents_come_with_the_remedy() -> None:
+    here, there = Calls(), Calls()
+    here.note("array(A1 (3,) <f8 contents aa)", "app.py:2")
+    there.note("array(A1 (3,) <f8 contents bb)", "app.py:2")
+    assert here.parted(there.told(400), "rank 0", "rank 1").endswith("take one rank's: cx.array(x, root=0)")
+    here, there = Calls(), Calls()
+    here.note("add(A1 a=1.0)", "app.py:3")
+    there.note("add(A1 a=2.0)", "app.py:3")
+    assert "root=0" not in here.parted(there.told(400), "rank 0", "rank 1")

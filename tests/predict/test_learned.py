@@ -100,11 +100,11 @@ def test_peaks_are_trusted_in_simulations_unless_the_kernel_was_measured_anywher
     store = Store(tmp_path / "s.sqlite")
     store.save_rates({("some core", ""): (1e9, 1e10)})
     assert model_of(Learned(store), scaling()).seconds(WORK) is None
-    assert model_of(Learned(store, keep=False), scaling()).seconds(WORK) is not None
+    assert model_of(Learned(store, simulated=True), scaling()).seconds(WORK) is not None
     real = Learned(Store(tmp_path / "s.sqlite"))
     model_of(real, scaling()).learn(WORK, 0.5)
     real.save()
-    later = Learned(Store(tmp_path / "s.sqlite"), keep=False)
+    later = Learned(Store(tmp_path / "s.sqlite"), simulated=True)
     other = Device("cpu:1", "cpu", 0, speed="another core", flops=1e9)
     unmeasured = later.model(scaling(), scaling().variants[0], other)
     assert unmeasured.seconds(WORK) is None

@@ -19,6 +19,7 @@ KEPT = 64
 """Calls that are remembered in words: ranks are at most two horizons apart, but part at a call that was made just now."""
 SHOWN = 160
 """Characters of a call that are shown."""
+REMEDY = "; give all ranks the same contents, or take one rank's: cx.array(x, root=0)"
 
 
 class LoggedCall(NamedTuple):
@@ -86,9 +87,11 @@ class Calls:
         first = differ[0]
         sure = any(call.number == first.number - 1 for call in self._last) or first.number == 1
         which = f"call {first.number}" if sure else f"a call before {first.number}"
+        theirs_first = theirs[first.number][1]
+        contents = first.words.startswith("array(") and theirs_first.startswith("array(")
         return (
-            f"they part at {which}: {here} calls {first.words[:SHOWN]} at {first.where}; "
-            f"{there} calls {theirs[first.number][1]}"
+            f"they part at {which}: {here} calls {first.words[:SHOWN]} at {first.where}; {there} calls {theirs_first}"
+            f"{REMEDY if contents else ''}"
         )
 
 

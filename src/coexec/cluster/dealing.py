@@ -27,6 +27,7 @@ from ..program.array import Array
 from .exchange import Boxes, Exchange, Held, Steps, Strided, Written
 from .following import DealtAsPlanned
 from .gathering import Gathers
+from .gridding import grid_for
 from .parting import cut_for, division_key, named_devices, runs_for, span_of
 from .placing import placed_on_ranks
 from .roster import Roster
@@ -131,6 +132,7 @@ class Dealing:
         self._deals: dict[Any, Deal] = {}  # by what they say
         self._divisions: dict[Hashable, tuple[Hand, ...]] = {}  # () = undivided
         self._rounds: dict[Hashable, tuple[Round, Patterns]] = {}  # and who holds what afterwards
+        self._grids: dict[Hashable, tuple[Hand, ...] | None] = {}  # divisions along two axes, where they may be better
         self._planned: DealtAsPlanned | None = None
 
     def task(self, task: Task, check: Check = _nothing) -> Round:
@@ -146,15 +148,16 @@ class Dealing:
             if key is not None:
                 _make_room(self._divisions)
                 self._divisions[key] = hands
-        hands = self._chosen(task, hands)
-        return self._again(task, None if key is None else (key, hands[0].rank, len(hands)), hands)
+        hands = self._chosen(task, hands, self._grid(task, key, hands))
+        return self._again(task, None if key is None else (key, hands[0], len(hands)), hands)
 
     def preview(self, task: Task, check: Check = _nothing) -> Round:
         """Return who would compute what of a call, without what is sent for it. Changes nothing."""
         self._prepare(task)
         check(task)
         points = list(self._points)
-        hands = self._chosen(task, tuple(self._hands(task)))
+        hands = tuple(self._hands(task))
+        hands = self._chosen(task, hands, self._grid(task, division_key(task), hands))
         self._points = points
         return Round({hand.rank: hand for hand in hands}, {}, Gathers(self.ranks), {}, self._deals)
 
@@ -203,7 +206,37 @@ class Dealing:
         hands = self._blocks(task, axes[0], able) if kernel.reduces else self._parts(task, axes[0], able)
         return hands if len(hands) > 1 else [hand._replace(rank=-1) for hand in hands]
 
-    def _chosen(self, task: Task, hands: tuple[Hand, ...]) -> tuple[Hand, ...]:
+    def _grid(self, task: Task, key: Hashable, hands: tuple[Hand, ...]) -> tuple[Hand, ...] | None:
+        """Return the parts of a task cut along two axes, if ranks are alike and each would lack less; else None."""
+        if key is None or len(hands) < 2 or self._shares is not None or self._reproducible:
+            return None
+        if key not in self._grids:
+            _make_room(self._grids)
+            self._grids[key] = self._gridded(task, hands)
+        return self._grids[key]
+
+    def _gridded(self, task: Task, hands: tuple[Hand, ...]) -> tuple[Hand, ...] | None:
+        kernel, options = task.kernel, task.options
+        axes = [axis for axis in task.axes if task.domain.hi[axis] - task.domain.lo[axis] > 1]
+        if kernel is None or kernel.host or kernel.reduces or (options is not None and options.placement is not None):
+            return None
+        parts = grid_for(task, axes, [hand.box for hand in hands], lcm(task.granule, self.roster.granule))
+        if parts is None or not self._independent(task, parts):
+            return None
+        return tuple([Hand(hand.rank, part) for hand, part in zip(hands, parts, strict=True)])
+
+    def _lacking(self, task: Task, hands: Sequence[Hand]) -> int:
+        """Return how many bytes of what they read ranks do not have, if these are their parts."""
+        found = 0
+        for hand in hands:
+            for param, array, part in zip(task.accesses, task.arrays, mapped(task, hand.box), strict=True):
+                if _reads(param.access, array):
+                    boxes = _touched(array, part)
+                    held = self.exchange.volume(array._storage.id, array._storage.box, boxes)[hand.rank]
+                    found += (sum([box.volume for box in boxes]) - held) * array.itemsize
+        return found
+
+    def _chosen(self, task: Task, hands: tuple[Hand, ...], grid: tuple[Hand, ...] | None = None) -> tuple[Hand, ...]:
         """Return the parts of a task with the ranks that have them now: as planned, or as depends on who holds what."""
         planned = self._planned.hands(task, self._independent) if self._planned is not None else None
         if planned is not None:
@@ -214,6 +247,8 @@ class Dealing:
         if len(hands) > 1 and is_short(task, SMALL):
             stays = only_holder(*self._held(task))
             return hands if stays is None else (Hand(stays, task.domain, (task.domain,)),)
+        if grid is not None and self._lacking(task, grid) <= self._lacking(task, hands):
+            return grid  # else arrays are cut along one axis, as other calls need them
         return hands
 
     def _able(self, task: Task) -> Sequence[int]:
@@ -269,6 +304,7 @@ class Dealing:
 
     def _forget(self) -> None:
         self._divisions.clear()
+        self._grids.clear()
         self._rounds.clear()
 
     def _independent(self, task: Task, parts: Sequence[Box]) -> bool:

@@ -195,7 +195,7 @@ class Candidates:
         declared = [variant for variant in kernel.variants if not variant.made]
         if not self._compiled:
             return declared
-        if self._learned.keep:
+        if not self._learned.simulated:
             return list(kernel.variants)
         made = (Variant(COMPILED, COMPILED), generated())
         return [*declared, *(variant for variant in made if self._learned.in_store(kernel, variant))]
@@ -266,7 +266,7 @@ class Candidates:
             if not known.off or not compilable(kernel):
                 kernel.variants.append(known)
                 has_own = True
-        if source and self._compiled and self._learned.keep and device.name not in self._invented:
+        if source and self._compiled and not self._learned.simulated and device.name not in self._invented:
             if compilable(kernel) and not has_own:
                 kernel.variants.append(generated())
             return

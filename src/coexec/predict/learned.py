@@ -45,8 +45,17 @@ def _python() -> str:
 class Learned:
     """All models, by kernel variant and device."""
 
-    def __init__(self, store: Store | None = None, *, keep: bool = True, described: Platform | None = None) -> None:
-        self.keep = keep  # what is learnt; not so in simulations
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        keep: bool = True,
+        simulated: bool = False,
+        described: Platform | None = None,
+    ) -> None:
+        """Begin with what a store knows. What is learnt is written there if `keep`; never what a simulation learns."""
+        self.keep = keep and not simulated
+        self.simulated = simulated  # kernels take what peaks say
         self.store = store if store is not None else Store(None)
         self._memories = described.memories if described is not None else ()
         self._models: dict[str, Model] = {}
@@ -60,11 +69,11 @@ class Learned:
         key = model_key(kernel, code, variant, device, how)
         known = self._models.get(key)
         if known is None:
-            trusting = not self.keep and (kernel.name, code) not in self._measured_kernels()
+            trusting = self.simulated and (kernel.name, code) not in self._measured_kernels()
             known = self._models[key] = Model(self._roofline(device, kernel), flops_at(kernel), trusting=trusting)
             known.how = how
             known.load(self.store.load(key))
-            if self.keep and kernel.cost.mix and not how:
+            if not self.simulated and kernel.cost.mix and not how:
                 known.family = Family(self._shared(variant, device), kernel.cost.mix)
         return known
 

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,8 +17,9 @@ from ...backend.simulated import Costs
 from ...calibrate.costs import measured_costs
 from ...cluster.launching import mpi_command, mpi_environment
 from ...config import PREFIX
-from ...errors import ClusterError, ConfigError
+from ...errors import ClusterError, ConfigError, unknown_name
 from ..measure import Data, Others, Progress, bandwidth, machine, one_library_thread
+from .apps import APPS
 from .on_rank import EFFORTS
 from .scaling import measure as scaled
 from .simulated import compare
@@ -26,27 +28,47 @@ LONGEST = 3600.0
 """Seconds after which ranks that have not ended are taken for hung."""
 
 
-def run(quick: bool, progress: Progress, ranks: int = 2, *, full: bool = False) -> Data:
+PARTS = (*APPS, "messages", "scaling")
+"""What `--only` chooses from: applications on real ranks, bare messages, and many ranks simulated."""
+
+
+def run(quick: bool, progress: Progress, ranks: int = 2, *, full: bool = False, only: Sequence[str] = ()) -> Data:
     """Measure real ranks against hand-written MPI: time, messages, bytes, latency, and what a waiting rank uses."""
     if ranks < 2:
         raise ConfigError(f"--ranks {ranks}: messages need 2 ranks at least")
+    parts = chosen(only)
+    real = [part for part in parts if part != "scaling"]
+    found: Data = {"machine": machine()}
+    if real:
+        found |= _real(ranks, "quick" if quick else "full", real, progress)
+    return found | ({"scaling": scaled(progress, quick=quick, full=full)} if "scaling" in parts else {})
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """Return the parts that have these names, all if there are none."""
+    for name in names:
+        if name not in PARTS:
+            raise unknown_name("part of this benchmark", name, list(PARTS))
+    return [part for part in PARTS if part in names or not names]
+
+
+def _real(ranks: int, effort: str, parts: Sequence[str], progress: Progress) -> Data:
     progress(f"{ranks} ranks over MPI, in turns with mpi4py")
     others = Others()
     with one_library_thread():
         costs, memory = measured_costs(), bandwidth()["threads_1_GB_per_s"] * 1e9
-    found = measured(ranks, "quick" if quick else "full", costs, memory)
-    busy = others.cores()  # beside the real ranks; simulated ones have a clock of their own
-    return {"machine": machine(), **found, "others_cores": busy, "scaling": scaled(progress, quick=quick, full=full)}
+    found = measured(ranks, effort, costs, memory, parts)
+    return {**found, "others_cores": others.cores()}
 
 
-def measured(ranks: int, effort: str, costs: Costs, memory: float) -> Data:
+def measured(ranks: int, effort: str, costs: Costs, memory: float, parts: Sequence[str] = PARTS) -> Data:
     """Return what so many ranks of this machine found, and the same simulated; `effort` is one of on_rank.py's.
 
     The simulation takes what scheduling `costs` and how many bytes per second a core gets from `memory`.
     """
     with TemporaryDirectory(prefix="coexec-") as folder:
         file = Path(folder) / "found.json"
-        module = [sys.executable, "-m", "coexec.bench.cluster.on_rank", effort, str(file)]
+        module = [sys.executable, "-m", "coexec.bench.cluster.on_rank", effort, str(file), ",".join(parts)]
         environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
         ended = subprocess.run(  # noqa: S603 - our own module
             mpi_command(ranks, module),

@@ -2,7 +2,7 @@
 
 Before: apps.py, cluster/.  After: harness.py, which starts it under mpiexec.  Rank 0 writes what was found to a file.
 
-    mpiexec -n 2 python -m coexec.bench.cluster.on_rank full|quick|tiny FILE
+    mpiexec -n 2 python -m coexec.bench.cluster.on_rank full|quick|tiny FILE PARTS
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -194,8 +194,8 @@ def _run(app: RankApp, arrays: Any) -> Any:
     return result
 
 
-def measure(effort: Effort) -> Data:
-    """Run everything on this rank; the figures of rank 0 are those of all."""
+def measure(effort: Effort, parts: Sequence[str]) -> Data:
+    """Run these parts on this rank; the figures of rank 0 are those of all. Bare messages are part of all of them."""
     from mpi4py import MPI
 
     apps.NOBODY = MPI.PROC_NULL
@@ -206,6 +206,8 @@ def measure(effort: Effort) -> Data:
     with cx.Runtime("cpu:0", store="off", policy="even", diagnostics="off") as runtime:
         bench = Bench(runtime, MPI.COMM_WORLD.Dup())
         for name, (size, steps) in effort.sizes.items():
+            if name not in parts:
+                continue
             bench.taken.begin()
             case = bench.case(APPS[name](size, steps, team.size), rounds)
             case["kernels"] = bench.comm.allgather(bench.taken.seconds)
@@ -225,10 +227,10 @@ def measure(effort: Effort) -> Data:
     }
 
 
-def main(how: str, file: str) -> None:
+def main(how: str, file: str, parts: str) -> None:
     """Measure, and let rank 0 write what was found."""
     with one_library_thread():
-        found = measure(EFFORTS[how])
+        found = measure(EFFORTS[how], parts.split(","))
     if cx.rank() == 0:
         Path(file).write_text(json.dumps(found))
 
