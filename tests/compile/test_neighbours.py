@@ -82,7 +82,10 @@ def test_a_vector_of_a_row_is_loaded_once() -> None:
         writer.write_groups(groups, [True])
         kind = f"load <{register // 8} x double>, ptr %"
         loads[register] = sum(kind in line and "align 8" in line for line in writer.text().splitlines())
-    assert loads == {WIDEST: 3, WIDEST // 2: 6}  # shorter vectors lie within lines more often than not; two are the same
+    assert loads == {
+        WIDEST: 3,
+        WIDEST // 2: 6,
+    }  # shorter vectors lie within lines more often than not; two are the same
 
 
 def same(body: Callable[..., Any], u: Any, shape: tuple[int, ...], gap: int = 0) -> str:
