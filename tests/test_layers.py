@@ -98,9 +98,9 @@ def test_no_module_imports_itself_in_a_circle() -> None:
 
 
 def test_an_import_against_the_flow_is_named() -> None:
-    graph = parse("coexec.graph.task", "from ..plan.place import Policy", "coexec.plan.place")
-    assert against_the_flow(graph) == ["coexec.graph.task:1 imports coexec.plan.place"]
-    assert against_the_flow(parse("coexec.plan.place", "from ..graph import task", "coexec.graph.task")) == []
+    graph = parse("coexec.graph.task", "from ..plan.policies import Policy", "coexec.plan.policies")
+    assert against_the_flow(graph) == ["coexec.graph.task:1 imports coexec.plan.policies"]
+    assert against_the_flow(parse("coexec.plan.policies", "from ..graph import task", "coexec.graph.task")) == []
 
 
 def test_an_import_inside_a_function_counts_and_one_for_the_type_checker_does_not() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import coexec as cx
 from coexec.backend.library_threads import LibraryThreads
-from coexec.plan import planner, short_calls
+from coexec.plan import planned, planner
 from tests.clusters import cluster
 from tests.devices import MIXED, TWO
 
@@ -23,7 +23,7 @@ def everything_is_divided(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let small tasks be divided too, so that programs of some milliseconds show what large ones do."""
     for name in ("WORTH_DIVIDING", "UNKNOWN_BYTES", "UNKNOWN_FLOPS"):
         monkeypatch.setattr(planner, name, 0)
-    monkeypatch.setattr(short_calls, "CHEAP", 0)
+    monkeypatch.setattr(planned, "CHEAP", 0)
     return iter([None])
 
 
@@ -271,7 +271,7 @@ def test_a_part_that_is_done_on_the_host_after_a_failure_has_the_same_bits() -> 
 
 def test_short_calls_that_run_at_once_see_compact_arrays_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the same elements in other places; the sum of a view with gaps is not that of a dense copy."""
-    monkeypatch.setattr(short_calls, "CHEAP", 1.0)
+    monkeypatch.setattr(planned, "CHEAP", 1.0)
 
     @cx.kernel(x=cx.read, out=cx.write)
     def total(x: Any, out: Any) -> None:

@@ -27,7 +27,7 @@ from .machine.power import parse_watts, powered
 from .observe.diagnostics import Diagnostics
 from .observe.recorder import Recorder
 from .plan.assemble import make_candidates, make_planner
-from .plan.place import Loads
+from .plan.policies import Loads
 from .predict.learned import Learned
 from .predict.links import Links
 from .predict.store import Store, default_path
@@ -81,7 +81,7 @@ def assemble(config: Config, machine: Machine, lock: Any, describe: Describe) ->
     timed = on_cores and not config.sync
     diagnostics = Diagnostics(config.diagnostics, platform, recorder.note, timed=timed)
     loads = Loads(platform)
-    loads.lags.load(learned.lags() if real else {})
+    loads.start_delays.load(learned.start_delays() if real else {})
     inline = host if config.inline and not config.sync and on_cores and machine.seat is None else None
     bodies = Bodies(config.compile_bodies, debug=config.debug, note=recorder.note)
     scheduler = _scheduler(config, machine, platform, learned, loads, recorder, diagnostics, describe, inline, bodies)

@@ -394,7 +394,7 @@ class Driver:
         self.pump.stop()
         self.one_thread.let_go()
         self.pump.drain()
-        self.learned.save(self.parts.links.measured(), self.loads.lags.measured())
+        self.learned.save(self.parts.links.measured(), self.loads.start_delays.measured())
         self.diagnostics.close()
         self.recorder.close()
         self.signals.restore()

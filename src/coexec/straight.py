@@ -28,7 +28,7 @@ from .graph.task import Task
 from .lower.state import Backing
 from .machine.platform import HOST
 from .origin import ANSWERS, is_passed
-from .plan import short_calls
+from .plan import planned
 from .program.array import Array
 from .program.call import DEFAULT
 from .program.capture import PLAIN
@@ -115,7 +115,7 @@ class StraightCalls:
         ):
             return None  # its plan does not hold any more, or something is in its way
         seconds = known.model.seconds(known.work)
-        if seconds is None or seconds >= short_calls.CHEAP:
+        if seconds is None or seconds >= planned.CHEAP:
             return None
         task = Task(0, kernel.name, kernel, self._owner)
         values = self._values(known, args, task)
@@ -186,7 +186,7 @@ class StraightCalls:
         scheduler.link.graph.add(task)
         task.births = scheduler.arrays.last
         task.starved = self._plan._sure = True
-        task.why = short_calls.IN_CALLER
+        task.why = planned.IN_CALLER
         self._lower.analysed += 1
         self._lower.why = task.name, False
         step = known.step
@@ -229,7 +229,7 @@ class StraightCalls:
         step = records[-1].instruction.step
         same.straight = None
         if (
-            task.why != short_calls.IN_CALLER
+            task.why != planned.IN_CALLER
             or type(step) is not Launch
             or step.chunk.pieces
             or step.chunk.alike

@@ -12,8 +12,8 @@ from hypothesis import given, settings, strategies as st
 
 import coexec as cx
 from coexec.plan import split
-from coexec.plan.blocking import Blocking
 from coexec.plan.candidate import Candidate
+from coexec.plan.division.pieces import Blocking
 from tests.inside import planner_of
 from tests.ops.forced import DEVICES
 

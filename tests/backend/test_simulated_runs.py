@@ -276,7 +276,7 @@ def test_nothing_that_was_simulated_is_kept_as_measured(tmp_path) -> None:
         for y in arrays(20):
             make(y, 0.5)
         cx.wait()
-    assert Store(store).models() == [] and not Store(store).links() and not Store(store).lags()
+    assert Store(store).models() == [] and not Store(store).links() and not Store(store).start_delays()
 
 
 def test_the_platform_that_is_simulated_does_not_change() -> None:

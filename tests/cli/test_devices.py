@@ -13,7 +13,7 @@ from coexec.backend.torch.driver import Listed
 from coexec.cli import devices
 from coexec.config import Config
 from coexec.machine.cores import available_cores
-from coexec.plan.place import PLACEMENTS
+from coexec.plan.policies import PLACEMENTS
 from tests.cli.commands import call
 
 

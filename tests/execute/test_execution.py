@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.plan.place import PLACEMENTS
+from coexec.plan.policies import PLACEMENTS
 from tests.devices import TWO
 
 N = 50_000

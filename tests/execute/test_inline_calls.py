@@ -39,7 +39,7 @@ def gated(x: Any) -> None:
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[cx.Runtime]:
     """A runtime that finds every call short, however busy this machine is."""
-    monkeypatch.setattr("coexec.plan.short_calls.CHEAP", 10.0)
+    monkeypatch.setattr("coexec.plan.planned.CHEAP", 10.0)
     monkeypatch.setattr(inline_calls, "LONG", 10.0)
     with cx.Runtime("cpu:0", diagnostics="off") as opened:
         yield opened
@@ -220,7 +220,7 @@ def test_work_that_is_pending_comes_first(runtime: cx.Runtime, monkeypatch: pyte
     make_known(runtime, x, y)
     y[...] = 0
     cx.wait()
-    monkeypatch.setattr("coexec.plan.short_calls.CHEAP", 0.0)
+    monkeypatch.setattr("coexec.plan.planned.CHEAP", 0.0)
     with closed_gate("at once") as gate:
         gated(x)
         gate.wait_for_arrival()

@@ -9,8 +9,7 @@ from math import inf
 import numpy as np
 from hypothesis import assume, strategies as st
 
-from coexec.plan.curve import Curve
-from coexec.plan.offer import Offer, finish_times
+from coexec.plan.division.offers import Curve, Offer, finish_times
 
 TERA = 1e12
 BUS = 12e9

@@ -13,10 +13,10 @@ from coexec.lower.whereabouts import Whereabouts
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
 from coexec.observe.diagnostics import Diagnostics
 from coexec.plan.candidate import Candidates
-from coexec.plan.divider import Divider
-from coexec.plan.place import Loads, load_placement
+from coexec.plan.division.divider import Divider
 from coexec.plan.planned import Planned
 from coexec.plan.planner import Planner
+from coexec.plan.policies import Loads, load_placement
 from coexec.predict.features import work_of, work_of_part
 from coexec.predict.learned import Learned
 from coexec.program.array import Array
@@ -72,7 +72,9 @@ class Planning:
             self.g.platform, self.learned, dict.fromkeys(self.names, True), dict.fromkeys(self.names, self._supports)
         )
         self.loads = Loads(self.g.platform)
-        self.loads.lags.load({d.name: 0.0 for d in self.g.platform.devices})  # what is planned here never begins late
+        self.loads.start_delays.load(
+            {d.name: 0.0 for d in self.g.platform.devices}
+        )  # what is planned here never begins late
         self.unsupported: set[str] = set()
         self.notes: list[str] = []
         self.diagnostics = Diagnostics("warn", self.g.platform, self.notes.append)

@@ -10,10 +10,9 @@ import pytest
 
 import coexec as cx
 from coexec.plan.steps.account import PlanAccount
-from coexec.plan.steps.choose import planned
+from coexec.plan.steps.choose import MOST, changes, improved, planned
 from coexec.plan.steps.cuts import StepPart
 from coexec.plan.steps.estimate import TURNS, estimate
-from coexec.plan.steps.improve import MOST, changes, improved
 
 
 @cx.kernel(x=cx.read, y=cx.write, flops=2000)

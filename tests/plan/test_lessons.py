@@ -9,9 +9,7 @@ from coexec.geometry import Box
 from coexec.graph.command import Chunk, Command
 from coexec.graph.instruction import Launch
 from coexec.graph.task import Task
-from coexec.plan.lags import USUAL, Lags
-from coexec.plan.lessons import GUESS, MOST, NOTHING, Lesson, Lessons
-from coexec.plan.outcomes import Outcomes
+from coexec.plan.lessons import GUESS, MOST, NOTHING, USUAL, Lesson, Lessons, Outcomes, StartDelays
 from coexec.plan.planned import Planned
 from coexec.program.variant import Variant
 from tests.plan.planning import Planning
@@ -27,7 +25,7 @@ def double(x: cx.Array, y: cx.Array) -> None:
 
 def table(*lessons: Lesson) -> tuple[Lessons, list[Task]]:
     """Return a table that has taken the lessons of tasks 1, 2 and so on, and the tasks."""
-    made = Lessons(Lags(), Outcomes())
+    made = Lessons(StartDelays(), Outcomes())
     tasks = [Task(number, "k", None, None) for number in range(1, len(lessons) + 1)]
     for task, lesson in zip(tasks, lessons, strict=True):
         made.take(Planned(Command(task.id, task, (CHUNK,), (), ""), (), lesson=lesson))
@@ -42,11 +40,11 @@ def launch(*, more: bool | None = None) -> Launch:
 def test_a_device_teaches_once_how_late_it_begins_and_the_task_how_long_it_takes() -> None:
     lessons, (task,) = table(WATCHED)
     lessons.finished(task, launch(), 3e-3, 1.0)
-    assert lessons._lags.of("cpu:0") == pytest.approx(2e-3)
+    assert lessons._start_delays.of("cpu:0") == pytest.approx(2e-3)
     assert task.id in lessons.open and not lessons._outcomes._ways
     task.finished = True
     lessons.finished(task, launch(), 4e-3, 2.0)
-    assert lessons._lags.of("cpu:0") == pytest.approx(2e-3), "its second part waited for the first"
+    assert lessons._start_delays.of("cpu:0") == pytest.approx(2e-3), "its second part waited for the first"
     assert list(lessons._outcomes._ways["k"].divided) == [2.5]
     assert not lessons.open
 
@@ -54,7 +52,7 @@ def test_a_device_teaches_once_how_late_it_begins_and_the_task_how_long_it_takes
 def test_a_task_that_is_computed_in_rounds_teaches_nothing_of_its_division() -> None:
     lessons, (task,) = table(WATCHED)
     lessons.finished(task, launch(more=False), 3e-3, 1.0)
-    assert not lessons.open and lessons._lags.of("cpu:0") == USUAL and not lessons._outcomes._ways
+    assert not lessons.open and lessons._start_delays.of("cpu:0") == USUAL and not lessons._outcomes._ways
 
 
 def test_a_task_that_fails_teaches_nothing_of_its_division() -> None:

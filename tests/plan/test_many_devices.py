@@ -10,10 +10,9 @@ from hypothesis import given, settings, strategies as st
 
 import coexec as cx
 from coexec.machine.platform import Platform
-from coexec.plan.adapt import adapt, good_enough
-from coexec.plan.curve import Curve
-from coexec.plan.divide import divide
-from coexec.plan.offer import Offer
+from coexec.plan.division.bisection import divide
+from coexec.plan.division.offers import Curve, Offer
+from coexec.plan.division.whole_rows import adapt, good_enough
 from coexec.plan.planned import Planned
 from tests.plan.offers import keeps_the_rules
 from tests.plan.planning import Planning

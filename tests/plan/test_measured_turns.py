@@ -13,8 +13,8 @@ from coexec.bench.plan.program import Given
 from coexec.graph.task import Task
 from coexec.plan.candidate import known_ones, one_per_device
 from coexec.plan.steps.account import MEASURED, Measured, PlanAccount, TurnClock
-from coexec.plan.steps.measuring import Measuring
 from coexec.plan.steps.planner import StepPlanner
+from coexec.plan.steps.trials import Measuring
 from tests.plan.test_step_choice import heavy, machine_of, smooth
 from tests.plan.test_steps import doubled
 
@@ -89,7 +89,7 @@ def test_a_turn_is_over_although_its_last_call_ran_in_the_caller(monkeypatch: py
         honest(self, repeats, number)
 
     monkeypatch.setattr(StepPlanner, "_turn", turn)
-    monkeypatch.setattr("coexec.plan.short_calls.CHEAP", 5e-4)  # seconds: the small one is below on any machine
+    monkeypatch.setattr("coexec.plan.planned.CHEAP", 5e-4)  # seconds: the small one is below on any machine
     small, large = np.arange(64.0), np.arange(2e6)
     with cx.Runtime("cpu:0,cpu:1", store="off", diagnostics="off") as runtime:
         x, a, y, b = cx.array(small), cx.array(small), cx.array(large), cx.array(large)

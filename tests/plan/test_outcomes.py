@@ -10,10 +10,9 @@ from coexec.graph.command import Chunk, Command
 from coexec.graph.instruction import Launch
 from coexec.graph.task import Task
 from coexec.machine.platform import Device, Platform
-from coexec.plan.lessons import Lesson, Lessons
-from coexec.plan.outcomes import ENOUGH, PAUSE, TRY_AT, Outcomes, outcome_key
-from coexec.plan.place import Loads
+from coexec.plan.lessons import ENOUGH, PAUSE, TRY_AT, Lesson, Lessons, Outcomes, outcome_key
 from coexec.plan.planned import Planned
+from coexec.plan.policies import Loads
 from coexec.program.variant import Variant
 
 
@@ -112,7 +111,7 @@ def test_a_run_that_was_compared_teaches_nothing_of_its_division() -> None:
     for odd in (True, False):
         task = Task(1, "k", kernel, None)
         task.finished = True
-        lessons = Lessons(loads.lags, loads.outcomes)
+        lessons = Lessons(loads.start_delays, loads.outcomes)
         command = Command(task.id, task, (step.chunk,), (), "")
         lessons.take(Planned(command, (), lesson=Lesson(outcome=(outcome_key(task), True, 0.0))))
         lessons.finished(task, step, 0.0, 1.0, odd=odd)

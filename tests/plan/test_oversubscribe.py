@@ -14,8 +14,7 @@ import coexec as cx
 from coexec.errors import ArgumentError
 from coexec.geometry import Box, Region, bounding, whole
 from coexec.graph.command import Chunk
-from coexec.plan.oversubscribe import cut_again
-from coexec.plan.split import even
+from coexec.plan.split import cut_again, even
 from coexec.program.mapper import halo
 from coexec.testing.graphs import GraphBuilder
 from coexec.testing.model_memory import at_random, run_all

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 import coexec as cx
 from coexec.errors import PlanError
 from coexec.geometry import Box
-from coexec.plan.outcomes import outcome_key
+from coexec.plan.lessons import outcome_key
 from coexec.plan.plan import VERSION, Part, Plan, load_plans, save_plans
 from coexec.plan.split import BLOCK_ELEMENTS, BLOCKS
 from coexec.predict.features import work_of_part

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import coexec as cx
-from coexec.plan.regret import Regrets
+from coexec.plan.policies import Regrets
 from tests.backend.simulated_parts import backend_of, opened
 from tests.plan.test_abilities import far_but_fast
 

@@ -17,7 +17,7 @@ from coexec.plan.steps.bounds import Bounds, as_sets
 from coexec.plan.steps.choose import CANNOT, NOT_YET, VISIT, Search, planned
 from coexec.plan.steps.cuts import StepPart, StepParts
 from coexec.plan.steps.estimate import estimate
-from coexec.plan.steps.sets import classes, device_sets
+from coexec.plan.steps.looking import classes, device_sets
 from coexec.predict.features import part_of
 
 NEAR = 1.06  # times the best: plans that promise less than 2 % are no reason to look, and one device is not looked at

@@ -17,7 +17,7 @@ from coexec.plan.plan import Plan
 from coexec.plan.steps.account import MEASURED, SETTLING, TOGETHER, TurnClock
 from coexec.plan.steps.choose import planned
 from coexec.plan.steps.cuts import _normal
-from coexec.plan.steps.sets import classes, device_sets
+from coexec.plan.steps.looking import classes, device_sets
 
 PRESETS = ("workstation", "a100x4", "laptop", "edge-soc")
 
@@ -221,7 +221,7 @@ def test_calls_that_name_devices_are_planned_on_these_alone(rows: int) -> None:
 
 def test_calls_that_run_in_the_caller_do_not_shift_the_calls_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "coexec.plan.short_calls.CHEAP", 5e-4
+        "coexec.plan.planned.CHEAP", 5e-4
     )  # seconds: the small one is below on any machine, the large above
     small, large = np.arange(64.0), np.arange(2e6)
     with cx.Runtime("cpu:0,cpu:1", store="off", diagnostics="off") as runtime:

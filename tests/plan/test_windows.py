@@ -12,9 +12,8 @@ import coexec as cx
 from coexec.bench.plan import changing
 from coexec.bench.plan.harness import simulated
 from coexec.bench.plan.program import Given
-from coexec.plan.steps.looking import FIRST
+from coexec.plan.steps.looking import FIRST, MOST_FIRST, SHARE
 from coexec.plan.steps.planner import WINDOW
-from coexec.plan.steps.spending import MOST_FIRST, SHARE
 from coexec.plan.steps.watch import ProgramWatch
 
 TURNS = 30

@@ -184,7 +184,7 @@ def list_placements() -> list[Data]:
     """Return the placement policies by name, built-in ones first."""
     from importlib.metadata import entry_points
 
-    from ..plan.place import PLACEMENTS
+    from ..plan.policies import PLACEMENTS
 
     built_in = [{"name": name, "meaning": _contract(policy)} for name, policy in PLACEMENTS.items()]
     added = [

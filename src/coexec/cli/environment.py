@@ -87,8 +87,8 @@ def _check_rest(config: Config) -> None:
     from importlib.metadata import entry_points
 
     from ..execute.lanes import LanePolicy
-    from ..plan.place import PLACEMENTS
     from ..plan.plan import load_plans
+    from ..plan.policies import PLACEMENTS
 
     LanePolicy.parse(config.lanes)
     with blamed("placement", config.placement):

@@ -18,7 +18,7 @@ from ..graph.command import AwaitPush, Chunk, Deal, Push
 from ..graph.mapped import Mapped, mapped
 from ..graph.task import Task
 from ..plan.conflicts import Conflicts
-from ..plan.fixed import set_grain
+from ..plan.fixed_blocks import set_grain
 from ..plan.plan import Plan
 from ..plan.split import blocks_of
 from ..predict.features import part_of

@@ -1,6 +1,6 @@
 """What each rank computes of a call whose placement names devices of several nodes.
 
-Before: plan/placing.py.  After: cluster/dealing.py.  Pure: every rank comes to the same answer.
+Before: plan/prescribed.py.  After: cluster/dealing.py.  Pure: every rank comes to the same answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..errors import PlanError
 from ..geometry import Box, bounding
 from ..graph.task import Task
-from ..plan.placing import MemberPart, is_cut, placed_parts
+from ..plan.prescribed import MemberPart, is_cut, placed_parts
 
 RankPart = tuple[int, Box, tuple[Box, ...], int]
 """A rank, its box, and of a reduction its blocks and the number of the first."""

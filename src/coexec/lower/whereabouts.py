@@ -1,6 +1,6 @@
-"""Tell the planner where data is: lowering's answers to plan/residency.py's questions.
+"""Tell the planner where data is: lowering's answers to plan/candidate.py's questions.
 
-Before: lower/state.py, lower/lowering.py.  After: plan/, which asks through plan/residency.py.  Changes nothing.
+Before: lower/state.py, lower/lowering.py.  After: plan/, which asks through plan/candidate.py.  Changes nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A lower bound for unsharded mappings of models whose branches join once, as a mixed-integer program for HiGHS.
 
-Before: models/queues.py, plan/milp.py.  After: models/unsharded.py.  Knows numbers only.
+Before: models/queues.py, plan/division/milp.py.  After: models/unsharded.py.  Knows numbers only.
 
 All layers before the join are over before it begins, so the time is at least that of the head plus that of the tail. The
 head takes at least as long as the work of each accelerator and as each branch; the tail, a chain, as the sum of its layers.

@@ -13,13 +13,12 @@ from ..graph.task import Task
 from ..machine.abilities import abilities_of
 from ..machine.platform import Platform
 from ..predict.learned import Learned
-from .alike import AlikeCandidates, AlikePlanner
-from .candidate import Candidates
-from .divider import Divider
-from .place import Loads, load_placement
+from .candidate import Candidates, Residency
+from .division.divider import Divider
 from .plan import check_ranks, load_plans
 from .planner import Planner
-from .residency import Residency
+from .policies import Loads, load_placement
+from .reproducible import AlikeCandidates, AlikePlanner
 
 
 class Runs(Protocol):

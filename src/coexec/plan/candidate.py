@@ -1,13 +1,14 @@
 """Who could run a kernel: (device, variant) pairs, with what was measured of each.
 
-Before: machine/, predict/.  After: plan/place.py, plan/planner.py.  Knows no task.
+Before: machine/, predict/.  After: plan/policies.py, plan/planner.py.  Knows no task. What plans may ask about data, in which
+memories it lies and whether there is room for more, is a `Residency`; lower/whereabouts.py answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,12 +27,34 @@ from ..program.fuse import Fused
 from ..program.mapper import Same
 from ..program.ufunc import Elementwise
 from ..program.variant import COMPILED, GENERATED, Numerics, Variant
-from .residency import Residency
 
 if TYPE_CHECKING:
     from ..graph.task import Task
     from ..program.array import Array
     from ..program.kernel import Kernel
+
+
+class Residency(Protocol):
+    """Where arrays are, once everything that was planned so far is carried out."""
+
+    def held_by(self, array: Array) -> int:
+        """Return the memories that will hold all of an array. An initial value is made where it is needed."""
+
+    def places(self, array: Array) -> Sequence[tuple[Box, int]]:
+        """Return the parts of an array, and the memories that will hold each; none where nothing need be copied."""
+
+    def spread(self, array: Array) -> bool:
+        """Tell whether parts of an array will be valid in different memories."""
+
+    def where(self, array: int) -> Sequence[tuple[Box, int]] | None:
+        """Return the parts of the array of that number, and the memories that will hold each; None if there is none."""
+
+    def pattern(self, array: Array) -> Hashable:
+        """Return what is equal for arrays of one shape whose parts are valid in the same memories now."""
+
+    def roomy(self, task: Task, candidates: list[Candidate]) -> list[Candidate]:
+        """Leave out devices whose memories cannot hold the smallest part of a task; raise if none is left."""
+
 
 Supports = Callable[[np.dtype[Any]], bool]
 

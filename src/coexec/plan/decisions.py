@@ -16,8 +16,8 @@ from ..graph.command import Command
 from ..graph.shape import CallShape, answers
 from ..graph.task import Task
 from .lessons import NOTHING
-from .place import Loads, Regret
 from .planned import Planned
+from .policies import Loads, Regret
 from .repeats import LONGEST, Event, Repeats
 
 LOOK_AGAIN = 8, 128  # turns of a loop, or calls of a steady plan, until one is planned again: at first, and in the end

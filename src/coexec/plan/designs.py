@@ -1,6 +1,6 @@
 """Which design each device will have when what is planned is over, and what it costs to give it another one.
 
-Before: machine/parts.py.  After: plan/place.py, plan/steps/estimate.py, schedule/plan.py.  Knows no clock. A device that cannot
+Before: machine/parts.py.  After: plan/policies.py, plan/steps/estimate.py, schedule/plan.py.  Knows no clock. A device that cannot
 be configured costs nothing, here or to whoever asks.
 """
 
@@ -15,7 +15,7 @@ from ..machine.platform import Platform
 
 if TYPE_CHECKING:
     from ..graph.command import Command
-    from .place import Loads
+    from .policies import Loads
 
 
 MOST_COMBINATIONS = 16  # that are looked at for one plan: each costs two turns of an estimate

@@ -21,29 +21,44 @@ from ..program.array import Array
 from ..program.call import DEFAULT
 from ..program.kernel import Kernel
 from ..program.variant import Variant
-from .asked import Asked, PlacementPolicy
-from .blocking import Blocking, in_pieces
-from .candidate import Candidate, Candidates, Share, narrow_ones, never_within, one_per_device
+from .candidate import Candidate, Candidates, Residency, Share, narrow_ones, never_within, one_per_device
 from .conflicts import Conflicts, Tell, however_cut, nobody
-from .divided import Divided
-from .divider import Divider
-from .following import Followed, following, in_one_piece_each, looping
+from .division.divided import Divided
+from .division.divider import Divider
+from .division.make_offers import quick
+from .division.pieces import Blocking, in_pieces
 from .host_only import KEPT_OUT, Who, on_host, who
-from .inputs import inputs_of, near_ones, wide_is_faster
-from .lessons import GUESS, NOTHING, Lesson, of_division, of_whole
-from .offering import quick
-from .outcomes import outcome_key
-from .oversubscribe import cut_again, granules, with_shares
-from .place import Loads
-from .placing import Members, Said, is_cut
+from .lessons import GUESS, NOTHING, Lesson, of_division, of_whole, outcome_key
 from .plan import Plan
-from .planned import Planned
+from .planned import Planned, in_caller
+from .policies import WIDE_GAIN, Asked, Loads, PlacementPolicy
+from .prescribed import Followed, Members, Said, following, in_one_piece_each, is_cut, looping
 from .preview import LookedAt, alone_seconds, preview, who_is_first
-from .residency import Residency
-from .short_calls import in_caller
-from .split import blocks_of, deal as deal_by, deal_evenly, evenly, in_runs
+from .split import blocks_of, cut_again, deal as deal_by, deal_evenly, evenly, granules, in_runs, with_shares
 from .steps.guide import Guided
 from .steps.profile import CallProfile, profile_of
+
+
+def inputs_of(task: Task, residency: Residency) -> list[tuple[int, int]]:
+    """Return the bytes that a task reads, and the memories that hold them."""
+    return [
+        (array.nbytes, residency.held_by(array))
+        for param, array in zip(task.accesses, task.arrays, strict=True)
+        if param.access.mode != "write"
+    ]
+
+
+def near_ones(task: Task, candidates: list[Candidate], residency: Residency) -> list[Candidate]:
+    """Leave an assignment to a device whose memory holds the array already: it is not worth a copy there and back."""
+    held = residency.held_by(task.arrays[-1])
+    return [c for c in candidates if held >> c.memory & 1] or candidates
+
+
+def wide_is_faster(candidates: Sequence[Candidate], work: Work, seconds: float) -> bool:
+    """Tell whether all cores as one device (library threads) were measured to be faster than a division."""
+    wide = [s for c in candidates if c.wide and c.model.measured(work) and (s := c.model.seconds(work)) is not None]
+    return bool(wide) and min(wide) < seconds * WIDE_GAIN
+
 
 WORTH_DIVIDING = 300e-6  # seconds on one device; below, a second device costs more than it brings
 LAUNCHES = 20  # the same bar for devices that say how long a launch takes
@@ -87,7 +102,7 @@ class Planner:
         self.loads = loads
         self._note = note  # where remarks are recorded; reasons are worked out only if there is such a place
         self._blocking = Blocking(cache)
-        divider.offering.lags, divider.offering.idle = loads.lags, lambda: loads.idle
+        divider.offering.start_delays, divider.offering.idle = loads.start_delays, lambda: loads.idle
         self.to_the_letter = Followed(plans)
         self._step_plan = Followed()  # as far as it can be followed
         self._guide: Callable[[Task], Guided | None] | None = None  # for calls of which it says nothing

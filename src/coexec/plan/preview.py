@@ -1,6 +1,6 @@
 """A Plan for one call, without making the call: what the planner would do, and what is predicted of it.
 
-Before: plan/planner.py, plan/divided.py.  After: schedule/scheduler.py.  Changes nothing.
+Before: plan/planner.py, plan/division/divided.py.  After: schedule/scheduler.py.  Changes nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from ..geometry import Box
 from ..graph.task import Task
 from ..predict.features import share_of_work
 from ..predict.work import Estimate, Work
-from .asked import Where
 from .candidate import Candidate, Share
-from .divided import Divided
-from .offer import Times, joules
-from .place import Loads
+from .division.divided import Divided
+from .division.offers import Times, joules
 from .plan import Part, Plan
 from .planned import Planned
+from .policies import Loads, Where
 
 
 class LookedAt(NamedTuple):

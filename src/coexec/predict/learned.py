@@ -112,14 +112,14 @@ class Learned:
         """Return every model, by its key."""
         return self._models
 
-    def lags(self) -> dict[str, float]:
+    def start_delays(self) -> dict[str, float]:
         """Return how late devices begin, as far as that was measured."""
-        return {device: seconds for (device, _), (seconds, _) in self.store.lags().items()}
+        return {device: seconds for (device, _), (seconds, _) in self.store.start_delays().items()}
 
     def save(
         self,
         links: Mapping[tuple[str, str], tuple[float, float]] | None = None,
-        lags: Mapping[str, float] | None = None,
+        start_delays: Mapping[str, float] | None = None,
     ) -> None:
         """Write what was learnt since the last time, about kernels, links and devices. The end of a runtime."""
         if not self.keep:
@@ -134,7 +134,7 @@ class Learned:
             self.store.save_waits(waits)
         if links:
             self.store.save_links(links)
-        if lags:
-            self.store.save_lags({(device, ""): (seconds, 1.0) for device, seconds in lags.items()})
+        if start_delays:
+            self.store.save_start_delays({(device, ""): (seconds, 1.0) for device, seconds in start_delays.items()})
         self.store.close()
         settle()

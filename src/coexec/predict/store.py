@@ -132,13 +132,13 @@ class Store:
         """Keep the peak rates measured of devices, instead of what was known of them."""
         self._save_figures(RATES, rates)
 
-    def lags(self) -> Figures:
+    def start_delays(self) -> Figures:
         """Return (device, "") -> (seconds that it begins late, 1) as measured."""
         return self._load_figures(LAGS)
 
-    def save_lags(self, lags: Mapping[tuple[str, str], tuple[float, float]]) -> None:
+    def save_start_delays(self, start_delays: Mapping[tuple[str, str], tuple[float, float]]) -> None:
         """Keep how late devices begin, instead of what was known of it."""
-        self._save_figures(LAGS, lags)
+        self._save_figures(LAGS, start_delays)
 
     def waits(self) -> Figures:
         """Return (model, condition) -> (seconds without the interpreter lock per second of work, 1) as measured."""

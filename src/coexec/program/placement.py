@@ -1,6 +1,6 @@
 """Where the parts of a call go, if the program says so: a group of devices, cuts of axes, a ring, and replicas.
 
-Before: errors.py.  After: program/call.py, plan/placing.py, cluster/dealing.py.  Plain data: knows no device and no kernel.
+Before: errors.py.  After: program/call.py, plan/prescribed.py, cluster/dealing.py.  Plain data: knows no device and no kernel.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ..graph.copying import copy_tracker
 from ..lower.lowering import Lowering
 from ..lower.state import ArrayState, Backing
 from ..plan.decisions import Version
-from ..plan.place import Loads
+from ..plan.policies import Loads
 from ..program.array import Array
 from ..program.storage import Storage
 from .fuse import Describe

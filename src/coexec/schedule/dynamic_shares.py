@@ -1,6 +1,6 @@
 """A task whose parts are handed out while it runs: `policy="dynamic"` and `policy="auto"`.
 
-Before: plan/handout.py.  After: schedule/plan.py.  Pure.  One task is open at a time.
+Before: plan/division/dynamic_shares.py.  After: schedule/plan.py.  Pure.  One task is open at a time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from ..graph.command import Command
 from ..graph.instruction import Instruction, Launch
 from ..graph.task import Task
 from ..machine.platform import Platform
-from ..plan.handout import Handout, Stock
-from ..plan.offering import HANDING_OVER
+from ..plan.division.dynamic_shares import DynamicShares, Stock
+from ..plan.division.make_offers import HANDING_OVER
 from ..plan.planned import Planned
 
 DEPTH = 2  # parts that each device has at a time: one runs, the next is being copied
@@ -42,7 +42,7 @@ class OpenTask:
             before = stocks.get(chunk.device)  # a share may be cut to overlap copies: its pieces are neighbours
             stocks[chunk.device] = Stock(chunk.device, lo if before is None else before.lo, hi, rate, granule)
         seconds = max([share.seconds or 0.0 for share in shares])
-        self._handout = Handout(
+        self._shares_left = DynamicShares(
             list(stocks.values()),
             policy=planned.handout,
             least=min(0.25, max(LEAST, WORTH_IT / max(seconds, WORTH_IT))),
@@ -53,7 +53,7 @@ class OpenTask:
     @property
     def left(self) -> int:
         """How many rows nobody has been given yet."""
-        return self._handout.rows
+        return self._shares_left.rows
 
     def first(self) -> Iterator[Given]:
         """Return the first parts, as many for each device as it has at a time, into however many its share is cut."""
@@ -70,14 +70,14 @@ class OpenTask:
             yield from self._without(device)
             return
         rows = step.chunk.box.hi[axis] - step.chunk.box.lo[axis]
-        self._handout.measured(device, rows, seconds)
+        self._shares_left.measured(device, rows, seconds)
         if not step.more:  # else the part is not over yet
             yield from self._next(device)
 
     def rest(self) -> Iterator[Given]:
         """Return everything that is left, for whoever has it: the program is about to end or to cancel."""
         devices = list(self._shares)
-        for i, rows in enumerate(self._handout.rest()):
+        for i, rows in enumerate(self._shares_left.rest()):
             yield devices[i % len(devices)], rows
 
     def part(self, device: str, rows: tuple[int, int]) -> Planned:
@@ -91,13 +91,13 @@ class OpenTask:
         return Planned(Command(task.id, task, (chunk,), task.after, self._why), (share,))
 
     def _next(self, device: str) -> Iterator[Given]:
-        rows = self._handout.take(device) if self._handout.rows else None
+        rows = self._shares_left.take(device) if self._shares_left.rows else None
         if rows is not None:
             yield device, rows
 
     def _without(self, device: str) -> Iterator[Given]:
         """Let the others do what a device that failed has not taken yet."""
-        others = self._handout.leave(device)
+        others = self._shares_left.leave(device)
         for other in others:
             yield from self._next(other)
         if not others:

@@ -17,7 +17,7 @@ from ..lower.emit import Emitter
 from ..lower.lowering import Lowering
 from ..machine.platform import HOST, USER, Platform
 from ..plan.candidate import Candidates, Share
-from ..plan.place import Loads
+from ..plan.policies import Loads
 
 if TYPE_CHECKING:
     from ..backend.base import Ran

@@ -24,9 +24,9 @@ from ..graph.instruction import Launch
 from ..graph.task import Task
 from ..plan.decisions import Decisions, is_fleeting
 from ..plan.lessons import NOTHING, Lessons
-from ..plan.place import Loads
 from ..plan.plan import Plan
 from ..plan.planned import Planned
+from ..plan.policies import Loads
 from ..plan.repeats import LONGEST
 from .dynamic_shares import Given, OpenTask
 from .events import ALL, GROWING, PLANNED, Called, Dropped, Mark, Read, Settle
@@ -122,7 +122,7 @@ class PlanLayer:
         self._repeats = decisions.repeats
         self._births = decisions.births
         self.loads = loads
-        self.lessons = Lessons(loads.lags, loads.outcomes)
+        self.lessons = Lessons(loads.start_delays, loads.outcomes)
         self._moment = moment
         self._runs_inline = inline  # callers may run short kernels themselves
         self._handout = handout

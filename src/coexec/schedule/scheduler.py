@@ -26,9 +26,9 @@ from ..lower.recipes import Recipes
 from ..machine.platform import HOST
 from ..plan.candidate import Share
 from ..plan.decisions import Births, Decisions, Version
-from ..plan.place import Loads
 from ..plan.plan import Plan
-from ..plan.short_calls import IN_CALLER
+from ..plan.planned import IN_CALLER
+from ..plan.policies import Loads
 from .deal import DealLayer
 from .events import (
     HELD,

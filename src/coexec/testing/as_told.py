@@ -12,11 +12,10 @@ from ..geometry import Box
 from ..graph.command import Chunk, Command
 from ..graph.task import Task
 from ..plan.candidate import Share
-from ..plan.oversubscribe import cut_again
-from ..plan.placing import is_cut, placed_parts
 from ..plan.plan import Part, Plan
 from ..plan.planned import Planned
-from ..plan.split import even
+from ..plan.prescribed import is_cut, placed_parts
+from ..plan.split import cut_again, even
 from ..program.array import Array
 from ..program.kernel import Kernel
 

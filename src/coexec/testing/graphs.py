@@ -29,8 +29,8 @@ from ..graph.task import Task
 from ..lower.lowering import Lowering
 from ..lower.watch import Watch
 from ..machine.platform import HOST, USER, Platform
-from ..plan.place import Loads
 from ..plan.plan import Plan
+from ..plan.policies import Loads
 from ..program import session
 from ..program.array import Array
 from ..program.call import Options

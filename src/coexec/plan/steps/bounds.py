@@ -1,6 +1,6 @@
 """What a step takes at least on some devices, by arithmetic alone; on one device that is about what it takes.
 
-Before: profile.py, sets.py, estimate.py.  After: choose.py.  Goes through no copies: each class of devices is asked once per call.
+Before: profile.py, estimate.py.  After: choose.py.  Goes through no copies: each class of devices is asked once per call.
 
 A turn takes at least what the devices compute, at their own speed all the time; what coexec itself costs; and, where the
 program waits for values or parts exchange what they have, the two one after the other. On one device nothing else happens.

@@ -1,24 +1,150 @@
 """The plans that a step could have: one per set of devices, estimated from the most promising down, and the best of them.
 
-Before: sets.py, cuts.py, bounds.py, estimate.py, account.py.  After: planner.py.  Goes on for a moment at a time.
+Before: cuts.py, bounds.py, estimate.py, account.py.  After: looking.py.  Goes on for a moment at a time.
+
+1. On a set of devices, divisible calls are cut, and the others go where they are done first.
+2. A bounded local search around the plans that look best moves a call or shifts a cut, and keeps what takes less: list scheduling
+   places one call after the other and never looks back, and cuts are balanced by what devices take, not by what links and coexec
+   itself do. Both leave plans that one change makes better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import NamedTuple
 
 from ...geometry import Box, bounding
 from ...machine.platform import HOST, Device, Platform
+from ..designs import Designs
 from .account import WORTH, PlanAccount
 from .bounds import Bounds, DeviceSet, Figure, Target
-from .cuts import StepParts, best_alone, divided, foreign, is_foreign, shares, whole
-from .estimate import TURNS, PeriodEstimate, estimate
-from .improve import improved
-from .placed import placed
-from .profile import StepProfile
+from .cuts import StepPart, StepParts, best_alone, divided, foreign, is_foreign, shares, whole
+from .estimate import TURNS, Emulation, Overheads, PeriodEstimate, estimate
+from .profile import CallProfile, StepCall, StepProfile
+
+
+def placed(
+    step: StepProfile,
+    devices: Sequence[str],
+    platform: Platform,
+    overheads: Overheads,
+    cut: Callable[[CallProfile], StepParts],
+) -> list[StepParts]:
+    """Return a plan on some devices: divisible calls cut by `cut`, the others one by one where they are done first.
+
+    Calls are placed as in a turn that found all data in place, the second of two. Devices that can be configured may hold any
+    design at the beginning, and the best is taken: to load it is worth nothing for one call, and much for all turns.
+    """
+    plan: list[StepParts | None] = []
+    for call in step.calls:
+        profile = call.profile
+        if profile.host:
+            plan.append((StepPart("host", profile.box),))
+        elif profile.axis is not None and len(devices) > 1 and best_alone(profile, devices)[0] > overheads.wake:
+            plan.append(cut(profile))
+        elif len(able := [d for d in devices if d in profile.devices]) < 2:
+            plan.append(whole(call, devices[0]) if not able else (StepPart(able[0], profile.box),))
+        else:
+            plan.append(None)
+    if None not in plan:
+        return [parts for parts in plan if parts is not None]
+    beginnings = Designs(platform).combinations(devices)
+    found = [_one_by_one(step, devices, plan, Emulation(platform, overheads, None, held)) for held in beginnings]
+    return min(found, key=lambda ended: ended[0])[1]
+
+
+def _one_by_one(
+    step: StepProfile, devices: Sequence[str], plan: Sequence[StepParts | None], emulation: Emulation
+) -> tuple[float, list[StepParts]]:
+    """Return the end of the second of two turns, and its plan: calls that have no place get one, one after the other."""
+    for number in range(2):
+        chosen: list[StepParts] = []
+        for call, parts in zip(step.calls, plan, strict=True):
+            chosen.append(parts or (_first_done(emulation, call, devices, number),))
+            for _ in emulation.call(call, chosen[-1], number):
+                pass
+    return emulation.over().end, chosen
+
+
+def _first_done(emulation: Emulation, call: StepCall, devices: Sequence[str], number: int) -> StepPart:
+    """Return all of a call on the device that would be done with it first."""
+    able = [device for device in devices if device in call.profile.devices]
+    return StepPart(min(able, key=lambda device: emulation.finish(call, device, number)), call.profile.box)
+
+
+SHIFT = 0.05  # of a step's rows, which go from the device that is busy longest to the one that is least
+MOST = 16  # changes that are tried
+
+
+class Change(NamedTuple):
+    """A plan that differs from another in one thing."""
+
+    plan: list[StepParts]
+    shares: dict[str, float]
+
+
+def improved(step: StepProfile, account: PlanAccount, machine: Target) -> Iterator[PlanAccount | None]:
+    """Look for a plan near to `account` that takes less; yields None for each visit, and a better plan when one is found."""
+    tried = 0
+    best, found = account, True
+    while found and tried < MOST:
+        found = False
+        for change in changes(step, best):
+            tried += 1
+            answer: PeriodEstimate | None = None
+            for found_so_far in estimate(step, change.plan, machine.platform, machine.overheads, machine.where):
+                answer = found_so_far
+                yield None
+            assert answer is not None and best.estimated is not None
+            if answer.period < WORTH * best.estimated.period:
+                best = PlanAccount(account.devices, change.plan, answer, change.shares, account.off)
+                found = True
+                yield best
+            if found or tried >= MOST:
+                break
+
+
+def changes(step: StepProfile, account: PlanAccount) -> Iterator[Change]:
+    """Yield plans that differ from one in one thing: a cut between the busiest and the idlest device, or the device of a call."""
+    estimated = account.estimated
+    busy = {device: estimated.busy.get(device, 0.0) for device in account.devices} if estimated is not None else {}
+    if account.shares and len(busy) > 1 and any(len(parts) > 1 for parts in account.plan):
+        shifted = _shifted(account.shares, busy)
+        if shifted is not None:
+            yield Change(_cut_anew(step, account.plan, shifted), shifted)
+    whole = [
+        (number, call.profile)
+        for number, (call, parts) in enumerate(zip(step.calls, account.plan, strict=True))
+        if len(parts) == 1 and not call.profile.host and call.profile.whole is not None
+    ]
+    for number, profile in sorted(
+        whole, key=lambda entry: -entry[1].whole.work.size if entry[1].whole else 0.0
+    ):  # the large ones first
+        here = account.plan[number][0].device
+        for device in sorted(account.devices, key=lambda device: busy.get(device, 0.0)):
+            if device != here and device in profile.devices:
+                plan = list(account.plan)
+                plan[number] = (StepPart(device, profile.box),)
+                yield Change(plan, account.shares)
+
+
+def _shifted(shares: dict[str, float], busy: dict[str, float]) -> dict[str, float] | None:
+    """Return shares of which some has gone from the device that is busy longest to the one that is least; None if it has none."""
+    longest = max(busy, key=lambda device: (busy[device], device))
+    least = min(busy, key=lambda device: (busy[device], device))
+    if longest == least or shares.get(longest, 0.0) <= 0.0:
+        return None
+    moved = min(SHIFT, shares[longest])
+    return {**shares, longest: shares[longest] - moved, least: shares.get(least, 0.0) + moved}
+
+
+def _cut_anew(step: StepProfile, plan: Sequence[StepParts], shares: dict[str, float]) -> list[StepParts]:
+    return [
+        divided(call.profile, shares) if len(parts) > 1 else parts for call, parts in zip(step.calls, plan, strict=True)
+    ]
+
 
 VISIT = 20e-6  # seconds that going through what devices of one memory do of one call takes, of a server's core
 LOOKED_UP = 10  # predictions that take as long

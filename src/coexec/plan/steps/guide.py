@@ -3,12 +3,13 @@
 Before: cuts.py, account.py, tree.py.  After: planner.py, plan/planner.py.  Looks at each shape of a call once.
 
 Calls on views that shrink, on arrays that grow, or that come now and then, meet data that lies where the plan put it.
+What a planner of steps is given (`Profiles`), and what it tells of itself (`PlanningSpent`), stands here, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...graph.shape import CallShape
 from ...graph.task import Task
@@ -77,3 +78,22 @@ class Guide:
         if call.axis is None or len(able) < 2 or best_alone(call, able)[0] <= self._machine.overheads.wake:
             return Guided(None, self.devices)
         return Guided(call_plan(call, divided(call, account.shares), self._machine), self.devices)
+
+
+class Profiles(Protocol):
+    """Makes profiles of calls, and follows plans."""
+
+    def profile(self, task: Task) -> CallProfile | None:
+        """Return what plans of steps need to know of a call; None if such a call is planned by itself alone."""
+
+    def adopt(self, plan: Plan | None, guide: Callable[[Task], Guided | None]) -> None:
+        """Follow a plan of a step from now on, and a guide where it says nothing, in place of those before."""
+
+
+class PlanningSpent(NamedTuple):
+    """What planning steps has taken, and come to."""
+
+    seconds: float
+    candidates: int
+    limit: float | None  # seconds per call of the step that is planned: no plan takes less
+    calls: int  # that were seen

@@ -1,21 +1,106 @@
-"""Looks at plans of a step, each for a moment, and what they take of the program's time.
+"""Look at plans of a step, each for a moment, within what planning may take of the program's time.
 
-Before: choose.py, spending.py.  After: planner.py.  Changes no plan.
+Before: choose.py, account.py.  After: planner.py, telling.py.  Which devices a step could run on: classes of devices that are alike, in
+powers of two, and unions of classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 
-from ...machine.platform import Device
+from ...machine.platform import Device, Platform
 from ..candidate import Candidates
 from .account import PlanAccount
 from .bounds import DeviceSet, Target, as_sets
 from .choose import VISIT, Search
 from .estimate import estimate
 from .profile import StepProfile
-from .sets import classes, device_sets
-from .spending import MOST_FIRST, SHARE, Spending
+
+MOST_FIRST = 20e-3  # seconds of first looks at steps, before they count as later ones do
+SHARE = 0.01  # of the program's time that later looks may take
+
+
+class Spending:
+    """Adds up the seconds of planning, beside those that the program has computed."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._began: float | None = None
+        self._now = 0.0
+        self.planning = 0.0  # seconds, all together
+        self._later = 0.0  # of these, beyond first looks
+        self._unpaid = 0.0  # seconds that nobody was charged for yet
+
+    def _computed(self, start: float, stop: float) -> None:
+        """Note that the program has computed something."""
+        if self._began is None:
+            self._began = start
+        self._now = max(self._now, stop)
+
+    def unpaid(self) -> float:
+        """Return the seconds of planning that nobody was charged for yet."""
+        seconds, self._unpaid = self._unpaid, 0.0
+        return seconds
+
+    def _may_begin(self) -> bool:
+        return self.planning <= MOST_FIRST or self.planning <= SHARE * self._elapsed()
+
+    def _elapsed(self) -> float:
+        """Return for how many seconds the program has computed."""
+        return 0.0 if self._began is None else self._now - self._began
+
+    def _spend(self, seconds: float, *, later: bool) -> None:
+        self.planning += seconds
+        self._unpaid += seconds
+        if later:
+            self._later += seconds
+
+
+MOST_CLASSES = 4  # of which all unions are looked at; of more, the fastest together
+
+
+def classes(platform: Platform, lost: Mapping[str, str]) -> list[list[Device]]:
+    """Return the devices that are alike, class by class; those that are lost are left out."""
+    found: dict[object, list[Device]] = {}
+    for device in platform.devices:
+        if device.name not in lost:
+            found.setdefault(alike(device), []).append(device)
+    return list(found.values())
+
+
+def alike(device: Device) -> object:
+    """Return what devices of a class have in common."""
+    return (
+        device.kind, device.speed, device.wide, device.flops, device.rates, device.bandwidth, device.ops, device.launch
+    )  # fmt: skip
+
+
+def device_sets(groups: Sequence[Sequence[Device]]) -> list[tuple[str, ...]]:
+    """Return sets of devices, the smaller ones of each class first. No set has all cores as one device beside the cores."""
+    found: list[tuple[Device, ...]] = []
+    for group in groups:
+        count = 1
+        while count < len(group):
+            found.append(tuple(group[:count]))
+            count *= 2
+        found.append(tuple(group))
+    few = groups[:MOST_CLASSES]
+    for count in range(2, len(few) + 1):
+        found += [tuple(d for group in chosen for d in group) for chosen in combinations(few, count)]
+    return [tuple(d.name for d in chosen) for chosen in found if not _twice(chosen)]
+
+
+def _twice(chosen: Sequence[Device]) -> bool:
+    """Tell whether a set has some cores both one by one and as one device."""
+    taken: set[int] = set()
+    for device in chosen:
+        cores = set(device.cores)
+        if taken & cores:
+            return True
+        taken |= cores
+    return False
+
 
 FIRST = 4e-3  # seconds of the first look at a step
 EARLY_SHARE = 0.02  # of the time that a step is expected to take, which looks at plans of it may take

@@ -23,14 +23,11 @@ from .account import WORTH, Measured, PlanAccount
 from .bounds import Target, lower_limit
 from .choose import DEAR, VISIT, Considered, is_known
 from .estimate import TURNS
-from .given import PlanningSpent, Profiles
-from .guide import Guide
-from .looking import Looking
-from .measuring import Measuring
+from .guide import Guide, PlanningSpent, Profiles
+from .looking import MOST_FIRST, SHARE, Looking
 from .profile import StepProfile
-from .spending import MOST_FIRST, SHARE
 from .tree import step_plan
-from .trials import SEEN, Trials
+from .trials import SEEN, Measuring, Trials
 from .watch import ProgramWatch, by_device
 
 SURE = 0.9  # of what the present plan takes: where models are not exact, or calls only stand for others, less must be promised

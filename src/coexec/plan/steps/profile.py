@@ -19,7 +19,7 @@ from ...program.array import Array
 from ..candidate import Candidate, known_ones
 from ..conflicts import however_cut
 from ..host_only import Who
-from ..placing import is_cut
+from ..prescribed import is_cut
 from ..split import blocks_of
 
 KEPT = 64  # cuts of one call whose parts are remembered

@@ -1,10 +1,11 @@
-"""Try plans of which nobody knows what they take: for a few turns, within a share of the program's time, and back if that is no better.
+"""What plans of a step take when they run: turns are measured, and plans of which nobody knows what they take are tried.
 
-Before: account.py.  After: planner.py.  Knows seconds and turns; no device.
+Before: account.py.  After: planner.py.  Knows tasks by number, seconds and turns; no device.
 
 Models may be wrong, so a plan that is estimated to take longer may take less than the one in force. What runs decides, and what
 never ran cannot: each plan of a step that comes again and again is tried once, the most promising first, as soon as what that may
 lose is a small share of the time that the program has taken. One that was measured long ago is tried again, after longer and longer.
+A trial lasts a few turns, and the plan before comes back if it is no better.
 """
 
 from __future__ import annotations
@@ -12,7 +13,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from .account import MEASURED, SETTLING, SOON, WORTH, PlanAccount
+from ...graph.task import Task
+from ..repeats import LONGEST
+from .account import MEASURED, SETTLING, SOON, WORTH, PlanAccount, TurnClock
+
+
+class Measuring(TurnClock):
+    """Takes calls and the ends of their parts, and tells how long turns take."""
+
+    __slots__ = ("_last", "_open", "_real")
+
+    def __init__(self, *, real: bool, middle: bool) -> None:
+        """Begin; on a `real` machine the program has a time of its own; where turns differ, the `middle` one counts."""
+        super().__init__(middle=middle)
+        self._real = real
+        self._last: float | None = None  # when the last part was over
+        self._open: dict[int, list[float]] = {}  # tasks that end a turn: parts that run, and when the last was over
+
+    def forget(self) -> None:
+        """Begin anew: the program does something else."""
+        self.begin()
+        self._open.clear()
+
+    def called(self, task: Task) -> None:
+        """Take a call. If nothing was under way, no plan could have made it come sooner."""
+        if self._real and task.starved and self._last is not None and task.submitted > self._last:
+            self.idle(task.submitted - self._last)
+            self._last = task.submitted
+
+    def ends_turn(self, task: Task, parts: int) -> None:
+        """Note that a turn is over when so many parts of a task are."""
+        if len(self._open) > LONGEST:
+            self._open.clear()
+        self._open[task.id] = [float(parts), 0.0]
+
+    def finished(self, task: Task, stop: float) -> None:
+        """Take the end of a part of a task."""
+        if self._last is None or stop > self._last:
+            self._last = stop
+        end = self._open.get(task.id)
+        if end is not None:
+            end[0], end[1] = end[0] - 1.0, max(end[1], stop)
+            if end[0] <= 0.0:
+                del self._open[task.id]
+                self.ended(end[1])
+
 
 SHARE = 0.03  # of the program's time that trials may lose
 SEEN = 4  # turns until a step is looked at once more, with what is known of its calls by then; then twice as many, and so on

@@ -1,0 +1,1 @@
+"""Dividing one call over unlike devices so that all finish together: offers, the optimum, whole rows, pieces."""

@@ -1,0 +1,57 @@
+"""How late devices begin is a median of what was measured; what was kept waiting by something else does not count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import coexec as cx
+from coexec.plan.lessons import LATEST, USUAL, StartDelays
+from tests.plan.planning import Planning
+
+ROWS = 10_000
+
+
+@cx.kernel(split=0, y=cx.update)
+def increment(y: Any) -> None:
+    y += 1
+
+
+def test_a_device_nobody_measured_begins_as_late_as_usual() -> None:
+    assert StartDelays().of("cpu:0") == USUAL and StartDelays().measured() == {}
+
+
+def test_the_median_counts_and_one_outlier_does_not_move_it() -> None:
+    start_delays = StartDelays()
+    for seconds in (1e-3, 1.1e-3, 4.9e-3, 0.9e-3, 1e-3):
+        start_delays.learn("gpu", seconds)
+    assert start_delays.of("gpu") == pytest.approx(1e-3) and start_delays.measured() == {"gpu": pytest.approx(1e-3)}
+    start_delays.learn("gpu", LATEST * 2)
+    assert start_delays.of("gpu") == pytest.approx(1e-3), "something else kept it"
+
+
+def test_a_kernel_that_began_before_its_predicted_copies_were_over_was_not_late() -> None:
+    start_delays = StartDelays()
+    start_delays.learn("gpu", -1e-3)
+    assert start_delays.of("gpu") == 0.0
+
+
+def test_what_a_store_kept_counts_until_something_is_measured() -> None:
+    start_delays = StartDelays()
+    start_delays.load({"gpu": 2e-3, "odd": 7.0, "negative": -1.0})
+    assert start_delays.of("gpu") == 2e-3 and start_delays.of("odd") == start_delays.of("negative") == USUAL
+    start_delays.learn("gpu", 1e-3)
+    assert start_delays.of("gpu") == 1e-3
+
+
+def test_lags_count_for_tasks_that_find_nothing_under_way_and_are_hidden_behind_others() -> None:
+    made = Planning()
+    made.loads.start_delays.load({"dev:0": 0.0, "dev:1": 4e-3})
+    made.teach(increment, [made.on_host(ROWS)], {"dev:0": 1e6, "dev:1": 1e6})
+    alone = made.plan(increment, made.on_host(ROWS))
+    rows = [chunk.box.volume for chunk in alone.command.chunks]
+    assert rows[0] > 1.1 * rows[1], "the second begins late"
+    queued = made.plan(increment, made.on_host(ROWS))
+    more = [chunk.box.volume for chunk in queued.command.chunks]
+    assert abs(rows[0] + more[0] - rows[1] - more[1]) < 0.1 * ROWS, "by then it has begun"
