@@ -53,14 +53,15 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **optio
     kept = tuple(sorted(options.items()))
     if low is None and high is None:
         return elementwise(np.positive, [taken], given, kept, mask=mask)[0]
-    low, high = (None if bound is None else operand(bound) for bound in (low, high))
+    low = None if low is None else operand(low)
+    high = None if high is None else operand(high)
     # Of equal ones the second is the answer, which tells zeros apart: NumPy's clip keeps the element between two numbers, and
     # takes the bound where there is one bound, or an array of them.
     turned = low is not None and high is not None and not any(isinstance(bound, Array) for bound in (low, high))
     if turned and given[0] is None and mask is True and not kept:
-        return np.minimum(high, np.maximum(low, taken))  # type: ignore[no-any-return]  # NumPy's own for small arrays
+        return np.minimum(high, np.maximum(low, taken))  # type: ignore[no-any-return, arg-type]  # NumPy's own for small arrays
 
-    def bounded(function: np.ufunc, bound: Any, into: list[Array | None], **options: Any) -> Any:
+    def bounded(function: np.ufunc, bound: Any, into: list[Array | None], **options: Any) -> Array:
         return elementwise(function, [bound, taken] if turned else [taken, bound], into, kept, **options)[0]
 
     if high is None:
