@@ -34,6 +34,7 @@ LAYERS = [
     "pump",
     "straight",
     "straight_queue",
+    "straight_known",
     "homes",
     "driver",
     "joined",

@@ -22,7 +22,8 @@ from tests.small_kernels import fail, hold, increment
 def no_thread_is_left():
     before = set(threading.enumerate())
     yield
-    assert [t.name for t in set(threading.enumerate()) - before if "coexec" in t.name.lower()] == []
+    left = {t.name for t in set(threading.enumerate()) - before if "coexec" in t.name.lower()}
+    assert left <= {"coexec-signals"}  # it stands as long as the default runtime, which some of these tests open
 
 
 # Order and run-ahead ------------------------------------------------------------------------------------------------------
@@ -334,12 +335,12 @@ def test_sync_mode_is_an_environment_variable() -> None:
         try:
             fail(x)
         except ValueError as error:
-            print(type(error).__name__, threading.active_count())
+            print(type(error).__name__, sorted(thread.name for thread in threading.enumerate()))
         """,
         environ={"COEXEC_SYNC": "1", "COEXEC_DEVICES": "cpu:0"},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "TaskFailed[ValueError] 1"
+    assert done.stdout.strip() == "TaskFailed[ValueError] ['MainThread', 'coexec-signals']"
 
 
 def test_the_default_runtime_starts_with_the_first_array_and_ends_with_the_process() -> None:

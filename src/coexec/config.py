@@ -61,6 +61,9 @@ class Config:
     replay: bool = True  # make steps that repeat themselves from a template, without analysing them again
     compile_bodies: str = "auto"  # NumPy bodies as machine code: auto (once they are worth it), always (at once) or off
     inline: bool = True  # run calls cheaper than their own scheduling at once, when nothing is pending
+    gc_threshold: int = (
+        50_000  # objects made between runs of Python's collector while much is open; 0 = the program's own
+    )
 
 
 class RuntimeOptions(TypedDict, total=False):
@@ -89,6 +92,7 @@ class RuntimeOptions(TypedDict, total=False):
     replay: bool | None
     compile_bodies: str | None
     inline: bool | None
+    gc_threshold: int | None
 
 
 def parse(environ: Mapping[str, str], prefix: str = PREFIX) -> Config:
@@ -177,6 +181,7 @@ def merged(config: Config, **given: object) -> Config:
         "data_threshold": (0.0 <= config.data_threshold <= 1.0, "must be a share from 0 to 1"),
         "patience": (0.0 <= config.patience < inf, "must be a number of seconds, or 0 for ever"),
         "horizon": (1 <= config.horizon < LARGEST, f"must be at least 1 and below {LARGEST:,}"),
+        "gc_threshold": (0 <= config.gc_threshold < 1 << 31, "must be a number of objects, or 0 for the program's own"),
         "ranks": (0 <= config.ranks < LARGEST, "must be 1, or 0 for one process on each node, or the number of nodes"),
     }
     for name, (right, accepted) in ranges.items():

@@ -38,6 +38,7 @@ from .pump import EventPump
 from .schedule.events import CHAIN, HELD, PLANNED, Adopted, Operated, Over, Read, Settle, StepTold
 from .schedule.lower import Counts
 from .straight import StraightCalls
+from .straight_known import KnownCalls
 from .straight_queue import StraightQueue
 
 GUESSES = 4  # tasks divided by guess that may be under way
@@ -57,19 +58,21 @@ class Driver:
             self.one_thread.hold()
         self.lending = Lending(self.owner, self._copy_element, alone=machine.seat is None)
         self.pump = pump = EventPump(self.owner, config, machine, self.cancel_pending, alone=alone)
-        self.machine, self.parts, self.platform = machine, pump.parts, pump.parts.platform
-        self.lock, self.signals, self.scheduler = pump.lock, pump.signals, pump.scheduler
+        self.machine, self.parts, self.platform, self.lock = machine, pump.parts, pump.parts.platform, pump.lock
+        self.signals, self.scheduler, self._send = pump.signals, pump.scheduler, pump.send
         self.executor, self._engine, self.recorder = pump.executor, pump.engine, pump.recorder
         self.learned, self.loads, self.diagnostics = pump.parts.learned, pump.parts.loads, pump.parts.diagnostics
-        self._send, self._graph = pump.send, pump.scheduler.link.graph
-        self.wait_idle, self.check_open, self.speak = pump.executor.wait_idle, pump.check_open, self.diagnostics.speak
+        self._graph, self.check_open = pump.scheduler.link.graph, pump.check_open
+        self.wait_idle, self.speak = pump.executor.wait_idle, self.diagnostics.speak
         self.unseen: Callable[[], list[Any]] = pump.executor.unseen
         self._by_guess = self.scheduler.plan.lessons.guesses
         self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
         self._homes = Homes(pump, config, self.wait)
+        self.adopt_shared = self._homes.adopt_shared  # a new array whose contents another rank has
         self.small, self.stop_small_calls = self._homes.small, self._homes.stop_small_calls
         self._straight = StraightCalls(pump, self.lending) if pump.may_be_straight else None
         self._queue = StraightQueue(pump, self.lending) if pump.may_queue_straight else None
+        self._known = KnownCalls(pump, self.lending) if pump.may_be_known else None
 
     @property
     def closed(self) -> bool:
@@ -81,10 +84,6 @@ class Driver:
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
         """Take a new array, with its first contents if `data` is not None."""
         self._homes.adopt(storage, data, borrowed=borrowed)
-
-    def adopt_shared(self, storage: Storage, data: Any) -> None:
-        """Take a new array whose contents another rank has: nothing is computed, so nobody writes them."""
-        self._homes.adopt_shared(storage, data)
 
     def dropped(self, storage_id: int) -> None:
         """Note that an array is gone. Called by finalizers: only enqueues."""
@@ -100,11 +99,12 @@ class Driver:
                 if len(self.executor.records) > UNREAD:
                     self.pump.drain()
                 return ran
-        if (self._straight or self._queue) and kernel.plain and not kwargs and options is DEFAULT:
+        way, queue = self._known or self._straight, self._queue
+        if (way or queue) and kernel.plain and not kwargs and options is DEFAULT:
             with self.lock:
-                straight = None if self._straight is None else self._straight.run(kernel, args, self.small)
-                if straight is None and self._queue is not None and not kernel.split:
-                    straight = self._queue.run(kernel, args, self.small)
+                straight = None if way is None else way.run(kernel, args, self.small)
+                if straight is None and queue is not None and not kernel.split:
+                    straight = queue.run(kernel, args, self.small)
             if straight is not None:
                 self.keep_pace(straight)
                 return straight
@@ -181,8 +181,7 @@ class Driver:
 
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return how a call would be divided and placed, and how long it is predicted to take. Nothing runs."""
-        arrays, scalars = self.lending.settled(kernel, *kernel.bind(args, kwargs), read=True)
-        found = self.preview(kernel, arrays, scalars, options)
+        found = self.preview(kernel, *self.lending.settled(kernel, *kernel.bind(args, kwargs), read=True), options)
         assert found is not None  # there is one rank
         return found
 
@@ -207,8 +206,8 @@ class Driver:
 
     def step_plan(self) -> Plan | None:
         """Return the plan of the step that the program repeats, with what it was compared with; None if there is none."""
+        steps = self.scheduler.plan.steps
         with self.lock:
-            steps = self.scheduler.plan.steps
             return None if steps is None else steps.plan()
 
     def follow(self, plans: Sequence[Plan]) -> None:

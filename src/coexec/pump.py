@@ -27,6 +27,7 @@ from .execute.signals import Signals
 from .graph.call import describe
 from .graph.instruction import Instruction, Launch
 from .graph.task import Task
+from .machine.collecting import CollectorPace
 from .observe.learning import Learning
 from .plan.steps.telling import ToldPlanner
 from .program.array import Array
@@ -34,7 +35,7 @@ from .program.call import DEFAULT, placed_in
 from .program.fuse import Line
 from .program.kernel import Kernel
 from .program.value import Value
-from .schedule.events import CHAIN, GROWING, Called, Dropped, Event, Failed, Mark, Over, Queued, Settle
+from .schedule.events import CHAIN, GROWING, Batch, Called, Dropped, Event, Failed, Mark, Over, Queued, Settle
 
 CHAIN_PAUSE = (
     300e-6  # seconds: longer than the next operation of an expression takes to come, shorter than to compute one
@@ -82,6 +83,8 @@ class EventPump:
             and parts.scheduler.plan.steps is None
             and not (parts.scheduler.replays or config.debug or config.sync or self.recorder.tracing)
         )  # as above, and what is planned is not planned as steps
+        self.may_be_known = machine.seat is None and parts.scheduler.replays and not config.debug
+        self.watched = parts.simulation is not None or self.recorder.tracing  # calls are recorded, or take virtual time
         self.hand_over = HandOver(self.executor, self.recorder, parts.inline, self.inline_calls, self._queued)
         self.dropped: deque[int] = deque()  # arrays whose last handles are gone; finalizers append
         self.last_mark: Task | None = None  # the last horizon or epoch
@@ -101,6 +104,7 @@ class EventPump:
             signals=self.signals,
             look_up=parts.diagnostics.progress(self.lock, self.engine.issued, time.monotonic),
         )
+        self.executor.collector = CollectorPace(config.gc_threshold)
         self.scheduler.lowering.capacity.listen = self.signals.listen
         with self.lock:
             self.send(Over(self.mark("start")))
@@ -125,8 +129,7 @@ class EventPump:
         try:
             batches = scheduler.handle(event, now, idle=not self.engine.open)
         except BaseException:
-            self.hand_over.take(scheduler.take())
-            self.signals.check()
+            self.interrupted()
             raise
         if self._steps is not None and self._simulation is not None and self._steps.first:
             self._charge(self._steps, self._simulation)  # nothing of the step began before it was planned
@@ -150,23 +153,35 @@ class EventPump:
         try:
             batches = scheduler.called(task, begin, idle=not self.engine.open)
         except BaseException:
-            self.hand_over.take(scheduler.take())
-            self.signals.check()
+            self.interrupted()
             raise
+        self.hand_on(batches)
+        self.account(task, begin)
+
+    def account(self, task: Task, begin: float) -> None:
+        """Account for a call that was made at `begin`. Locked."""
+        if not self.watched:
+            task.scheduling += time.perf_counter() - begin
+            return
+        if self._steps is not None and self._simulation is not None:
+            self._charge(self._steps, self._simulation)
+        self.entered(task)
+
+    def hand_on(self, batches: Sequence[Batch]) -> None:
+        """Hand over what a call has led to. Locked."""
         if len(batches) == 1:
             self.hand_over.one(batches[0])
         else:
             self.hand_over.take(batches)
         if self._chain:
             self._account_chain()
-        if scheduler.hold.held and self._hold_timer is not None:
+        if self.scheduler.hold.held and self._hold_timer is not None:
             self._hold_timer.touch()  # it ends lookahead if the program goes on no further
-        if self._simulation is None and not self.recorder.tracing:
-            task.scheduling += time.perf_counter() - begin
-            return
-        if self._steps is not None and self._simulation is not None:
-            self._charge(self._steps, self._simulation)
-        self.entered(task)
+
+    def interrupted(self) -> None:
+        """Hand over what an event has led to before an error. Locked."""
+        self.hand_over.take(self.scheduler.take())
+        self.signals.check()
 
     def _account_chain(self) -> None:
         chain, self._chain = self._chain, []

@@ -184,7 +184,6 @@ class StraightCalls:
             frame, file = back, back.f_code.co_filename
         task.call, task.line = file, frame.f_lineno
         scheduler.link.graph.add(task)
-        task.births = scheduler.arrays.last
         task.starved = self._plan._sure = True
         task.why = planned.IN_CALLER
         self._lower.analysed += 1

@@ -181,7 +181,6 @@ class StraightQueue:
         """Link, place, lower and issue a task, as the layers do."""
         executor = self._executor
         self._graph.add(task)
-        task.births = self._scheduler.arrays.last
         task.starved = not self._engine.open
         (_, _, chunks, _, task.why), shares, *_ = self._planner.placed(task, task.domain, known.candidates, known.work)
         chunk, share, bindings = chunks[0], shares[0], known.bindings

@@ -159,6 +159,12 @@ def test_apps_reports_every_application_with_the_triad_beside_it(monkeypatch):
     json.dumps(found)
 
 
+def test_only_what_is_named_is_measured(monkeypatch):
+    monkeypatch.setattr(harness, "BRIEF", EFFORT)
+    found = harness.run(True, lambda _: None, only=["rsim"], devices=["cpu:0"])
+    assert [(case["app"], case["devices"]) for case in found["cases"]] == [("rsim", "cpu:0")]
+
+
 def test_a_wrong_result_ends_the_benchmark():
     app = quick("rsim")
     way = InNumPy(app, 1)

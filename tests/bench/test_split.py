@@ -80,7 +80,7 @@ def test_a_mix_gives_cases_with_every_key_whose_results_were_compared(mix):
 
 def test_the_benchmark_sums_up_all_mixes(monkeypatch):
     monkeypatch.setattr(harness, "MIXES", MIXES[:1])
-    monkeypatch.setattr(harness, "usable", lambda: (MIXES[:1], {"x": "not here"}))
+    monkeypatch.setattr(harness, "usable", lambda _: (MIXES[:1], {"x": "not here"}))
     monkeypatch.setattr(harness, "QUICK", SMALL[:1])
     monkeypatch.setattr(harness, "QUICK_UNSEEN", ())
     monkeypatch.setattr(harness, "BRIEF", EFFORT)

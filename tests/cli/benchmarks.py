@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from coexec.errors import BackendError
@@ -23,6 +23,11 @@ def fine(quick: bool, progress: Progress) -> dict[str, Any]:
 def broken(quick: bool, progress: Progress) -> dict[str, Any]:
     """Fail."""
     raise BackendError("the device went away; plug it in")
+
+
+def choosing(quick: bool, progress: Progress, only: Sequence[str] = (), devices: Sequence[str] = ()) -> dict[str, Any]:
+    """Say what was chosen."""
+    return {"only": list(only), "devices": list(devices)}
 
 
 def drawn(result: dict[str, Any]) -> str:

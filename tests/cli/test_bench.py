@@ -23,6 +23,7 @@ def test_every_benchmark_of_the_table_keeps_its_contract() -> None:
     for name in coexec.bench.BENCHMARKS:
         function = load(name, coexec.bench.BENCHMARKS)
         more = ["ranks"] * (name in coexec.bench.ON_RANKS) + ["full"] * (name in coexec.bench.LONG)
+        more += ["only", "devices"] * (name in coexec.bench.CHOSEN)
         assert list(inspect.signature(function).parameters) == ["quick", "progress", *more]
         assert function.__doc__
 
@@ -48,6 +49,25 @@ def test_a_picture_is_written_where_a_benchmark_has_one(monkeypatch: pytest.Monk
     assert (tmp_path / "fine.svg").read_text() == "<svg>1.234567</svg>"
     ended = call("bench", "broken", "--plot", str(tmp_path / "broken.svg"))
     assert ended.code == 2 and "bench broken has no picture; --plot goes with fine" in ended.err
+
+
+@pytest.mark.usefixtures("two")
+def test_some_cases_on_some_devices_are_asked_for_where_a_benchmark_can_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coexec.cli.bench.CHOSEN", frozenset({"fine"}))
+    monkeypatch.setitem(coexec.bench.BENCHMARKS, "fine", "tests.cli.benchmarks:choosing")
+    ended = call("bench", "fine", "--json", "--only", "cg,nbody", "--devices", "cpu:0,cpu:1", "--devices", "cpu:0")
+    assert ended.data == {"only": ["cg", "nbody"], "devices": ["cpu:0,cpu:1", "cpu:0"]}
+    assert call("bench", "fine", "--json").data == {"only": [], "devices": []}
+    ended = call("bench", "broken", "--only", "cg")
+    assert ended.code == 2 and "bench broken measures all its cases; --only and --devices go with fine" in ended.err
+
+
+@pytest.mark.parametrize("name", sorted(coexec.bench.CHOSEN))
+def test_a_case_or_a_set_of_devices_that_is_not_there_is_answered_with_those_that_are(name: str) -> None:
+    ended = call("bench", name, "--quick", "--only", "nothing")
+    assert (ended.code, ended.out) == (2, "") and "unknown" in ended.err and "known: " in ended.err
+    ended = call("bench", name, "--quick", "--devices", "cpu:0,cpu:9")
+    assert ended.code == 2 and "unknown set of devices 'cpu:0,cpu:9'" in ended.err and "cpu:0,cpu:1" in ended.err
 
 
 def test_every_picture_of_the_table_belongs_to_a_benchmark() -> None:

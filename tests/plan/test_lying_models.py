@@ -15,11 +15,11 @@ import pytest
 import coexec as cx
 from coexec.backend.simulated import Happening, Scenario
 from coexec.bench.plan.program import Given
-from coexec.plan.steps.account import PlanAccount
+from coexec.plan.steps.account import SETTLING, PlanAccount
 from coexec.plan.steps.choose import CANNOT, NOT_YET, UNKNOWN
 from coexec.plan.steps.estimate import PeriodEstimate
 from coexec.plan.steps.profile import CallProfile
-from coexec.plan.steps.trials import AGAIN, FAR, SHARE, Trials
+from coexec.plan.steps.trials import AGAIN, DOUBT, FAR, SHARE, Trials
 from coexec.predict.learned import Learned
 from coexec.predict.model import Model
 from coexec.predict.work import Estimate, Work
@@ -193,6 +193,13 @@ def test_a_trial_waits_until_what_it_may_lose_is_a_small_share_of_the_time() -> 
     trials.lost = loses
     assert trials.due(present, [slow], 10, 1.1 * loses / SHARE) is None
     assert trials.due(account(None, 1.0), [slow], 10, inf) is None  # nobody knows what would be given up
+
+
+def test_a_plan_that_nobody_measured_may_take_twice_the_time_whatever_it_promises() -> None:
+    trials, present, unknown = Trials(), account(1.0, 1.0), account(None, 0.95, "unknown")
+    loses = (DOUBT - 1.0) * SETTLING  # it is left after its first turn then
+    assert trials.due(present, [unknown], 10, 0.99 * loses / SHARE) is None
+    assert trials.due(present, [unknown], 10, 1.01 * loses / SHARE) is unknown
 
 
 def test_the_more_promising_of_two_plans_is_tried_first_and_neither_again_at_once() -> None:

@@ -49,6 +49,35 @@ def test_time_for_which_a_call_waits_behind_others_is() -> None:
     assert measuring.seconds == pytest.approx(0.52)
 
 
+def test_one_long_turn_is_enough_where_no_data_is_on_its_way() -> None:
+    for settled, needed in ((True, 2), (False, 3)):  # ends of turns: one more if the first pays for the way
+        clock, ends = TurnClock(middle=True), 0
+        clock.begin(settled=settled)
+        while clock.seconds is None:
+            ends += 1
+            clock.ended(0.05 * ends)
+        assert ends == needed
+        assert clock.seconds == pytest.approx(0.05)
+
+
+def test_short_turns_are_not_decided_upon_before_there_are_a_few() -> None:
+    clock, ends = TurnClock(middle=True), 0
+    clock.begin(settled=True)
+    while clock.seconds is None:
+        ends += 1
+        clock.ended(1e-3 * ends)
+    assert ends == MEASURED + 1
+
+
+def test_what_a_program_does_in_between_is_no_time_that_planning_or_trials_could_spend() -> None:
+    with cx.Runtime("cpu:0,cpu:1", store="off", diagnostics="off") as runtime:
+        steps: Any = runtime._driver.scheduler.plan.steps
+        steps._computed(1.0, 3.0)
+        assert steps._elapsed() == pytest.approx(2.0)
+        steps._measuring.idle(1.5)
+        assert steps._elapsed() == pytest.approx(0.5)
+
+
 def test_one_turn_that_was_disturbed_does_not_count_for_all() -> None:
     found = {}
     for middle in (False, True):

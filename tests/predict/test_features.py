@@ -194,3 +194,16 @@ def test_a_feature_may_ask_for_the_length_of_an_array() -> None:
     g = GraphBuilder()
     task = describe(pairs, [g.array((30, 3)), g.array(50)], {}, DEFAULT, g)
     assert work_of(task).features[-1] == 20.0 * 30 * 50
+
+
+def test_a_part_that_is_the_whole_task_is_known_as_the_task_is() -> None:
+    @cx.kernel(
+        split=0, x=cx.read(cx.halo(1, border="inside")), y=cx.write, total=cx.reduce("sum", fresh=True), flops=2.0
+    )
+    def add(x: Any, y: Any, total: Any) -> None:
+        y[...] = x[1:-1]
+        total += y.sum()
+
+    task = task_of(add, G.array((66,)), G.array((66,)), G.array(()))
+    assert work_of_part(task, task.domain) is work_of(task)
+    assert work_of_part(task, part_of(task.domain, 0, 0, 32)) != work_of(task)

@@ -370,3 +370,12 @@ def test_measurements_that_are_learnt_at_once_are_learnt_one_after_the_other(
         assert at_once.version == one_by_one.version and at_once.measured(work) == one_by_one.measured(work)
         assert at_once.seconds(work, together=together) == one_by_one.seconds(work, together=together)
         assert at_once.samples() == one_by_one.samples()
+
+
+def test_shapes_that_are_nearly_alike_do_not_tell_that_time_follows_what_is_the_same_for_all() -> None:
+    model = Model()
+    for size, seconds in ((1000.0, 1.33e-4), (1016.0, 1.31e-4)):  # noise: the larger one took less
+        for _ in range(3):
+            model.learn(Work(features=(size, 8.0), key=("part", size), kind="float64"), seconds, together=True)
+    found = model.estimate(Work(features=(32_000.0, 8.0), key="whole", kind="float64"), together=True)
+    assert found is not None and found.seconds == pytest.approx(32 * 1.32e-4, rel=0.05)

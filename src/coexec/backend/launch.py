@@ -17,12 +17,16 @@ from ..geometry import Box, whole
 from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, Launch, Reduce, Step, overlapping
 from ..graph.task import Task
 from ..program.chunk import ChunkInfo
+from ..program.kernel import Kernel
 from ..program.mapper import Mapper
+from ..program.unwritten import lent_whole
 from ..program.view import extract
 from .hulls import SENTINEL, Hull, poison_of
 
 ALIGNMENT = 128
 Body = Callable[..., Any]
+Bindings = tuple[Binding, ...]
+NOTHING: frozenset[str] = frozenset()
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -107,29 +111,42 @@ def run_kernel(task: Task, step: Launch, debug: bool, bodies: Bodies | None = No
     assert kernel is not None
     if (task.space is not None or 0 in task.extents) and step.chunk.box.empty and not kernel.host:
         return True  # no point to visit
-    variant, body = step.body, task.body
+    variant, body, bindings = step.body, task.body, step.bindings
     if variant.kind == "cpu" and variant.function is not None:
         body = variant.function
-    elif bodies is not None and body is not None:
-        body = bodies.turn(kernel, body, variant, step.device, task.id)
+    else:
+        if kernel.lent != NOTHING and not debug and not step.chunk.alike:
+            bindings = _lent(kernel, bindings)
+        if bodies is not None and body is not None:
+            body = bodies.turn(kernel, body, variant, step.device, task.id)
     assert body is not None, "a kernel without a function is never placed on the host"
     if debug and any(binding.boxes for binding in step.bindings):
         _run_in_boxes(task, step, body)
     elif step.chunk.pieces:
-        _run_pieces(task, step, body, {binding.name: resolve(binding) for binding in step.bindings}, debug)
+        _run_pieces(task, step, body, {binding.name: resolve(binding) for binding in bindings}, debug)
     else:
-        _run_chunk(task, step, body, debug)
+        _run_chunk(task, step, body, bindings, debug)
     return type(body) is not Turn or body.typical
 
 
-def _run_chunk(task: Task, step: Launch, body: Body, debug: bool) -> None:
+def _lent(kernel: Kernel, bindings: Bindings) -> Bindings:
+    """Return how parameters are found: inputs that the body never writes, but NumPy would copy, as if it did."""
+    if kernel.lent is None:
+        inputs = {param.name for param in kernel.array_params if not param.access.writes}
+        kernel.lent = lent_whole(kernel.function) & inputs
+    if not kernel.lent:
+        return bindings
+    return tuple([b._replace(writes=True) if b.name in kernel.lent else b for b in bindings])
+
+
+def _run_chunk(task: Task, step: Launch, body: Body, bindings: Bindings, debug: bool) -> None:
     """Run a body on its chunk as a whole."""
     kernel = task.kernel
     assert kernel is not None
     params = kernel.array_params
-    if kernel.plain and not debug and not step.chunk.alike and len(step.bindings) == len(params):
+    if kernel.plain and not debug and not step.chunk.alike and len(bindings) == len(params):
         args: list[Any] = [None] * len(kernel.passed)
-        for param, binding in zip(params, step.bindings):  # noqa: B905 - equally long, and this is hot
+        for param, binding in zip(params, bindings):  # noqa: B905 - equally long, and this is hot
             _, allocation, box, cut, writes, pad, _, _, _ = binding
             value = None
             if allocation is not None and box is allocation.box and cut is None and pad is None:
@@ -141,7 +158,7 @@ def _run_chunk(task: Task, step: Launch, body: Body, debug: bool) -> None:
         if returned is not None:
             check_nothing_returned(kernel, returned)
         return
-    run_body(task, step, body, {binding.name: resolve(binding) for binding in step.bindings}, debug)
+    run_body(task, step, body, {binding.name: resolve(binding) for binding in bindings}, debug)
 
 
 def _run_in_boxes(task: Task, step: Launch, body: Body) -> None:

@@ -32,5 +32,8 @@ ON_RANKS = frozenset({"cluster"})
 LONG = frozenset({"cluster"})
 """Those that do more with `full`."""
 
+CHOSEN = frozenset({"apps", "dag", "split"})
+"""Those that measure only some of their cases (`only`) on some of their sets of devices (`devices`), if told."""
+
 BRIEF = frozenset({"plan"})
 """Those whose quick set is all that is asked for, unless `--full` is."""

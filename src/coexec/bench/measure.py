@@ -23,6 +23,7 @@ import numpy as np
 
 import coexec as cx
 
+from ..errors import unknown_name
 from ..machine.cores import available_cores, cpu_model
 from ..program import session
 
@@ -39,6 +40,15 @@ def machine() -> Data:
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
+
+
+def named(what: str, known: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    """Return the names that are wanted, in the order of those that are known; all if none is named."""
+    names, asked = list(known), list(wanted)
+    for name in asked:
+        if name not in names:
+            raise unknown_name(what, name, names)
+    return [name for name in names if name in asked] if asked else names
 
 
 COMPILED = ("coexec.geometry.", "coexec.graph.", "coexec.lower.", "coexec.execute.")

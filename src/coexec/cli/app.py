@@ -319,6 +319,13 @@ def bench(
     ] = False,
     plot: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the result (.svg).")] = None,
     ranks: Annotated[int | None, typer.Option(metavar="N", help="On so many ranks (cluster).")] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Only these cases (apps, dag; operations of split).")
+    ] = None,
+    devices: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SET", help="Only on this set of devices, as results call it; may be repeated."),
+    ] = None,
 ) -> None:
     """Run the benchmarks.
 
@@ -330,8 +337,10 @@ def bench(
 
     coexec bench cluster --ranks 2 --json
 
+    coexec bench apps --only cg,nbody --devices cpu:0,opencl:0@1
+
     coexec bench all --json
     """
     from .bench import show
 
-    show(name, json=json, quick=quick, full=full, plot=plot, ranks=ranks)
+    show(name, json=json, quick=quick, full=full, plot=plot, ranks=ranks, only=only, devices=devices or ())

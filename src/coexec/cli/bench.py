@@ -6,12 +6,12 @@ Before: bench/.  After: app.py.  Knows the table of benchmarks, nothing of what 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..bench import BRIEF, LONG, ON_RANKS
+from ..bench import BRIEF, CHOSEN, LONG, ON_RANKS
 from ..errors import CoexecError, ConfigError, PerformanceWarning, unknown_name
 from ..files import write_text
 from .output import FAILURE, check_files, console, emit, fields, say, table
@@ -32,11 +32,14 @@ def show(
     full: bool = False,
     plot: Path | None = None,
     ranks: int | None = None,
+    only: str | None = None,
+    devices: Sequence[str] = (),
     known: Mapping[str, str] | None = None,
 ) -> None:
     """Run one benchmark or all, or list them. With all, one that fails does not stop the others."""
     drawn = _picture(name) if plot is not None else None
     _check_ranks(name, ranks)
+    some = _some(name, only, devices)
     check_files(("--plot", plot, (".svg",)))
     if known is None:
         from ..bench import BENCHMARKS
@@ -51,7 +54,8 @@ def show(
     failed = False
     for chosen in known if name == "all" else [name]:
         try:
-            results[chosen] = _run(chosen, known, quick=quick or (chosen in BRIEF and not full), full=full, ranks=ranks)
+            shortly = quick or (chosen in BRIEF and not full)
+            results[chosen] = _run(chosen, known, quick=shortly, full=full, ranks=ranks, some=some)
         except CoexecError as error:
             if name != "all":
                 raise
@@ -76,6 +80,17 @@ def _check_ranks(name: str, ranks: int | None) -> None:
         raise ConfigError(f"bench {name} runs on no ranks; --ranks goes with {', '.join(ON_RANKS)}")
 
 
+def _some(name: str, only: str | None, devices: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return which cases and which sets of devices are asked for, as those benchmarks take it that can choose."""
+    asked = {"only": only.split(",") if only else (), "devices": devices}
+    some = {key: values for key, values in asked.items() if values}
+    if some and name not in CHOSEN:
+        raise ConfigError(
+            f"bench {name} measures all its cases; --only and --devices go with {', '.join(sorted(CHOSEN))}"
+        )
+    return some
+
+
 def _picture(name: str) -> Callable[[Data], str]:
     """Return what draws the result of a benchmark."""
     from ..bench import PICTURES
@@ -94,7 +109,15 @@ def load(name: str, known: Mapping[str, str]) -> Benchmark:
     return found
 
 
-def _run(name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks: int | None) -> Data:
+def _run(
+    name: str,
+    known: Mapping[str, str],
+    *,
+    quick: bool,
+    full: bool,
+    ranks: int | None,
+    some: Mapping[str, Sequence[str]],
+) -> Data:
     from rich.text import Text
 
     screen = console(stderr=True)
@@ -106,7 +129,9 @@ def _run(name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks:
             if not screen.is_terminal:
                 say(f"{name}: {text}")
 
-        more = ({} if ranks is None else {"ranks": ranks}) | ({"full": True} if full and name in LONG else {})
+        more = (
+            ({} if ranks is None else {"ranks": ranks}) | ({"full": True} if full and name in LONG else {}) | dict(some)
+        )
         return load(name, known)(quick, progress, **more)
 
 

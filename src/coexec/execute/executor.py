@@ -18,6 +18,7 @@ from ..errors import Reported, RuntimeClosed, TaskFailed
 from ..graph.failure import cancelled, task_failed
 from ..graph.instruction import Alloc, Allocation, Free, Instruction, Join, Launch, Reduce
 from ..graph.task import Task
+from ..machine.collecting import CollectorPace
 from .engine import Engine, followed
 from .memories import Memories
 from .signals import Signals
@@ -31,8 +32,7 @@ class Executor:
     def __init__(
         self, engine: Engine, lanes: Mapping[str, Backend], memories: Mapping[int, Backend], lock: Any
     ) -> None:
-        self.engine = engine
-        self.lock = lock
+        self.engine, self.lock = engine, lock
         self._lanes = lanes  # by device name
         self._memories = Memories(memories, engine)  # by memory id
         self._backends = list(dict.fromkeys([*lanes.values(), *memories.values()]))
@@ -42,21 +42,22 @@ class Executor:
         self._sleepers: list[Callable[[], None]] = []  # waiting threads that would help
         self.broken: BaseException | None = None  # an error of our own: every wait raises it
         self._waiting_for_idle: list[Callable[[], None]] = []
-        self.check_signals: Callable[[], None] = _no_signals
+        self.check_signals: Callable[[], object] = list  # nothing, until somebody attends
         self._deferred: Callable[[], AbstractContextManager[object]] = nullcontext  # no interrupt is raised within
-        self.look_up: Callable[[], None] = _no_signals  # called by a thread that has waited for a while
-        self.on_finished: Callable[[Ran], None] = _nothing  # locked; for load accounting
+        self.look_up: Callable[[], object] = list  # called by a thread that has waited for a while
+        self.on_finished: Callable[[Ran], object] = _nobody  # locked; for load accounting
         self._redo: Callable[[Ran], list[Instruction]] = _nobody  # locked; what redoes a failed instruction
         self._still = False  # nothing is issued for now
         self.kept_open: set[Task] = set()  # tasks of which further parts will be submitted
         self._standing: dict[int, Ran] = {}  # join of a stand-in -> what it stands for
+        self.collector = CollectorPace(0)
         for backend in self._backends:
             backend.start(self.finished, self._call_helper)
 
     def attend(
         self,
         *,
-        finished: Callable[[Ran], None],
+        finished: Callable[[Ran], object],
         redo: Callable[[Ran], list[Instruction]],
         signals: Signals,
         look_up: Callable[[], None],
@@ -73,6 +74,8 @@ class Executor:
             if instruction.step.completes and instruction.task is not None:
                 instruction.task.open += 1
         self.engine.submit(batch)
+        if len(self.engine.open) > self.collector.many:
+            self.collector.begin()
         self._issue()
 
     def _issue(self) -> None:
@@ -163,6 +166,8 @@ class Executor:
     def _complete(self, ran: Ran) -> None:
         failure = None if ran.error is None else task_failed(ran)
         self.engine.finish(ran.instruction, failure)
+        if len(self.engine.open) < self.collector.few:
+            self.collector.end()
         self._account(ran, failure)
         stood_for = self._standing.pop(ran.instruction.id, None) if self._standing else None
         if stood_for is not None:
@@ -383,18 +388,12 @@ class Executor:
 
     def stop(self) -> None:
         """End every backend. Nothing may be open."""
+        self.collector.end()
         for backend in self._backends:
             backend.stop()
 
 
-def _nothing(ran: Ran) -> None:
-    del ran
-
-
 def _nobody(ran: Ran) -> list[Instruction]:
+    """Do nothing: nobody has asked to be told."""
     del ran
     return []
-
-
-def _no_signals() -> None:
-    """Do nothing: nobody has asked to be told."""

@@ -45,7 +45,14 @@ class EdgeCache:
             return None
         known.tries = 0
         slots.append(id)
-        found = link.found.fill(slots)
+        edges = link.found
+        found = set(edges.get(slots))
+        for i in edges.readers:
+            more = slots[i]
+            if type(more) is int:
+                found.add(more)
+            else:
+                found.update(more)
         for tracker, (form, places) in zip(trackers, link.afters):  # noqa: B905 - as long as each other, and this is hot
             tracker.folded = form
             tracker.ids_folded = list(places.get(slots)) if places.plain else places.fill(slots)

@@ -31,12 +31,12 @@ def getter(positions: Sequence[int]) -> Get:
 class Edges:
     """What comes before something, as positions in the slots."""
 
-    __slots__ = ("_get", "ids", "readers")
+    __slots__ = ("get", "ids", "readers")
 
     def __init__(self, ids: tuple[int, ...], readers: tuple[int, ...]) -> None:
         self.ids = ids
         self.readers = readers  # where there may be lists of readers
-        self._get = getter(ids)
+        self.get = getter(ids)
 
     @classmethod
     def of(cls, positions: Collection[int], readers: Collection[int]) -> Edges:
@@ -46,7 +46,7 @@ class Edges:
 
     def fill(self, slots: list[Any]) -> set[int]:
         """Return the ids."""
-        found = set(self._get(slots))
+        found = set(self.get(slots))
         for i in self.readers:
             more = slots[i]
             if type(more) is int:

@@ -68,6 +68,7 @@ class Handle:
     submitted = 0.0  # seconds, by the driver's clock
     scheduling = 0.0  # seconds that recording it took, without those of a body that ran in the caller
     studied = False  # what its scheduling cost is known to whoever watches the pace
+    why = ""  # it is computed where it is, as its plan says
 
     def __init__(self, id: int, name: str, owner: Owner | None) -> None:
         self.id = id  # 0 until the task graph gives it a number
@@ -136,9 +137,7 @@ class Task(Handle):
     round = 0  # how many tasks were dealt to ranks before it, and itself: the same number on all of them
     stamp = 0  # of all calls up to it, among ranks in processes of their own: the same number on all of them
     # The plan says (plan/, schedule/plan.py):
-    why = ""
     starved = False  # nothing else was under way when it was planned
-    births = 0  # arrays that had been made when it was called: plan/decisions.py's
     grain: tuple[int, int] | None = None  # axis and rows of the blocks it is made of, if bits must not depend on cuts
     # The call, or the first who maps it part by part (`map_parts`):
     space: Box | None = None  # what is visited of the index space; None: everything, and every array whole
@@ -193,3 +192,21 @@ class Task(Handle):
         if self.kernel is not None and len(self.accesses) > len(self.kernel.array_params):
             bound = {param[0] for param in self.accesses}  # 0-d arrays among the scalars are read where they are bound
             self.scalars = {name: None if name in bound else value for name, value in self.scalars.items()}
+
+
+USUAL = (
+    "id", "name", "_owner", "kernel", "options", "scalars", "extents", "domain", "key", "once", "accesses", "arrays", "same", "shapes",
+    "space", "body", "context", "call", "line", "submitted", "shape", "after", "starved", "why", "open", "scheduling", "finished",
+    "studied", "waiters"
+)  # fmt: skip
+"""What most tasks are given, 29 names. CPython keeps attributes without a dictionary of their own, a fifth of the memory, if they are
+among the first 29 that objects of the class were given. So these are given to one before all others."""
+
+
+def _share_keys() -> None:
+    first = Task(0, "", None, None)
+    for name in USUAL:
+        setattr(first, name, getattr(first, name))
+
+
+_share_keys()

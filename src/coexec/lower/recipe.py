@@ -110,14 +110,14 @@ class Recipe:
         self.uses: dict[tuple[int, ...], Bound] = {}  # by the numbers of the arrays
 
     def instructions(self, emitter: Emitter, slots: list[Any], task: Any, steps: list[Step]) -> list[Instruction]:
-        """Return the instructions, numbered.
+        """Return the instructions, numbered: the last of the slots are their numbers.
 
         At the front are those that none of the recipe comes after from now on, and none that these come after.
         """
         made = []
-        edges, id = emitter.edges, emitter.last
-        before = zip(self._before, steps)  # noqa: B905 - as long as each other, and this is hot
-        for (need, get_needs, reader, rest), step in before:
+        edges = emitter.edges
+        before = zip(slots[-self.size :], self._before, steps)  # noqa: B905 - as long as each other, and this is hot
+        for id, (need, get_needs, reader, rest), step in before:
             needs = (slots[need],) if need >= 0 else get_needs(slots)
             if reader >= 0:
                 known = slots[reader]
@@ -131,9 +131,8 @@ class Recipe:
                     more = (known,) if type(known) is int else tuple(known)
                     edges.append(more)
                     after += more
-            id += 1
             made.append(Instruction(id, step, task, needs, after))
-        emitter.last = id
+        emitter.last += self.size
         edges.append(self._behind(slots))
         emitter.led += self._front(slots)
         if len(edges) > MOST_EDGES:

@@ -111,16 +111,16 @@ class Decisions:
         """After how many calls the program repeats itself; 0 if it does not."""
         return self._repeats.period
 
-    def recall(self, task: Task, *, divided: bool = False) -> Planned | None:
+    def recall(self, task: Task, births: int, *, divided: bool = False) -> Planned | None:
         """Return how a task is planned if the program repeats itself; with `divided`, only if it is divided.
 
-        If it is not, whoever plans the task notes it next.
+        There were so many `births` of arrays when it was called. If it is not planned so, whoever plans it notes it next.
         """
         if not self.on or task.shape is None:
             return None
         self._loads.stayed = None
         fleeting = is_fleeting(task)
-        known = None if fleeting else self._before(task)
+        known = None if fleeting else self._before(task, births)
         if known is None:
             known = task.shape.steady
             if known is None or not known.left:
@@ -147,12 +147,12 @@ class Decisions:
         planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False, NOTHING))
         return planned
 
-    def _before(self, task: Task) -> Decided | None:
+    def _before(self, task: Task, births: int) -> Decided | None:
         """Note a call; return how it was planned in the turn before, if this one need not be planned anew."""
         repeats = self._repeats
         same = task.same
         arrays = same.ids if same is not None else task.array_ids()
-        repeats.add(_new(Event, (task.shape, arrays, task.births)))
+        repeats.add(_new(Event, (task.shape, arrays, births)))
         period, run = repeats.period, repeats.run
         if not period or run < period:
             self._left, self._turns = 0, LOOK_AGAIN[0]

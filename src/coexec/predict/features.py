@@ -92,7 +92,12 @@ def task_key(task: Task) -> Hashable:
 
 
 def work_of_part(task: Task, box: Box) -> Work:
-    """Return the features of one chunk; its points and operations count as much as the declared weight of its rows says."""
+    """Return the features of one chunk; its points and operations count as much as the declared weight of its rows says.
+
+    A chunk that is the whole task is that task: what one of them took is known of the other.
+    """
+    if box == task.domain and task.deal is None and task.kernel is not None:
+        return work_of(task)
     known = remembered(task) if task.kernel is not None and not task.kernel.looked_at else None
     work: Work | None = known.get(("work", box)) if known is not None else None
     if work is None:

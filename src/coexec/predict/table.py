@@ -20,6 +20,7 @@ from .work import Work
 
 KEYS = 256  # unlike calls remembered
 SHAPES = 4  # unlike features that a fit needs
+APART = 1.5  # times: sizes that differ by less do not tell which feature their times follow, as noise is as large
 CHANGED = 0.03  # an answer that moved by more is another answer
 FIRST_RUN = 0.5  # the spread of a first run
 STEP = 0.05  # of an answer that moved; so many steps, and the fit is made again
@@ -270,6 +271,9 @@ def _proportional(entries: list[Entry], features: tuple[float, ...], scales_with
     """Return the nearest entry's seconds, scaled by the feature that explains the entries' times best."""
     if not entries:
         return None
+    sizes = [entry.features[scales_with] for entry in entries]
+    if max(sizes) < APART * min(sizes):
+        return _scaled(entries, features, scales_with)
     feature = min(range(len(features)), key=lambda j: (_unexplained(entries, j), j != scales_with))
     return _scaled(entries, features, feature)
 

@@ -49,7 +49,9 @@ def is_plain(value: Any) -> bool:
 
 
 _NOTHING = object()
-_parsing = threading.Lock()  # CPython 3.11 counts the depth of all threads' parsers in one place (gh-106905)
+parsing = (
+    threading.Lock()
+)  # for everybody who parses: CPython 3.11 counts the depth of all threads' parsers in one place (gh-106905)
 
 
 class Captured:
@@ -122,7 +124,7 @@ def rebound_outputs(function: Callable[..., Any], outputs: Iterable[str]) -> lis
     if not names:
         return []
     try:
-        with _parsing:
+        with parsing:
             tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError, TypeError, SystemError, tokenize.TokenError):  # no source, or no longer this one
         return []

@@ -74,6 +74,7 @@ class Kernel:
         self.compiled: Any = None  # compile/serving.py's own: what was compiled of its body
         self.operands: dict[str, Any] = {}  # of a ufunc or a chain: what is known of each parameter before any call
         self.compilable: bool | None = None  # compile/serving.py's own: whether its body can be; None: not looked at
+        self.lent: frozenset[str] | None = None  # backend/launch.py's own: inputs that its body gets as they are
         self.counts: Any = None  # predict/operations.py's own: the operations of its body
         self.function, self.name = function, name or function.__name__
         self.signature = inspect.signature(function)
@@ -84,8 +85,7 @@ class Kernel:
         self.returns: Returns = as_returns(returns)
         self._declare(accesses, divisible=split is not None)
         self.split = () if split is None else (split,) if isinstance(split, int) else tuple(split)
-        self.over = over
-        self.granule = granule  # parts are multiples of so many rows
+        self.over, self.granule = over, granule  # parts are multiples of so many rows
         self._check_declaration()
         special = self.takes_chunk or self.takes_xp or self.returns.names or self.keyword_only
         self.plain = not special  # arguments as passed, nothing more

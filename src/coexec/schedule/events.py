@@ -46,6 +46,7 @@ class Called(NamedTuple):
     """The program called a kernel."""
 
     task: Task
+    births: int = 0  # of a call that waits to be planned: arrays that had been made when it came
 
 
 class Read(NamedTuple):

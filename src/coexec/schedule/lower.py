@@ -36,7 +36,7 @@ class LowerLayer:
         self.lowering = lowering
         self.recipes = recipes
         self._moment = moment
-        self._replayed = 0
+        self.replayed = 0  # calls that were, known ones among them
         self.analysed = 0  # calls that were not replayed, straight ones among them
         self.why = ("", False)  # the last call that was not replayed, and whether it was planned as before
         self._epochs: dict[Task, int] = {}  # the instruction of each that is not over
@@ -51,6 +51,10 @@ class LowerLayer:
         self._emit(planned, instructions, again=planned.again)
         return True
 
+    def emit_again(self, planned: Planned, instructions: list[Instruction]) -> None:
+        """Send on what a command that was planned as before has become, from a recipe."""
+        self._emit(planned, instructions, again=True)
+
     def lower(self, planned: Planned, draft: Draft | None, *, late: bool = False) -> None:
         """Lower a command. `late`: others that come after it have come already."""
         instructions = self.recipes.lower(planned.command, planned.shares, draft, late=late)
@@ -59,7 +63,7 @@ class LowerLayer:
     def _emit(self, planned: Planned, instructions: list[Instruction], *, again: bool) -> None:
         task = planned.command.task
         if again:
-            self._replayed += 1
+            self.replayed += 1
         else:
             self.analysed += 1
             self.why = task.name, planned.again
@@ -118,7 +122,7 @@ class LowerLayer:
     @property
     def counts(self) -> Counts:
         """How many calls there were so far."""
-        return Counts(self._replayed, self.analysed)
+        return Counts(self.replayed, self.analysed)
 
     def since(self, begun: Counts, *, left: bool) -> tuple[bool, str]:
         """Tell whether every call since then was replayed, and else why not. A step that was `left` did not end."""
@@ -129,7 +133,7 @@ class LowerLayer:
         if self.analysed > begun.analysed:
             name, planned = self.why
             return False, f"{name} was {'analysed' if planned else 'planned'} anew"
-        return self._replayed > begun.replayed, "nothing was called"
+        return self.replayed > begun.replayed, "nothing was called"
 
     def gather(self, arrays: Sequence[int], task: Task) -> None:
         """Bring arrays to the host, so that they outlive the devices."""

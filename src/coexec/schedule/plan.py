@@ -118,7 +118,7 @@ class PlanLayer:
         self._successor = successor
         self.steps = steps  # plans what repeats itself; None: every call is planned by itself
         self.planner = planner
-        self._decisions = decisions
+        self.decisions = decisions
         self._repeats = decisions.repeats
         self._births = decisions.births
         self.loads = loads
@@ -150,7 +150,7 @@ class PlanLayer:
 
     def call(self, task: Task) -> None:
         """Plan a call."""
-        task.births = self._births.last  # it may be planned later, when there are more arrays
+        births = self._births.last  # it may be planned later, when there are more arrays
         if (
             self._open is not None
             or self._queue
@@ -158,14 +158,14 @@ class PlanLayer:
             or (self._sure and self.loads.ends and self.far(task.id))
         ):
             self.planner.check(task)  # later there is nobody to tell
-            self._queue.append(Called(task))
+            self._queue.append(Called(task, births))
             if self._times and len(self._queue) >= LONGEST:
                 self._go_on(1)
         elif task.deal is not None:
-            self._decide_late(task)
+            self._decide_late(task, births)
         else:
             try:
-                self._decide(task)
+                self._decide(task, births)
             except Exception as error:
                 self._failed(task, error)
                 raise
@@ -206,14 +206,16 @@ class PlanLayer:
         """Plan the calls that wait as a step, before any of them runs."""
         times, self._times = self._times, 0
         tasks: list[Task] = []
+        births = 0  # arrays that had been made before the first of them
         reads: list[tuple[int, int, int]] = []
         for item in self._queue:
             if isinstance(item, Called):
+                births = births if tasks else item.births
                 tasks.append(item.task)
             elif isinstance(item, Read):
                 reads.append((len(tasks), item.array._storage.id, item.array.nbytes))
         if self.steps is not None and tasks:
-            self.steps.ahead(tasks, reads, times)
+            self.steps.ahead(tasks, births, reads, times)
 
     def far(self, task: int) -> bool:
         """Tell whether the devices have so much to do that a call, whose task has this number, need not be planned yet."""
@@ -222,7 +224,7 @@ class PlanLayer:
         for device, last in loads.latest.items():
             if last > recent and (free[device] <= ahead or loads.tasks[device] < LEAST):
                 return False
-        return bool(loads.latest) and len(loads.ends) > STEPS * self._decisions.period
+        return bool(loads.latest) and len(loads.ends) > STEPS * self.decisions.period
 
     def _failed(self, task: Task, error: Exception) -> None:
         """Let a task have failed that has begun though its call raises."""
@@ -230,14 +232,14 @@ class PlanLayer:
             with suppress(DoesNotFit):  # of what is in no memory; the program is told anyway
                 self._successor.refuse(task, error, told=True)
 
-    def _decide_late(self, task: Task) -> None:
+    def _decide_late(self, task: Task, births: int) -> None:
         """Plan a task of which others know, or whose call has returned: errors are its results."""
         try:
-            self._decide(task)
+            self._decide(task, births)
         except Exception as error:  # noqa: BLE001 - whoever wants its results is told
             self._successor.refuse(task, error)
 
-    def _decide(self, task: Task) -> None:
+    def _decide(self, task: Task, births: int) -> None:
         moment = self._moment
         task.starved = idle = moment.idle and not moment.out and not self._successor.holding
         deal = task.deal
@@ -245,25 +247,50 @@ class PlanLayer:
             planned = Planned(Command(task.id, task, (), task.after, ELSEWHERE), ())
         else:
             here = self._runs_inline and idle and deal is None
-            decisions = self._decisions
+            decisions = self.decisions
             if decisions.on:
-                planned = decisions.recall(task, divided=here) or decisions.note(
+                planned = decisions.recall(task, births, divided=here) or decisions.note(
                     task, self.planner.plan(task, idle=here)
                 )
             else:
                 planned = self.planner.plan(task, idle=here)
+        self._carry_out(task, planned, births)
+
+    def decide(self, task: Task, births: int) -> None:
+        """Plan a call that `decisions` do not recall, which nobody but a device may run."""
+        try:
+            self._carry_out(task, self.decisions.note(task, self.planner.plan(task)), births)
+        except Exception as error:
+            self._failed(task, error)
+            raise
+
+    def pass_on(self, task: Task, planned: Planned) -> None:
+        """Pass on a call that was planned and noted."""
+        try:
+            self._successor.command(planned)
+        except Exception as error:
+            self._failed(task, error)
+            raise
+
+    def note(self, task: Task, planned: Planned, births: int) -> None:
+        """Note how a call is planned, before it is lowered."""
+        command = planned.command
         if planned.lesson is not NOTHING:
             self.lessons.take(planned)
         if self.loads.designs:
-            self.loads.designs.note(self.loads, planned.command)
-        task.why = planned.command.why
-        if self.steps is not None and deal is None and not is_fleeting(task):
-            before = self.steps.planning
-            self.steps.called(task, planned.command.chunks, self._repeats, here=planned.here)
-            if self.steps.planning - before >= LONG_LOOK and self._successor.holding:
+            self.loads.designs.note(self.loads, command)
+        task.why = command.why
+        steps = self.steps
+        if steps is not None and task.deal is None and not is_fleeting(task):
+            before = steps.planning
+            steps.called(task, command.chunks, births, self._repeats, here=planned.here)
+            if steps.planning - before >= LONG_LOOK and self._successor.holding:
                 self._successor.settle(Settle())  # devices have something to do meanwhile
         self._sure = bool(planned.shares) and planned.shares[0].seconds is not None
-        if planned.handout and planned.site is not None and self._handout.allowed and deal is None:
+
+    def _carry_out(self, task: Task, planned: Planned, births: int) -> None:
+        self.note(task, planned, births)
+        if planned.handout and planned.site is not None and self._handout.allowed and task.deal is None:
             self._begin(planned)
         else:
             self._successor.command(planned)
@@ -312,7 +339,7 @@ class PlanLayer:
                     if item.depth > PLANNED:
                         self._successor.settle(item)
                 elif isinstance(item, Called):
-                    self._decide_late(item.task)
+                    self._decide_late(item.task, item.births)
                 else:
                     self._successor.on(item)
         finally:

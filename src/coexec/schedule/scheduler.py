@@ -99,7 +99,7 @@ class Scheduler:
         steps: ToldPlanner | None = None,
     ) -> None:
         """Put the layers together. `version` tells when plans that were made do not hold any more."""
-        self._moment = moment = Moment()
+        self.moment = moment = Moment()
         self._retry = retry
         self._seat = seat
         self.version = version
@@ -148,7 +148,7 @@ class Scheduler:
 
         `idle` tells that nothing is under way. If this raises, `take` still has what came before the error.
         """
-        moment = self._moment
+        moment = self.moment
         moment.now, moment.idle = now, idle
         self._handlers[type(event)](event)
         out, moment.out = moment.out, []
@@ -156,7 +156,7 @@ class Scheduler:
 
     def called(self, task: Task, now: float, *, idle: bool) -> list[Batch]:
         """Take a call, as the event `Called` does."""
-        moment = self._moment
+        moment = self.moment
         moment.now, moment.idle = now, idle
         if self._seat is None and self.fuse.held is None:
             self.link.call(task)
@@ -167,7 +167,7 @@ class Scheduler:
 
     def take(self) -> list[Batch]:
         """Return the batches that nobody has been given yet."""
-        moment = self._moment
+        moment = self.moment
         out, moment.out = moment.out, []
         return out
 
@@ -203,7 +203,7 @@ class Scheduler:
         plan = self.plan
         if type(ran.instruction.step) is not Launch and not plan.waiting:
             return NOTHING  # only kernels are accounted for, and nothing waits for devices
-        moment = self._moment
+        moment = self.moment
         moment.now, moment.idle = 0.0, idle
         plan.finished(ran)
         if not moment.out:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ...errors import CoexecError
 from ...machine.cores import available_cores
-from ..measure import Data, Others, Progress, bandwidth, in_turns, machine, one_library_thread
+from ..measure import Data, Others, Progress, bandwidth, in_turns, machine, named, one_library_thread
 from ..split.harness import usable
 from ..split.through import store_at
 from .app import App
@@ -45,16 +45,17 @@ THOROUGH = Effort(20.0, (5, 11), 4, 3)
 BRIEF = Effort(0.0, (2, 2), 1, 1)
 
 
-def run(quick: bool, progress: Progress) -> Data:
+def run(quick: bool, progress: Progress, only: Sequence[str] = (), devices: Sequence[str] = ()) -> Data:
     """Measure the applications of examples/: plain NumPy, hand-written threads, and coexec on one and two devices."""
-    devices, off = usable(DEVICES)
+    names = named("application", APPS, only)
+    sets, off = usable(named("set of devices", DEVICES, devices))
     others = Others()
     cases: list[Data] = []
     with one_library_thread(), TemporaryDirectory() as folder, store_at(str(Path(folder) / "store.sqlite")):
-        for name in APPS:
+        for name in names:
             progress(f"{name}: preparing")
             app = import_module(f".{name}", __package__).make(quick)
-            found, without = measure(app, devices, BRIEF if quick else THOROUGH, progress)
+            found, without = measure(app, sets, BRIEF if quick else THOROUGH, progress)
             cases += found
             off |= without
             del app

@@ -168,7 +168,7 @@ class Bench:
 class Taken:
     """Stands in front of a rank's own account of what is over, and keeps the seconds of every kernel."""
 
-    def __init__(self, then: Callable[[Ran], None]) -> None:
+    def __init__(self, then: Callable[[Ran], object]) -> None:
         self._then = then
         self.begin()
 

@@ -9,14 +9,25 @@ so that a disturbance of the machine meets all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
 from ...machine.cores import available_cores
-from ..measure import Data, Others, Progress, bandwidth, geometric_mean, in_turns, machine, middle, one_library_thread
+from ..measure import (
+    Data,
+    Others,
+    Progress,
+    bandwidth,
+    geometric_mean,
+    in_turns,
+    machine,
+    middle,
+    named,
+    one_library_thread,
+)
 from . import black_scholes, dl, hits, img, ml, vec
 from .hand import ByHand
 from .overlap import observed
@@ -66,15 +77,18 @@ WARM_UP = 6  # iterations dropped; coexec tries each kernel on each device meanw
 REPETITIONS, QUICK_REPETITIONS = 11, 5
 
 
-def run(quick: bool, progress: Progress) -> Data:
+def run(quick: bool, progress: Progress, only: Sequence[str] = (), devices: Sequence[str] = ()) -> Data:
     """Measure the six GrCUDA programs: one kernel after another, through coexec, and by hand-written host code."""
     repetitions = QUICK_REPETITIONS if quick else REPETITIONS
-    mixes, off = _usable(MIXES)
+    names = named("program", PROGRAMS, only)
+    wanted_mixes = named("set of devices", [mix.name for mix in MIXES], devices)
+    mixes, off = _usable(tuple(mix for mix in MIXES if mix.name in wanted_mixes))
     others = Others()
     cases: list[Data] = []
     kernels: list[Data] = []
     with one_library_thread():
-        for name, benchmark in PROGRAMS.items():
+        for name in names:
+            benchmark = PROGRAMS[name]
             program = benchmark.make(benchmark.quick if quick else benchmark.size)
             wanted = program.expected(program.arrays)
             for mix in mixes:

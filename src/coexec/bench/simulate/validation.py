@@ -155,7 +155,7 @@ def observe(case: Case, runtime: cx.Runtime, warm_up: int, runs: int) -> Watched
 class Count:
     """Stands in front of a runtime's own account of what is over, and adds up kernels."""
 
-    def __init__(self, then: Callable[[Ran], None]) -> None:
+    def __init__(self, then: Callable[[Ran], object]) -> None:
         self.then = then
         self.begin()
 

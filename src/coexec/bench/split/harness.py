@@ -23,7 +23,7 @@ import coexec as cx
 from ...calibrate import calibrate
 from ...calibrate.designs import designs, numbers
 from ...machine.cores import available_cores
-from ..measure import Data, Others, Progress, bandwidth, in_turns, machine, one_library_thread
+from ..measure import Data, Others, Progress, bandwidth, in_turns, machine, named, one_library_thread
 from .cases import CASES, QUICK, QUICK_UNSEEN, UNSEEN, Case, Problem
 from .figures import by_group, compared, error_of, summary
 from .opencl import InOpenCL
@@ -56,9 +56,10 @@ class Foretold(NamedTuple):
     never_run: bool  # not even by the calibration
 
 
-def run(quick: bool, progress: Progress) -> Data:
+def run(quick: bool, progress: Progress, only: Sequence[str] = (), devices: Sequence[str] = ()) -> Data:
     """Measure one task divided over unlike devices: matmul, conv2d, a fused chain and a sum, against each device alone."""
-    mixes, off = usable()
+    operations = named("operation", DESIGNED, only)
+    mixes, off = usable(named("set of devices", MIXES, devices))
     others = Others()
     cases: list[Data] = []
     unseen: list[Data] = []
@@ -67,8 +68,8 @@ def run(quick: bool, progress: Progress) -> Data:
         for mix in mixes:
             found = on_mix(
                 mix,
-                QUICK if quick else CASES,
-                QUICK_UNSEEN if quick else UNSEEN,
+                [case for case in (QUICK if quick else CASES) if case.op in operations],
+                [case for case in (QUICK_UNSEEN if quick else UNSEEN) if case.op in operations],
                 BRIEF if quick else THOROUGH,
                 progress,
             )

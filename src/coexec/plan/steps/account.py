@@ -19,7 +19,7 @@ from .estimate import PeriodEstimate
 
 MEASURED = 8  # turns whose mean counts
 LONG = 3, 20e-3  # fewer turns do if they took so many seconds
-SOON = 2, 10e-3  # of a real machine: what is decided too early there is tried again
+SOON = 1, 10e-3  # of a real machine: what is decided too early there is tried again
 TOGETHER = 4  # times as many turns as kernels that a device runs at once: those of several turns end together
 SETTLING = 2  # turns after a plan was adopted that pay for the way there; on a real machine one less
 REST = 2  # turns until a plan that was left may be adopted again; twice as many each time: noise moves nothing back and forth
@@ -129,10 +129,15 @@ class TurnClock:
         self._idle = 0.0  # seconds for which the program had nothing under way: no plan can shorten them
         self._before = 0.0  # when the turn before the first that counts was over
 
-    def begin(self, at_once: int = 1) -> None:
-        """Begin anew: another plan is in force, under which so many turns may end at once."""
+    def begin(self, at_once: int = 1, *, settled: bool = False) -> None:
+        """Begin anew: another plan is in force, under which so many turns may end at once; `settled`: no data is on its way."""
         self._ends = deque(maxlen=max(MEASURED, TOGETHER * at_once) + 1)
-        self._skip, self._at_once = self._settling, at_once
+        self._skip, self._at_once = 0 if settled else self._settling, at_once
+
+    @property
+    def idled(self) -> float:
+        """The seconds that were left out so far."""
+        return self._idle
 
     def idle(self, seconds: float) -> None:
         """Leave out seconds for which nothing was under way."""

@@ -82,13 +82,13 @@ class StepPlanner(Looking):
 
     # What the program does --------------------------------------------------------------------------------------------
 
-    def called(self, task: Task, chunks: Sequence[Chunk], repeats: Repeats, *, here: bool = False) -> None:
+    def called(self, task: Task, chunks: Sequence[Chunk], births: int, repeats: Repeats, *, here: bool = False) -> None:
         """Take a call that was planned, before it is lowered; it runs `here` if its caller does it at once.
 
         Never fails a call that can be computed: a step that cannot be planned is left as it is, and `unplanned` tells why.
         """
         self._measuring.called(task)
-        if not self._watch.called(task, chunks):
+        if not self._watch.called(task, chunks, births):
             self._forget()
             return
         if here:
@@ -141,6 +141,10 @@ class StepPlanner(Looking):
         """Take the end of a part of a task, none of which follows in its place."""
         self._computed(start, stop)
         self._measuring.finished(task, stop)
+
+    def _elapsed(self) -> float:
+        """Return for how many seconds the program has computed; what it does in between is no time that a plan could spend."""
+        return super()._elapsed() - self._measuring.idled
 
     def spent(self) -> PlanningSpent:
         """Return what planning has taken, and how many plans it looked at."""
@@ -235,7 +239,7 @@ class StepPlanner(Looking):
         self._search, self._looking, self._left = None, None, []
         self.present = self._as_it_is(step)
         if measured is not None and step.exact:
-            measured.begin(self._at_once(self.present.devices, len(step.calls)))
+            measured.begin(self._at_once(self.present.devices, len(step.calls)), settled=not self._exact)
         return True
 
     def _go_on(self) -> None:

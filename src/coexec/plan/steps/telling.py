@@ -50,16 +50,21 @@ class ToldPlanner(StepPlanner):
         except Exception as error:  # noqa: BLE001 - a call that can be computed does not fail because it cannot be planned
             self._give_up(error)
 
-    def ahead(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]], times: int) -> None:
-        """Plan calls that wait, with reads after so many of them, which will come so many times. Fails none of them."""
+    def ahead(self, tasks: Sequence[Task], births: int, reads: Sequence[tuple[int, int, int]], times: int) -> None:
+        """Plan calls that wait, with reads after so many of them, which will come so many times. Fails none of them.
+
+        There were so many `births` of arrays before the first of them.
+        """
         self._until, self._times = self._watch.calls + times * len(tasks), times
         try:
-            self._plan_ahead(tasks, reads, times)
+            self._plan_ahead(tasks, births, reads, times)
         except Exception as error:  # noqa: BLE001 - a call that can be computed does not fail because it cannot be planned
             self._give_up(error)
 
-    def _plan_ahead(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]], times: int) -> None:
-        step = self._watch.told(tasks, reads)
+    def _plan_ahead(
+        self, tasks: Sequence[Task], births: int, reads: Sequence[tuple[int, int, int]], times: int
+    ) -> None:
+        step = self._watch.told(tasks, births, reads)
         self._forget()
         if step is None:
             self.unplanned = self._watch.why

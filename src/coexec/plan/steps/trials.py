@@ -62,6 +62,7 @@ class Measuring(TurnClock):
 SHARE = 0.03  # of the program's time that trials may lose
 SEEN = 4  # turns until a step is looked at once more, with what is known of its calls by then; then twice as many, and so on
 AGAIN = 16  # turns until a plan is tried for the second time; then twice as many, and so on
+DOUBT = 2.0  # times what the plan before took that one may take which nobody measured, whatever is estimated: first turns did
 FAR = 1.3  # times what the plan before took: a trial whose first turn takes more is over, or few runs would be mostly trials
 
 
@@ -91,11 +92,10 @@ class Trials:
     def _loses(other: PlanAccount, period: float) -> float:
         """Return what a trial is expected to lose: the way there and back, and turns that take longer."""
         way = 2.0 * other.estimated.transition if other.estimated is not None else 0.0
-        if other.period > FAR * period:
-            turns = SETTLING
-        else:
-            turns = SETTLING + (SOON[0] if SOON[0] * other.period >= SOON[1] else MEASURED)
-        return way + turns * max(0.0, other.period - period)
+        takes = other.period if other.measured is not None else max(other.period, DOUBT * period)
+        enough = SOON[0] if SOON[0] * takes >= SOON[1] else MEASURED
+        turns = SETTLING if takes > FAR * period else SETTLING + enough
+        return way + turns * max(0.0, takes - period)
 
     def over(self, present: PlanAccount, first: float | None) -> bool | None:
         """Tell whether the plan that is being tried stays; None: nobody knows yet. Its `first` turn without the way there took so long."""

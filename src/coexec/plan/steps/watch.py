@@ -54,8 +54,8 @@ class ProgramWatch:
         self._settled: dict[tuple[CallShape, ...], frozenset[str]] = {}  # steps that were planned, and on which devices
         self.why = ""  # the last step could not be made up
 
-    def called(self, task: Task, chunks: Sequence[Chunk]) -> bool:
-        """Take a call; tell whether calls like it can be told apart from others."""
+    def called(self, task: Task, chunks: Sequence[Chunk], births: int) -> bool:
+        """Take a call, before which so many arrays were born; tell whether calls like it can be told apart from others."""
         self.calls += 1
         shape = task.shape
         if shape is None:
@@ -63,7 +63,7 @@ class ProgramWatch:
             return False
         same = task.same
         arrays = same.ids if same is not None else task.array_ids()
-        self._recent.append(_new(SeenCall, (shape, chunks, arrays, task.births)))
+        self._recent.append(_new(SeenCall, (shape, chunks, arrays, births)))
         self._counts[shape] = self._counts.get(shape, 0) + 1
         return True
 
@@ -179,10 +179,10 @@ class ProgramWatch:
             calls.append(StepCall(profile, arrays, renewed))
         return StepProfile(tuple(calls), self._awaited(count, before, made), exact=False)
 
-    def told(self, tasks: Sequence[Task], reads: Sequence[tuple[int, int, int]]) -> StepProfile | None:
+    def told(self, tasks: Sequence[Task], births: int, reads: Sequence[tuple[int, int, int]]) -> StepProfile | None:
         """Return calls that wait to be planned as a step, with reads after so many of them; None if they leave no choice.
 
-        Arrays that were made since the first of them are made anew in each turn.
+        Arrays that were made since the first of them, before which there were so many `births`, are made anew in each turn.
         """
         profiles = [self.profile(task) for task in tasks]
         known = [profile for profile in profiles if profile is not None]
@@ -191,7 +191,7 @@ class ProgramWatch:
             return None
         if not any(len(profile.devices) > 1 for profile in known):
             return None
-        before = tasks[0].births - len([a for a in tasks[0].arrays if a._storage.id > tasks[0].births])
+        before = births - len([a for a in tasks[0].arrays if a._storage.id > births])
         made = max([array._storage.id for task in tasks for array in task.arrays]) - before
         calls = []
         for task, profile in zip(tasks, known, strict=True):
