@@ -94,3 +94,9 @@ def test_what_memory_bounds_fills_at_least_four_last_caches(name: str) -> None:
     made = CASES[name].make(elements(CASES[name], cache), np.random.default_rng(0))
     sizes = [made[key].nbytes for key in CASES[name].streams]
     assert min(sizes) >= 4 * cache
+
+
+def test_chosen_cases_come_with_the_triad_that_they_are_compared_with() -> None:
+    found = run(True, lambda _: None, only=["masked"])
+    assert {case["name"] for case in found["cases"]} == {"triad_in_place", "masked"}
+    assert all(case["of_triad"] > 0 for case in found["cases"] if "refused" not in case)

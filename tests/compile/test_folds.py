@@ -111,7 +111,10 @@ def test_three_axes_are_reduced_along_any_of_them() -> None:
         ("x[1:].sum()", "a part of an array"),
         ("x.astype('f4').sum(axis=1, dtype='f8')", "in blocks"),
         ("(x > 0).mean(axis=1)", "in blocks"),
-        ("x.sum(axis=1, initial=3)", "initial"),
+        ("x.sum(axis=1, initial=3)", "a reduction with initial="),
+        ("x.sum(axis=1, initial=1)", "a reduction with initial="),  # 1 == True
+        ("x.sum(axis=1, where=x > 0)", "a reduction with where="),
+        ("x.max(axis=1, where=x > 0, initial=1)", "a reduction with where= and initial="),
         ("np.cumsum(x, axis=1)", "np.cumsum is not compiled"),
         ("x.std(axis=1)", "array.std is not compiled"),
     ],

@@ -129,3 +129,19 @@ def test_what_the_text_takes_for_granted_is_listed() -> None:
 
     form = form_of(body, {"out"}, x=np.ones(50), out=np.ones(50), k=3)
     assert list(form.guards.values()) == [True]
+
+
+def test_rows_of_zeros_have_an_extreme_whose_sign_is_not_promised() -> None:
+    def highest(x, out):
+        out[...] = x.max(axis=1)
+
+    def columns(x, out):
+        out[...] = x.max(axis=0)
+
+    x = np.ones((20, 30))
+    by_rows = opencl_form(highest, {"x": x, "out": np.ones(20)}, writes={"out"})
+    by_columns = opencl_form(columns, {"x": x, "out": np.ones(30)}, writes={"out"})
+    assert (
+        isinstance(by_rows, OpenClForm) and by_rows.numerics != cx.exact
+    )  # NumPy's vectors tell zeros apart by their place
+    assert isinstance(by_columns, OpenClForm) and by_columns.numerics == cx.exact

@@ -143,3 +143,17 @@ def test_every_ufunc_has_numpys_bits_for_every_type() -> None:
     names = [n for n in dir(np) if isinstance(f := getattr(np, n), np.ufunc) and f.nout == 1 and not f.signature]
     names = [name for name in names if getattr(np, name).nin <= 2]
     assert check([(name, dtype) for name in names for dtype in DTYPES]) > 400
+
+
+@pytest.mark.parametrize("bounds", ["0, 9", "-0.0, 9", "-9, 0.0", "-9, -0.0", "None, 0.0", "None, -0.0", "0, None"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_clip_has_numpys_sign_of_zero(bounds: str, dtype: str) -> None:
+    space: dict[str, Any] = {"np": np}
+    exec(f"def body(x, out):\n    out[...] = np.clip(x, {bounds})\n", space)
+    x = np.resize(np.array([-0.0, 0.0, -1, np.nan, 9, 10, -0.0], dtype), 37)
+    wanted, got = np.empty_like(x), np.empty_like(x)
+    form = compile_body(space["body"], {"x": x, "out": got}, writes={"out"})
+    assert isinstance(form, Compiled), form
+    space["body"](x, wanted)
+    assert form(x, got) == ""
+    np.testing.assert_array_equal(bits(got), bits(wanted))

@@ -240,6 +240,18 @@ def test_the_listed_functions_do_not_wait() -> None:
     agree(lambda a: np.clip(5, a, 7), data)
 
 
+@pytest.mark.parametrize("bounds", [(0, 9), (-0.0, 9), (-9, 0.0), (-9, -0.0), (None, 0.0), (None, -0.0), (0, None)])
+@pytest.mark.parametrize("size", [1, 7, 100_000])  # NumPy at once, and kernels
+def test_clip_has_numpys_sign_of_zero(bounds: tuple[Any, Any], size: int) -> None:
+    data = np.resize(np.array([-0.0, 0.0, -1, np.nan, 9, 10, -0.0]), size)
+    for dtype in (np.float32, np.float64):
+        x = data.astype(dtype)
+        into = array(x)
+        np.clip(into, *bounds, out=into)
+        for found in (np.clip(array(x), *bounds), array(x).clip(*bounds), into):
+            np.testing.assert_array_equal(np.signbit(np.asarray(found)), np.signbit(np.clip(x, *bounds)))
+
+
 def test_copyto_goes_both_ways() -> None:
     x = array([1.0, 2.0, 3.0])
     host = np.zeros(3)

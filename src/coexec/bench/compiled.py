@@ -6,7 +6,7 @@ Before: compile/.  After: cli/.  On cores, bodies are measured alone, without a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from itertools import pairwise
 from time import perf_counter, thread_time
@@ -177,17 +177,22 @@ CASES: dict[str, Case] = {
 }
 
 
-def run(quick: bool, progress: Progress) -> Data:
-    """Measure plain NumPy bodies, compiled by themselves, against NumPy, its peers and the speed of memory."""
+def run(quick: bool, progress: Progress, only: Collection[str] = ()) -> Data:
+    """Measure plain NumPy bodies, compiled by themselves, against NumPy, its peers and the speed of memory.
+
+    `only` names cases and applications, if not all are wanted; the triads that they are compared with are measured too.
+    """
+    chosen = [name for name in CASES if not only or name in only]
+    chosen = [name for name in CASES if name in chosen or any(CASES[case].triad == name for case in chosen)]
     others = Others()
     off: dict[str, str] = {}  # what a peer does not compute, and why
     cases: list[Data] = []
     with opencl() as device:
-        for name, case in CASES.items():
+        for name in chosen:
             progress(name)
-            cases += _measured(name, case, device, off, quick=quick)
+            cases += _measured(name, CASES[name], device, off, quick=quick)
     rates = {(found["name"], found["devices"]): found.get("gb_per_s", 0.0) for found in cases}
-    for name in APPS:
+    for name in [name for name in APPS if not only or name in only]:
         progress(name)
         cases.append(app_case(name, QUICK if quick else ROUNDS, 0.0 if quick else SECONDS, quick=quick))
     for found in cases:

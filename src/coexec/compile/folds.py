@@ -64,8 +64,9 @@ def reduced(
     kind = KINDS.get(name)
     if kind is None or not isinstance(array, Symbolic):
         raise Untraceable(f"np.{name}.reduce is not compiled")
-    if any(value not in (None, True) and value is not np._NoValue for value in options.values()):
-        raise Untraceable(f"a reduction with {', '.join(options)}=")
+    given = [name for name, value in options.items() if not any(value is none for none in (None, True, np._NoValue))]
+    if given:
+        raise Untraceable(f"a reduction with {' and '.join(f'{name}=' for name in given)}")
     axes = _axes(axis, array.ndim)
     within = _element_type(kind, array.dtype, dtype)
     if within != array.dtype and within.kind == "f" and not array.tape.free:

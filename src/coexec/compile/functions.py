@@ -55,11 +55,15 @@ def clip(array: Any, low: Any = None, high: Any = None, out: Any = None, **optio
     types = [type_of(value) for value in (array, low, high) if value is not None]
     if np.result_type(*(kind(0) if isinstance(kind, type) else kind for kind in types)) != array.dtype:
         raise Untraceable("np.clip that changes the type")
+    bounds = [bound for bound in (low, high) if bound is not None]
+    if any(isinstance(bound, Symbolic) or bound != bound for bound in bounds):  # noqa: PLR0124 - NaN, as a guard
+        raise Untraceable("np.clip between arrays or NaN")
     result = array
-    for bound, beyond in ((low, np.less), (high, np.greater)):
-        if isinstance(bound, Symbolic) or (bound is not None and bound != bound):  # noqa: PLR0124 - NaN, as a guard
-            raise Untraceable("np.clip between arrays or NaN")
-        if bound is not None:  # an element that equals the bound stays, with its sign if both are zero
+    if len(bounds) == 1:
+        result = np.maximum(array, low) if high is None else np.minimum(array, high)
+    else:
+        for bound, beyond in ((low, np.less), (high, np.greater))[: len(bounds)]:
+            # Between two numbers an element that equals one stays, with its sign if both are zero.
             result = where(beyond(result, bound), bound, result)
     if out is None:
         return result if result is not array else array.copy()

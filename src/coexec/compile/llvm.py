@@ -16,7 +16,6 @@ from .llvm_calls import FLAGS
 from .llvm_folds import FEW
 from .llvm_sums import LlvmSums
 from .llvm_text import Inline
-from .prefetching import furthest_rows
 from .streaming import only_written, streamable
 from .walk import Nest
 
@@ -65,7 +64,7 @@ class Llvm(LlvmSums):
             self.streaming = candidate if self.streams[name] else None
 
         written = {id(store.buffer) for store in stores}
-        self.furthest = furthest_rows(stores) if self.lanes > 1 and not strips and not constant else {}
+        self.look_at_rows(stores, plain=self.lanes > 1 and not strips and not constant)
 
         def body(at: dict[int, Line]) -> None:
             self.stored = []
@@ -74,6 +73,7 @@ class Llvm(LlvmSums):
                 for chosen in combinations(*(range(shape[axis]) for axis in constant))
             ]
             indices = [tuple(point[axis] for axis in range(len(shape))) for point in points]
+            self.enter_loops(indices[0])
             each = [(store.value, index) for index in indices for store in stores]
             self.find_siblings([value for value, _ in each], [index for _, index in each], written)
             for index in indices:
@@ -97,12 +97,27 @@ class Llvm(LlvmSums):
             body(at)
             return
         axis, rest = looped[0], looped[1:]
-        if rest:
+        if len(rest) == 1 and self.in_tiles:
+            self._tiles(axis, rest[0], shape, at, body)
+        elif rest:
             end = self.size(shape[axis])
             self.loop("0", end, lambda var: self._axes(rest, shape, at | {axis: Line(0, 1, var)}, body, strips=strips))
         else:
             first = self._first_vector(shape, at) if self.streaming is not None else "0"
             self.row(shape[axis], lambda var: body(at | {axis: Line(0, 1, var)}), strips=strips, first=first)
+
+    def _tiles(
+        self, axis: int, last: int, shape: Shape, at: dict[int, Line], body: Callable[[dict[int, Line]], None]
+    ) -> None:
+        assert self.streaming is not None
+        buffer = self.streaming.buffer
+
+        def tile(row: str, start: str) -> None:
+            here = at | {axis: Line(0, 1, row)}
+            first = self._first_vector(shape, here)
+            self.tile(shape[last], buffer.dtype, lambda var: body(here | {last: Line(0, 1, var)}), first, start)
+
+        self.tiles(shape[axis], shape[last], buffer, tile)
 
     def _first_vector(self, shape: Shape, at: dict[int, Line]) -> str:
         """Return the first element of a row at which vectors can go past the caches."""

@@ -1,6 +1,6 @@
 """LLVM's language for values: instructions where there are some, and NumPy's own inner loops for the rest.
 
-Before: compile/llvm_memory.py, compile/ufunc_loops.py.  After: compile/llvm.py.  Pure text: compiles nothing.
+Before: compile/llvm_rows.py, compile/ufunc_loops.py.  After: compile/llvm.py.  Pure text: compiles nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from .graph import Apply, Constant, Draw, Expr, Line, Scalar
 from .host import size_key
-from .llvm_memory import LlvmMemory
+from .llvm_rows import LlvmRows
 from .llvm_text import constant_text, conversion, scalar_type, type_text
 from .ufunc_loops import InnerLoop, inner_loop
 from .walk import Held, Index, Nest, Strip
@@ -20,7 +20,7 @@ INTEGER = np.dtype(np.int64)
 FLAGS = 29  # invalid, divide by zero, overflow and underflow, as x86 counts them
 
 
-class LlvmCalls(LlvmMemory):
+class LlvmCalls(LlvmRows):
     """Writes values of elements."""
 
     def constant(self, node: Constant) -> Held:

@@ -13,7 +13,6 @@ import numpy as np
 from .graph import Assign, Buffer, Expr, Gather, Line, Read, Shape, View, through
 from .host import Host, Size, equal_sizes, size_key
 from .llvm_text import Inline, scalar_type, type_text
-from .prefetching import Rows, rows_of
 from .sizes import product
 from .streaming import LINE
 from .walk import Held, Index, Nest, Strip, Walk
@@ -43,7 +42,6 @@ class LlvmMemory(Walk):
         self.helpers: dict[str, str] = {}  # functions that the text calls, by name
         self.storing: Expr | None = None  # the value that the present store writes
         self.flags = False
-        self.furthest: dict[int, Rows] = {}  # the rows furthest ahead that the present loops read of each buffer
         self.streaming: Assign | None = None  # the store of the present loops that goes past the caches
 
     # What the host passes -----------------------------------------------------------------------------------------------
@@ -211,20 +209,7 @@ class LlvmMemory(Walk):
         lane = self._lane(at)
         where = self.address(node.buffer, node.shape, at)
         stride = "1" if lane is None else self._lane_stride(node.buffer, node.shape, at, lane)
-        if lane is nest and id(node.buffer) in self.furthest and rows_of(at) == self.furthest[id(node.buffer)]:
-            self._ask_ahead(node, where, nest)
         return self.read(where, node.dtype, nest, self.lanes if lane else 1, stride)
-
-    def _ask_ahead(self, node: Read, where: str, nest: Nest) -> None:
-        """Ask memory for what lies one row beyond an address, once for each vector of a buffer."""
-        key = "asked", id(node.buffer)
-        if key in nest.memo:
-            return
-        nest.memo[key] = True
-        self.helpers["prefetch"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
-        row, element = self._strides(node.buffer, node.shape)[-2], scalar_type(node.dtype, memory=True)
-        beyond = self.put(f"getelementptr {element}, ptr {where}, i64 {row}", nest)
-        self.say(f"call void @llvm.prefetch.p0(ptr {beyond}, i32 0, i32 3, i32 1)", nest)
 
     def gather(self, node: Gather, at: Index) -> Held:
         chosen = len(node.index.shape)

@@ -48,6 +48,9 @@ from .walk import Held, Index, Nest, Walk, WantsMemory
 
 BOOL, INTEGER, WORD, DOUBLE = np.dtype(bool), np.dtype(np.int64), np.dtype(np.uint64), np.dtype(float)
 
+SIGN_OF_ZERO = 0.5
+"""What a row's extreme is given as its distance from NumPy's, in ulp: where it is zero, NumPy's vectors decide whether it is -0.0."""
+
 
 class Points(Walk):
     """Writes the statements of a point."""
@@ -261,6 +264,8 @@ class Points(Walk):
             raise WantsMemory(node)
         if last and floats and node.kind == "prod":
             raise Untraceable("a row of floats is multiplied in an order of NumPy's own")
+        if last and floats and node.kind in ("max", "min"):
+            self.ulp = max(self.ulp, SIGN_OF_ZERO)
         if floats and node.kind == "sum" and short:
             return self._few(node, at, in_pairs=last and not node.free)
         if last and floats and node.kind == "sum" and not node.free:

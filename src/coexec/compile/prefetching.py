@@ -1,10 +1,11 @@
 """Rows asked for before they are wanted: which arrays a loop over rows reads several rows of, and how far ahead it looks.
 
-Before: compile/schedule.py.  After: compile/llvm.py, compile/llvm_memory.py.  Pure: compiles nothing.
+Before: compile/schedule.py.  After: compile/llvm_rows.py.  Pure: compiles nothing.
 
 A processor guesses what a loop reads next from what it has read, line after line, within a page of memory. Each row of a stencil
 is a new beginning, in each of the rows that it looks at, so most of the time is spent waiting. The vector loop therefore asks for
-the row below the lowest one that it reads, one row before it is wanted; asking beyond the array's end does nothing.
+what it will read of the lowest row, a page ahead, or one row ahead where it goes through rows in tiles; asking beyond the array's
+end does nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 
 from .graph import Assign, Line
 from .schedule import looks
+
+AHEAD = 4096  # bytes along a row: a page, at whose end a processor loses track
 
 Rows = tuple[int, ...]  # where a read begins along each axis but the last
 

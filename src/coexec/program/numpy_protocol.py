@@ -51,15 +51,24 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **optio
         low = None if type(low) is int and low <= held.min else low
         high = None if type(high) is int and high >= held.max else high
     kept = tuple(sorted(options.items()))
-    if given[0] is None and mask is True and not kept and low is not None and high is not None:
-        return np.minimum(np.maximum(taken, low), high)  # type: ignore[no-any-return]  # NumPy's own for small arrays
     if low is None and high is None:
         return elementwise(np.positive, [taken], given, kept, mask=mask)[0]
+    low = None if low is None else operand(low)
+    high = None if high is None else operand(high)
+    # Of equal ones the second is the answer, which tells zeros apart: NumPy's clip keeps the element between two numbers, and
+    # takes the bound where there is one bound, or an array of them.
+    turned = low is not None and high is not None and not any(isinstance(bound, Array) for bound in (low, high))
+    if turned and given[0] is None and mask is True and not kept:
+        return np.minimum(high, np.maximum(low, taken))  # type: ignore[no-any-return, arg-type]  # NumPy's own for small arrays
+
+    def bounded(function: np.ufunc, bound: Any, into: list[Array | None], **options: Any) -> Array:
+        return elementwise(function, [bound, taken] if turned else [taken, bound], into, kept, **options)[0]
+
     if high is None:
-        return elementwise(np.maximum, [taken, operand(low)], given, kept, mask=mask)[0]
+        return bounded(np.maximum, low, given, mask=mask)
     if low is not None:  # a bound may lie in `out`, which is therefore written once, at the end
-        taken = elementwise(np.maximum, [taken, operand(low)], [None], kept)[0]
-    return elementwise(np.minimum, [taken, operand(high)], given, kept, mask=mask)[0]
+        taken = bounded(np.maximum, low, [None])
+    return bounded(np.minimum, high, given, mask=mask)
 
 
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
