@@ -34,3 +34,6 @@ LONG = frozenset({"cluster"})
 
 BRIEF = frozenset({"plan"})
 """Those whose quick set is all that is asked for, unless `--full` is."""
+
+IN_PARTS = frozenset({"pipeline"})
+"""Those whose parts have names, of which `only` chooses."""

@@ -319,6 +319,10 @@ def bench(
     ] = False,
     plot: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a picture of the result (.svg).")] = None,
     ranks: Annotated[int | None, typer.Option(metavar="N", help="On so many ranks (cluster).")] = None,
+    only: Annotated[
+        str,
+        typer.Option(metavar="TEXT", help="Parts whose name contains this, such as 'gcn on cpu:0,cpu:1' (pipeline)."),
+    ] = "",
 ) -> None:
     """Run the benchmarks.
 
@@ -334,4 +338,4 @@ def bench(
     """
     from .bench import show
 
-    show(name, json=json, quick=quick, full=full, plot=plot, ranks=ranks)
+    show(name, json=json, quick=quick, full=full, plot=plot, ranks=ranks, only=only)

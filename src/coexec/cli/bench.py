@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..bench import BRIEF, LONG, ON_RANKS
+from ..bench import BRIEF, IN_PARTS, LONG, ON_RANKS
 from ..errors import CoexecError, ConfigError, PerformanceWarning, unknown_name
 from ..files import write_text
 from .output import FAILURE, check_files, console, emit, fields, say, table
@@ -32,11 +32,12 @@ def show(
     full: bool = False,
     plot: Path | None = None,
     ranks: int | None = None,
+    only: str = "",
     known: Mapping[str, str] | None = None,
 ) -> None:
     """Run one benchmark or all, or list them. With all, one that fails does not stop the others."""
     drawn = _picture(name) if plot is not None else None
-    _check_ranks(name, ranks)
+    _check(name, ranks, only)
     check_files(("--plot", plot, (".svg",)))
     if known is None:
         from ..bench import BENCHMARKS
@@ -51,7 +52,8 @@ def show(
     failed = False
     for chosen in known if name == "all" else [name]:
         try:
-            results[chosen] = _run(chosen, known, quick=quick or (chosen in BRIEF and not full), full=full, ranks=ranks)
+            brief = quick or (chosen in BRIEF and not full)
+            results[chosen] = _run(chosen, known, quick=brief, full=full, ranks=ranks, only=only)
         except CoexecError as error:
             if name != "all":
                 raise
@@ -71,7 +73,9 @@ def show(
         raise SystemExit(FAILURE)
 
 
-def _check_ranks(name: str, ranks: int | None) -> None:
+def _check(name: str, ranks: int | None, only: str) -> None:
+    if only and name not in IN_PARTS:
+        raise ConfigError(f"bench {name} has no parts to choose from; --only goes with {', '.join(IN_PARTS)}")
     if ranks is not None and name not in ON_RANKS:
         raise ConfigError(f"bench {name} runs on no ranks; --ranks goes with {', '.join(ON_RANKS)}")
 
@@ -94,7 +98,7 @@ def load(name: str, known: Mapping[str, str]) -> Benchmark:
     return found
 
 
-def _run(name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks: int | None) -> Data:
+def _run(name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks: int | None, only: str = "") -> Data:
     from rich.text import Text
 
     screen = console(stderr=True)
@@ -106,7 +110,8 @@ def _run(name: str, known: Mapping[str, str], *, quick: bool, full: bool, ranks:
             if not screen.is_terminal:
                 say(f"{name}: {text}")
 
-        more = ({} if ranks is None else {"ranks": ranks}) | ({"full": True} if full and name in LONG else {})
+        more: Data = ({} if ranks is None else {"ranks": ranks}) | ({"full": True} if full and name in LONG else {})
+        more |= {"only": only} if only else {}
         return load(name, known)(quick, progress, **more)
 
 
