@@ -23,6 +23,7 @@ def test_every_benchmark_of_the_table_keeps_its_contract() -> None:
     for name in coexec.bench.BENCHMARKS:
         function = load(name, coexec.bench.BENCHMARKS)
         more = ["ranks"] * (name in coexec.bench.ON_RANKS) + ["full"] * (name in coexec.bench.LONG)
+        more += ["only"] * (name in coexec.bench.IN_PARTS)
         assert list(inspect.signature(function).parameters) == ["quick", "progress", *more]
         assert function.__doc__
 

@@ -120,12 +120,17 @@ def test_on_every_preset_every_point_of_a_front_comes_out_as_its_stages_say(plat
         pipe.plan(x)
         for point in pipe.planned.front.wide:
             error = check(pipe.planned, point, cx.Platform.load(platform)).error
-            assert error == pytest.approx(0.0, abs=0.25 if returns(point) else 0.01), point
+            assert error == pytest.approx(0.0, abs=0.25 if returns(point) else 0.04 if crowded(point) else 0.01), point
 
 
 def returns(point: PipelinePoint) -> bool:
     """Tell whether items come back to a group: which of its stages is served first, and what waits meanwhile, is not modelled."""
     return len({stage.slot for stage in point.stages}) < len(point.stages)
+
+
+def crowded(point: PipelinePoint) -> bool:
+    """Tell whether items pass links that are shared several times, into different groups: they wait for each other there."""
+    return bool(point.links) and len([stage for stage in point.stages if stage.transfer]) > 2
 
 
 def test_items_come_one_after_the_other_also_where_a_card_could_take_all_at_once() -> None:
