@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coexec.bench.pipeline import drift, peers, planner, real
+from coexec.bench.pipeline import drift, harness, peers, planner, real
 from coexec.bench.pipeline.workloads import GRAPHS, block, cards_of, gcn, gin, planned_for
+from coexec.errors import ConfigError
 from coexec.plan.pipeline import judged, plan_pipeline
 from tests.stream.test_results import opened
 
@@ -107,3 +108,13 @@ def test_peers_compute_every_item() -> None:
     found = peers.compared(lambda x: x + 1, list(range(5)), 1)
     assert "concurrent_futures" in found and all(rate > 0.0 for rate in found.values())
     assert peers.threads(lambda x: x + 1, [1, 2]) == [2, 3]
+
+
+def test_parts_are_chosen_by_their_names() -> None:
+    assert len(real.named(False)) == 9 and real.named(True, ["image"]) == ["real image on cpu:0,cpu:1"]
+    assert [workload.name for workload in real.workloads(quick=True)] == list(real.NAMES)
+    assert list(harness.run(True, quiet, ["drift"])) == ["drift"]
+    with pytest.raises(
+        ConfigError, match="no part's name contains 'drifd'; parts are planner, real gcn on cpu:0,cpu:1"
+    ):
+        harness.run(True, quiet, ["drifd"])

@@ -112,6 +112,7 @@ CALLS: list[tuple[list[str], str]] = [
     (["calibrate", "--ops", "matmull"], "did you mean 'matmul'"),
     (["bench", "none"], "unknown benchmark 'none'"),
     (["bench", "list", "--plot", "x.svg"], "has no picture"),
+    (["bench", "overhead", "--only", "real"], "bench overhead measures all its cases; --only goes with apps, cluster"),
     (["demo", "--seconds", "nan"], "--seconds"),
     (["demo", "--size", "nan"], "--size"),
     (["demo", "--devices", "cpu:9999", "--out", "."], "unknown device 'cpu:9999'"),

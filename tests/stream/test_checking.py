@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import coexec as cx
+from coexec.machine.files import presets
 from coexec.plan.pipeline import PipelinePoint, StreamKernel, StreamWork, judged, plan_pipeline
 from coexec.plan.pipeline.platforms import Classes, classes_of
 from coexec.stream.checking import check
@@ -108,24 +109,38 @@ def two_products(x: Any, w: Any) -> Any:
     return np.tanh(cx.matmul(cx.relu(cx.matmul(x, w)), w))
 
 
-@pytest.mark.parametrize("platform", ["a100x4", "mi210x8"])
+@pytest.mark.parametrize(
+    "platform", sorted(set(presets()) - {"a100x128"})
+)  # whose cards are on 32 nodes, and a stream on one
 @pytest.mark.parametrize("function", [both_ways, two_products])
-def test_on_many_cards_that_share_links_plans_come_out_too(platform: str, function: Any) -> None:
-    x = np.ones((1024, 1024), np.float32)
+def test_on_every_preset_every_point_of_a_front_comes_out_as_its_stages_say(platform: str, function: Any) -> None:
+    x = np.ones((2048, 2048), np.float32)
     with opened(platform=platform):
         pipe = cx.Pipeline(function, **({} if function is both_ways else {"w": x}))
         pipe.plan(x)
         for point in pipe.planned.front.wide:
-            assert check(pipe.planned, point, cx.Platform.load(platform)).error == pytest.approx(0.0, abs=0.01)
+            error = check(pipe.planned, point, cx.Platform.load(platform)).error
+            assert error == pytest.approx(0.0, abs=0.25 if returns(point) else 0.04 if crowded(point) else 0.01), point
 
 
-def test_items_that_share_a_link_without_engines_come_all_at_once_and_only_simulation_finds_it() -> None:
-    with opened(platform="workstation"):  # whose cards share nothing, but say no number of copy engines
+def returns(point: PipelinePoint) -> bool:
+    """Tell whether items come back to a group: which of its stages is served first, and what waits meanwhile, is not modelled."""
+    return len({stage.slot for stage in point.stages}) < len(point.stages)
+
+
+def crowded(point: PipelinePoint) -> bool:
+    """Tell whether items pass links that are shared several times, into different groups: they wait for each other there."""
+    return bool(point.links) and len([stage for stage in point.stages if stage.transfer]) > 2
+
+
+def test_items_come_one_after_the_other_also_where_a_card_could_take_all_at_once() -> None:
+    with opened(platform="workstation"):  # whose cards say no number of copy engines
         pipe = cx.Pipeline(both_ways)
         pipe.plan(np.ones((1024, 1024), np.float32), devices="gpu:0")
-        found = pipe.check()
-        assert found.period == pytest.approx(8e-6 + 4 * 2**20 / 12.6e9)
-        assert found.error > 0.05 and f"({found.error:+.1%})" in found.told()
+        assert pipe.check().period == pytest.approx(8e-6 + 4 * 2**20 / 12.6e9)
+        assert pipe.check().error == pytest.approx(0.0, abs=0.01)
+        pipe.map([np.ones((1024, 1024), np.float32)] * 40)
+        assert pipe.stats()["seconds"] / 40 == pytest.approx(pipe.check().period, rel=0.1), "the ends count, too"
 
 
 def invented_platform(draw: random.Random) -> str:

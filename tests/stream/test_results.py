@@ -224,3 +224,12 @@ def test_ranks_are_told_that_pipelines_run_on_one() -> None:
         return str(told.value)
 
     assert len(set(on_teams(2, program))) == 1
+
+
+def test_the_results_of_one_stream_are_the_items_of_another() -> None:
+    items = [np.full((3, 4), n, np.float32) for n in range(9)]
+    with opened(devices="cpu:0,cpu:1"):
+        doubled, more = cx.Pipeline(lambda x: x * 2), cx.Pipeline(lambda x: x + 1)
+        for result, item in zip(more.stream(doubled.stream(iter(items))), items, strict=True):
+            np.testing.assert_array_equal(result, item * 2 + 1)
+        assert doubled.stats()["items"] == more.stats()["items"] == len(items)

@@ -48,6 +48,7 @@ class Options(NamedTuple):
     oversubscribe: int = 1  # pieces that each device's part is cut into, so that copies overlap computation
     placement: Placement | None = None  # who computes which part; `devices` are its devices then
     loosely: bool = False  # a block around the call has said so: a call that cannot be cut so is divided as predicted
+    streamed: bool = False  # for an item of a stream: what comes to its devices for it waits for what came before
 
 
 DEFAULT = Options()
@@ -84,7 +85,7 @@ def as_placed(where: Any, item: int | None = None) -> Options:
         raise ArgumentError(
             f"the placement has {where.replicas} groups in turn; say whose turn it is: placement.at(item)"
         )
-    return DEFAULT._replace(devices=where.names, placement=where)
+    return DEFAULT._replace(devices=where.names, placement=where, streamed=item is not None)
 
 
 def in_force(options: Options) -> Options:
@@ -103,7 +104,7 @@ def _within(options: Options, around: Options) -> Options:
         return around
     if options.devices is not None:
         return options
-    return options._replace(devices=around.devices, placement=around.placement, loosely=True)
+    return options._replace(devices=around.devices, placement=around.placement, loosely=True, streamed=around.streamed)
 
 
 def check_oversubscribe(kernel: Any, count: Any) -> None:

@@ -25,6 +25,7 @@ from .window import Terms
 BUFFERS = 2  # items for each device that takes whole items
 REVIEWED = 32  # items after which it is looked whether stages take as long as predicted, doubled each time they do
 DRIFT = 0.25  # of a stage's predicted seconds: beyond, models have learnt enough to plan anew
+LEAVING = 1  # item on its way out of each device that is not in the host's memory
 HANDED_OVER = 1  # result that the program is about to get: the next item begins once it has it
 KEPT = 256  # decisions that are remembered
 
@@ -32,11 +33,14 @@ KEPT = 256  # decisions that are remembered
 def under_way(route: Route) -> int:
     """Return how many items are under way at once, unless the user says something else.
 
-    For each device that takes whole items: one is computed while the next one's data comes. What the last stage has computed is on
+    For each device that takes whole items: one is computed while the next one's data comes, and where results leave over a link, one
+    leaves. A device that serves several stages has so many for each, unless nothing is copied. What the last stage has computed is on
     its way to the host meanwhile, one result for each of its devices.
     """
-    groups = {place.devices: place.placement.replicas for place in route.places}
-    return BUFFERS * sum(groups.values()) + route.places[-1].placement.replicas + HANDED_OVER
+    at_home = {place.devices: place.placement.replicas for place in route.places if not place.copies}
+    copying = [place.placement.replicas for place in route.places if place.copies]
+    held = BUFFERS * sum(at_home.values()) + (BUFFERS + LEAVING) * sum(copying)
+    return held + route.places[-1].placement.replicas + HANDED_OVER
 
 
 class Deployment:

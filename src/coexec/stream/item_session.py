@@ -32,12 +32,13 @@ class StagePlace(NamedTuple):
     placement: Placement  # with replicas, if each device takes every n-th item; otherwise they share each item
     turns: tuple[Options, ...]  # of the calls of an item, by its turn
     fuses: bool = True  # its devices compute chains of operations as one kernel; else they do certain operations only
+    copies: bool = False  # its devices have memories of their own: data comes and leaves over links
 
     @classmethod
-    def of(cls, label: str, placement: Placement, *, fuses: bool = True) -> StagePlace:
+    def of(cls, label: str, placement: Placement, *, fuses: bool = True, copies: bool = False) -> StagePlace:
         """Return where the calls of a stage go, with what all items have in common worked out once."""
         turns = [as_placed(placement, turn)._replace(loosely=True) for turn in range(placement.replicas)]
-        return cls(label, placement, tuple(turns), fuses)
+        return cls(label, placement, tuple(turns), fuses, copies)
 
     @property
     def devices(self) -> tuple[str, ...]:

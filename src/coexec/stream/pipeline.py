@@ -203,7 +203,7 @@ class Pipeline:
         )
         kept = max(1, window.ahead.items or KEPT) if drop is not None else None
         source: ItemSource
-        if isinstance(items, AsyncIterable):
+        if isinstance(items, AsyncIterable) and not isinstance(items, Iterable):  # a stream of results is both
             source = asynchronous.source_of(items, after, size, kept)
         else:
             source = sources.source_of(items, after, size, kept)

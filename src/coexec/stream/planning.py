@@ -89,6 +89,7 @@ class Prepared:
                 stage_label(number),
                 _placement(devices[stage.slot], stage.mode),
                 fuses=self.limited.isdisjoint(devices[stage.slot]),
+                copies=not all(self.system.at_home(name) for name, _ in stage.group),
             )
             for number, stage in enumerate(point.stages)
         )

@@ -24,12 +24,6 @@ def test_through_the_host_one_item_leaves_while_the_other_arrives():
     assert CARDS.moved(("g", 1), ("g", 2)) == (3.0, 1 / 5 + 1 / 20), "one item takes both"
 
 
-def test_where_all_copies_go_at_once_both_halves_of_a_way_through_the_host_count():
-    crowd = StreamSystem((DeviceClass("g", 4, engines=False), CARDS.classes[1]), CARDS.hops)
-    assert crowd.busy(WayEnd("g"), WayEnd("g", 2)) == [crowd.moved(("g", 1), ("g", 2))]
-    assert crowd.busy(WayEnd("host"), WayEnd("g", 2)) == CARDS.busy(WayEnd("host"), WayEnd("g", 2))
-
-
 def test_whoever_works_in_the_hosts_memory_copies_nothing_itself():
     direct = StreamSystem(CARDS.classes, {**CARDS.hops, ("c", "g"): Hop(1.0, 10.0)})
     for system in (CARDS, direct):

@@ -29,8 +29,20 @@ def may_begin(entry: Entry) -> bool:
     place = entry.place
     if entry.computes:
         return _free(place) and (not place.running or not design_lacking(entry))
-    limit = place.device.copies
+    limit = _engines(entry)
     return limit is None or (way := _way(entry)) is None or place.copying[way] < limit
+
+
+def _engines(entry: Entry) -> int | None:
+    """Return how many copies of its kind a device makes at once in each direction; None: as many as it is asked for.
+
+    Those for items of a stream take turns in any case: the first item is computed while the next one comes. If all came at once
+    they would all be computed then, and all leave at once.
+    """
+    limit, task = entry.place.device.copies, entry.instruction.task
+    if limit is None and task is not None and task.options is not None and task.options.streamed:
+        return 1
+    return limit
 
 
 def design_lacking(entry: Entry) -> str:
@@ -55,13 +67,13 @@ def wait(entry: Entry) -> None:
 
 def began(entry: Entry) -> None:
     """Note that an engine copies, if there are only so many."""
-    if entry.place.device.copies is not None and (way := _way(entry)) is not None:
+    if _engines(entry) is not None and (way := _way(entry)) is not None:
         entry.place.copying[way] += 1
 
 
 def ended(entry: Entry) -> None:
     """Note that it does not any more."""
-    if entry.place.device.copies is not None and (way := _way(entry)) is not None:
+    if _engines(entry) is not None and (way := _way(entry)) is not None:
         entry.place.copying[way] -= 1
 
 
@@ -79,7 +91,7 @@ def following(entry: Entry) -> Iterator[Entry]:
         for other in (place, *place.rivals) if not place.threads else place.rivals:
             while other.waiting and may_begin(other.waiting[0]):
                 yield other.waiting.popleft()
-    elif place.device.copies is not None:
+    else:
         for queue in place.queued:
             while queue and may_begin(queue[0]):
                 yield queue.popleft()

@@ -20,10 +20,11 @@ import coexec as cx
 from ...errors import CoexecError
 from ...plan.pipeline import PipelinePoint, PipelineStage, judged
 from ...stream.planning import Prepared
-from ..measure import Data, Progress
+from ..measure import Data, Others, Progress
 from . import peers
 
-MIXES = ("cpu:0,cpu:1", "cpu:0,opencl:0@1", "cpu:0,torch:cpu")
+NAMES = ("gcn", "window attention", "image")
+MIXES = ("cpu:0,cpu:1", "cpu:0,opencl:0@1", "cpu:0,torch:cpu@1")
 ROUNDS = 3
 MORE_ROUNDS = 8  # of what was planned, the best static assignment and the best device, once these are known
 WARM = 2  # items of each way that are not counted
@@ -52,7 +53,7 @@ def workloads(quick: bool) -> Iterator[Workload]:
     w1, w2 = (random.standard_normal(shape).astype(np.float32) for shape in ((64, 32), (32, 8)))
     a = cx.csr(graph)
     yield Workload(
-        "gcn",
+        NAMES[0],
         lambda x, w1, w2: a @ (cx.relu(a @ (x @ w1)) @ w2),
         {"w1": w1, "w2": w2},
         [features * (n + 1) for n in range(count)],
@@ -62,7 +63,7 @@ def workloads(quick: bool) -> Iterator[Workload]:
     q = random.standard_normal((rows, 64)).astype(np.float32)
     mix = random.standard_normal((64, 64)).astype(np.float32)
     yield Workload(
-        "window attention",
+        NAMES[1],
         lambda x, mix: cx.matmul(cx.window_attention(x, x, x, 64), mix),
         {"mix": mix},
         [q * (1 + n / 10) for n in range(count)],
@@ -71,7 +72,7 @@ def workloads(quick: bool) -> Iterator[Workload]:
     picture = random.random((256 * side, 256)).astype(np.float32)
     weights = random.standard_normal((256, 10)).astype(np.float32)
     yield Workload(
-        "image",
+        NAMES[2],
         lambda x, weights: np.tanh(np.sqrt(np.abs(x * 2 - 1)) @ weights),
         {"weights": weights},
         [picture + n for n in range(count)],
@@ -92,15 +93,25 @@ def _attention(x: Any, window: int) -> Any:
     return np.matmul(near, weights[:, :, None])[:, :, 0]
 
 
-def run(quick: bool, progress: Progress) -> Data:
+def named(quick: bool, only: Sequence[str] = ()) -> list[str]:
+    """Return the names of all cases that contain these words."""
+    cases = [f"real {name} on {mix}" for mix in (MIXES[:1] if quick else MIXES) for name in NAMES]
+    return [case for case in cases if all(word in case for word in only)]
+
+
+def run(quick: bool, progress: Progress, only: Sequence[str] = ()) -> Data:
     """Return items per second of each case, and how that compares."""
-    found = []
-    for mix in MIXES[:1] if quick else MIXES:
+    found, wanted = [], named(quick, only)
+    others = Others()
+    for mix in MIXES:
+        if not any(case.endswith(f" on {mix}") for case in wanted):
+            continue
         try:
             with cx.Runtime(devices=mix, store="off", diagnostics="off"):
                 for workload in workloads(quick):
-                    progress(f"{workload.name} on {mix}")
-                    found.append({"mix": mix, **compare(workload, quick)})
+                    if f"real {workload.name} on {mix}" in wanted:
+                        progress(f"{workload.name} on {mix}")
+                        found.append({"mix": mix, **compare(workload, quick)})
         except CoexecError as error:
             found.append({"mix": mix, "error": str(error)})
     known = [case for case in found if "items_per_s" in case]
@@ -109,6 +120,7 @@ def run(quick: bool, progress: Progress) -> Data:
     return {
         "cases": found,
         "load": getloadavg()[0],  # processes that wanted a core in the last minute; ours are two of them
+        "others_cores": others.cores(),
         "mean_of_best_single": float(np.mean([case["of_best_single"] for case in known])),
         "least_of_best_static": min(case["of_best_static"] for case in known),
         "median_prediction_error": median([case["prediction_error"] for case in known]),

@@ -108,9 +108,8 @@ def _class(platform: Platform, name: str, members: Sequence[Device], cores: Sequ
         budget = CORES
         units = len(cores) if one.wide else 1
         idle = units * (cores[0].idle_watts or 0.0)  # the same silicon waits, whatever it is called
-    engines = on_host or one.copies is not None
     watts, launch = max(one.watts or 0.0, idle), one.launch or 0.0
-    return DeviceClass(name, len(members), watts, idle, memory, budget, units, launch, engines=engines)
+    return DeviceClass(name, len(members), watts, idle, memory, budget, units, launch)
 
 
 def _hop(platform: Platform, pairs: Sequence[tuple[Device | None, Device | None]]) -> Hop | None:

@@ -36,9 +36,6 @@ class DeviceClass:
     units: int = 1
     handover: float = 0.0  # seconds that a stage adds to each item, whatever it computes
     load: float = 0.0  # seconds, once, before a stage can begin: an FPGA's design
-    engines: bool = (
-        True  # copies of one device take turns, so that one item leaves while another arrives; else all go at once
-    )
 
     def __post_init__(self) -> None:
         """Refuse figures that no device can have."""
@@ -195,8 +192,6 @@ class StreamSystem:
         """
         ends = [end for end in (source, target) if not self.at_home(end.name)]
         direct = self.hops.get((source.name, target.name)) if HOST not in (source.name, target.name) else None
-        if len(ends) > 1 and direct is None and not all(self.named(end.name).engines for end in ends):
-            return [self.moved((source.name, source.count), (target.name, target.count))]
         found = []
         if source in ends:
             hop = direct or self.hops[source.name, HOST]
