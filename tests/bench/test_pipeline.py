@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coexec.bench.pipeline import drift, peers, planner, real
+from coexec.bench.pipeline import drift, planner, real, real as peers
 from coexec.bench.pipeline.workloads import GRAPHS, block, cards_of, gcn, gin, planned_for
 from coexec.plan.pipeline import judged, plan_pipeline
 from tests.stream.test_results import opened

@@ -1,6 +1,6 @@
 """The applications of examples/ with their bodies as NumPy runs them and compiled, on two cores.
 
-Before: bench/apps/, compile/.  After: bench/compiled.py.
+Before: bench/apps/, compile/.  After: bench/compile/harness.py.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..compile.serving import compiled_bodies
-from ..compile.verify import compare
-from .apps.ways import InNumPy, Through
-from .measure import Data, in_turns, one_library_thread
-from .split.harness import usable
-from .split.through import store_at
+from ...compile.serving import compiled_bodies
+from ...compile.verify import compare
+from ..apps.ways import InNumPy, Through
+from ..measure import Data, in_turns, one_library_thread
+from ..split.harness import usable
+from ..split.through import store_at
 
 CORES = "cpu:0,cpu:1"
 WARM_UP = 4  # runs that are dropped: bodies are compiled and compared, and the planner learns which of them to take
@@ -30,7 +30,7 @@ def app_case(name: str, rounds: tuple[int, int], seconds: float, *, quick: bool)
     said: Data = {"name": f"app_{name}", "devices": "core:2"}  # bodies beside it have such names, too
     if not usable([CORES])[0]:
         return said | {"refused": "there are not two cores"}
-    app = import_module(f".apps.{name}", __package__).make(quick)
+    app = import_module(f"..apps.{name}", __package__).make(quick)
     before = _compiling()
     with (
         one_library_thread(),

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coexec.bench import by_numba, compiled
-from coexec.bench.compiled import CASES, elements, run
-from coexec.bench.compiled_apps import app_case
-from coexec.bench.peers import PEERS, Kept, by_peer, in_namespace
+from coexec.bench.compile import by_numba, harness as compiled
+from coexec.bench.compile.apps import app_case
+from coexec.bench.compile.harness import CASES, elements, run
+from coexec.bench.compile.peers import PEERS, Kept, by_peer, in_namespace
 
 KEYS = {
     "name", "devices", "numpy_ms", "blocked_ms", "compiled_ms", "gb_per_s", "triad_gb_per_s", "of_triad", "bits",

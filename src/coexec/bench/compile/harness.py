@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..compile import Compiled, compile_body
-from ..errors import BackendError
-from ..machine.cores import last_cache_bytes
-from ..program.variant import Numerics, close, exact
-from .apps.harness import APPS
+from ...compile import Compiled, compile_body
+from ...errors import BackendError
+from ...machine.cores import last_cache_bytes
+from ...program.variant import Numerics, close, exact
+from ..apps.harness import APPS
+from ..measure import Data, Others, Progress, in_turns, machine
+from .apps import app_case, how_equal
 from .by_numba import loops
 from .by_opencl import Run, opencl
-from .compiled_apps import app_case, how_equal
-from .measure import Data, Others, Progress, in_turns, machine
 from .peers import PEERS, by_peer
 
 SMALL = 40_000  # elements of the long vectors when it must be quick

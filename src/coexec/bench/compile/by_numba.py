@@ -1,6 +1,6 @@
 """The bodies of the compile benchmark as loops by hand, for Numba, where it is installed: what others would write.
 
-Before: nothing.  After: bench/compiled.py.  Imported late: Numba takes half a second.
+Before: nothing.  After: bench/compile/harness.py.  Imported late: Numba takes half a second.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The bodies of the compile benchmark on an OpenCL device, through the OpenCL C that coexec makes of them.
 
-Before: the package itself, used as a user does.  After: bench/compiled.py.
+Before: the package itself, used as a user does.  After: bench/compile/harness.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 import coexec as cx
 
-from ..errors import CoexecError
+from ...errors import CoexecError
 
 DEVICE = "opencl:0"
 Arrays = dict[str, Any]

@@ -1,6 +1,6 @@
 """The bodies of the compile benchmark by JAX, Dask and numexpr, where they are installed, each on two threads.
 
-Before: nothing.  After: bench/compiled.py.  Imported late: a peer takes up to a second.
+Before: nothing.  After: bench/compile/harness.py.  Imported late: a peer takes up to a second.
 
 JAX and Dask are given the same formula: the body itself, with their namespace for NumPy's and with results that are kept
 instead of written. numexpr takes text. Inputs are where the peer wants them before the clock starts.
