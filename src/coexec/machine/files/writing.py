@@ -1,6 +1,6 @@
 """Write a platform as the text of a file: what is alike becomes one entry with a count.
 
-Before: machine/topology.py, machine/expanding.py.  After: machine/files.py, machine/describing.py.  Writes no file itself.
+Before: machine/topology.py, machine/files/expanding.py.  After: machine/files/loading.py, machine/describing.py.  Writes no file itself.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
+from ..parts import DTYPES, HOST, USER, AchievedRate, Device, DeviceDesign, Memory
+from ..sizes import bytes_as_written
+from ..topology import Parts, Topology, Wire, local
 from .expanding import default_memory, default_readable, default_speed, user_links
-from .parts import DTYPES, HOST, USER, AchievedRate, Device, DeviceDesign, Memory
-from .sizes import bytes_as_written
-from .topology import Parts, Topology, Wire, local
 
 Entry = tuple[str, dict[str, Any]]
 """A table's name and its fields. "" are the fields before the first table."""

@@ -1,6 +1,6 @@
 """Platforms on disk: presets that come with coexec, and files of the user.
 
-Before: machine/reading.py, machine/expanding.py, machine/writing.py.  After: machine/platform.py.  Knows no device.
+Before: machine/files/reading.py, machine/files/expanding.py, machine/files/writing.py.  After: machine/platform.py.  Knows no device.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..config import blamed
-from ..errors import PlatformError, unknown_name
-from ..files import write_text
+from ...config import blamed
+from ...errors import PlatformError, unknown_name
+from ...files import write_text
+from ..topology import Parts
 from .expanding import expand
 from .reading import Source, read
-from .topology import Parts
 from .writing import text_of
 
-PRESETS = Path(__file__).with_name("presets")
+PRESETS = Path(__file__).parent.with_name("presets")
 ENDING = ".toml"
 
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from coexec.errors import ConfigError, PlatformError
-from coexec.machine import files
+from coexec.machine.files import loading as files
+from coexec.machine.files.schema import TABLES
+from coexec.machine.files.writing import text_of, value
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
-from coexec.machine.schema import TABLES
 from coexec.machine.topology import Parts
-from coexec.machine.writing import text_of, value
 from tests.machine.platform_files import CLUSTER, HOST_ONLY, NODE, platform, refused
 
 PRESETS = Platform.presets()
@@ -342,7 +342,7 @@ def test_bytes_that_are_no_platform_are_refused(tmp_path_factory: pytest.TempPat
 
 
 def test_every_field_of_the_schema_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "howto" / "platforms.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "platforms.md").read_text(encoding="utf-8")
     for table, fields in TABLES.items():
         for field in fields:
             assert f"`{field}`" in page, f"{table}.{field}"

@@ -1,6 +1,6 @@
 """Make a platform of the tables of its file: count = 4 becomes four devices, nodes = 32 as many nodes.
 
-Before: machine/reading.py, machine/topology.py.  After: machine/files.py.  What does not fit together is refused here.
+Before: machine/files/reading.py, machine/topology.py.  After: machine/files/loading.py.  What does not fit together is refused here.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..errors import unknown_name
-from .parts import HOST, USER, Device, Link, Memory
+from ...errors import unknown_name
+from ..parts import HOST, USER, Device, Link, Memory
+from ..topology import Bus, Network, Parts, Switch, Topology, Wire
 from .reached import achieved_rate, device_design
 from .reading import Entry, Source, Tables
 from .schema import MOST_DEVICES
-from .topology import Bus, Network, Parts, Switch, Topology, Wire
 
 RESERVED = ("user", "network")
 """Names that have a meaning of their own."""

@@ -1,6 +1,6 @@
 """What a platform file may say: its tables, their fields, and what a value of each must be.
 
-Before: machine/parts.py, machine/sizes.py.  After: machine/reading.py.  Knows single values, not how they fit together.
+Before: machine/parts.py, machine/sizes.py.  After: machine/files/reading.py.  Knows single values, not how they fit together.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
-from ..errors import ConfigError, unknown_name
-from .parts import DTYPES
-from .sizes import parse_bytes
+from ...errors import ConfigError, unknown_name
+from ..parts import DTYPES
+from ..sizes import parse_bytes
 
 MOST = 1 << 12
 """Devices of one kind, or nodes: more are taken for a mistake."""

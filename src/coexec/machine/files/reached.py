@@ -1,6 +1,6 @@
 """What a device of a platform file reaches in an operation, by itself or configured as one of its designs.
 
-Before: machine/reading.py, machine/parts.py.  After: machine/expanding.py.  What cannot be is refused here.
+Before: machine/files/reading.py, machine/parts.py.  After: machine/files/expanding.py.  What cannot be is refused here.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .parts import AchievedRate, DeviceDesign
+from ..parts import AchievedRate, DeviceDesign
 from .reading import Entry
 from .schema import LEAST
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from coexec.machine.lines import Where, line_of, lines
+from coexec.machine.files.reading import Where, line_of, lines
 
 TEXT = '''# a comment = 1
 top = 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coexec.errors import UnknownName
-from coexec.machine import files
+from coexec.machine.files import loading as files
+from coexec.machine.files.writing import text_of
 from coexec.machine.parts import AchievedRate
-from coexec.machine.writing import text_of
 from coexec.predict.roofline import DevicePeaks
 from tests.machine.platform_files import refused
 
