@@ -1,6 +1,6 @@
 """Tables of what a run answers as a whole: the path it took, its energy, and how its durations are known.
 
-Before: observe/report.py.  After: trace.py, simulate.py.  Computes nothing itself.
+Before: observe/analysis/report.py.  After: trace.py, simulate.py.  Computes nothing itself.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..observe.svg import count_text, joules_text, seconds_text
+from ..observe.pictures.svg import count_text, joules_text, seconds_text
 from .grouping import platform_devices
 from .output import table
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..config import PREFIX
 from ..errors import ConfigError, TraceError
-from ..observe.svg import bytes_text, count_text, seconds_text
+from ..observe.pictures.svg import bytes_text, count_text, seconds_text
 from .environment import check_environment
 from .output import emit, say, spoken_warnings
 from .script import STDERR, check_script, check_trace, run_child, stamp
@@ -73,7 +73,7 @@ def environment(request: Request, environ: Mapping[str, str]) -> dict[str, str]:
 
 def _report(path: Path) -> dict[str, Any] | None:
     """Return the report of a trace; say what is wrong with one that cannot be read."""
-    from ..observe.report import summary
+    from ..observe.analysis.report import summary
     from ..observe.trace import Trace
 
     try:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..config import PREFIX, parse, parse_memory
 from ..errors import ConfigError, TraceError
 from ..files import write_text
-from ..observe.svg import seconds_text
+from ..observe.pictures.svg import seconds_text
 from . import simulate_text
 from .cases import Case, Cases, Wanted, cases_of
 from .environment import check_environment
@@ -199,7 +199,7 @@ def environment(
 
 
 def _outcome(code: int, written: list[Path], seconds: float) -> Outcome:
-    from ..observe.report import summary
+    from ..observe.analysis.report import summary
     from ..observe.trace import Trace
 
     traces = []
@@ -303,13 +303,13 @@ def _pictures(request: Request, base: Outcome, answer: Data) -> list[str]:
     """Write the pictures that were asked for, each at once or not at all."""
     written = []
     if request.gantt is not None and base.report is not None:
-        from ..observe.gantt import gantt_svg
+        from ..observe.pictures.gantt import gantt_svg
         from ..observe.trace import Trace
 
         write_text(request.gantt, gantt_svg(Trace.load(base.report["path"])))
         written.append(str(request.gantt))
     if request.plot is not None and answer["complete"]:
-        from ..observe.scaling import scaling_svg
+        from ..observe.pictures.scaling import scaling_svg
 
         title = f"{request.script.name} on {answer['platform']}, simulated"
         write_text(request.plot, scaling_svg(answer["sweeps"], title))

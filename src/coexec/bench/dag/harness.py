@@ -20,8 +20,8 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ...machine.cores import available_cores
-from ...observe.intervals import Interval
-from ...observe.overlap import overlap
+from ...observe.analysis.intervals import Interval
+from ...observe.analysis.overlap import overlap
 from ...observe.trace import KERNELS, Trace
 from ..measure import Data, Others, Progress, bandwidth, geometric_mean, in_turns, machine, middle, one_library_thread
 from . import black_scholes, dl, hits, img, ml, vec

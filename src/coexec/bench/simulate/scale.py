@@ -23,7 +23,7 @@ from ...backend.simulated.collecting import rarely_collecting
 from ...calibrate.costs import measured_costs
 from ...machine.platform import Platform
 from ...machine.what_if import what_if
-from ...observe.scaling import scaling_svg
+from ...observe.pictures.scaling import scaling_svg
 from ...ranked import Ranks
 from ..apps.programs import load
 from ..measure import Data, Others, Progress, one_library_thread
