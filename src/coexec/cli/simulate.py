@@ -1,6 +1,8 @@
 """`coexec simulate`: a script on a platform that is not here: how long, how much energy, where is the bottleneck.
 
 Before: script.py, cases.py, observe/.  After: app.py.  The script is not touched; every answer comes from its trace.
+
+A script has written one trace for each of its runtimes.
 """
 
 from __future__ import annotations
@@ -23,8 +25,28 @@ from .cases import Case, Cases, Wanted, cases_of
 from .environment import check_environment
 from .grouping import platform_devices
 from .output import USAGE, check_files, emit, fail, say, spoken_warnings
-from .script import NOWHERE, STDERR, check_script, check_trace, run_child
-from .traces import collected, stamps
+from .script import NOWHERE, STDERR, check_script, check_trace, run_child, stamp
+
+Stamp = tuple[int, int] | None
+
+
+def stamps(trace: Path) -> dict[Path, Stamp]:
+    """Return what is there before a script runs."""
+    return {path: stamp(path) for path in _numbered(trace)}
+
+
+def collected(trace: Path, before: dict[Path, Stamp]) -> list[Path]:
+    """Return the traces that were written since, in the order of the runtimes."""
+    return [path for path in _numbered(trace) if stamp(path) not in (None, before.get(path))]
+
+
+def _numbered(trace: Path) -> list[Path]:
+    """Return the files that the runtimes of a script write, as far as they are there."""
+    found = [trace]
+    while (following := trace.with_name(f"{trace.stem}.{len(found) + 1}{trace.suffix}")).exists():
+        found.append(following)
+    return found
+
 
 Data = dict[str, Any]
 INTERRUPTED = (130, 143)

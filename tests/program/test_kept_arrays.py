@@ -7,8 +7,8 @@ import pytest
 
 import coexec as cx
 from coexec.errors import TaskFailed
-from coexec.program import kept as kept_module
-from coexec.program.kept import Kept, making
+from coexec.program import kept_arrays as kept_module
+from coexec.program.kept_arrays import Kept, making
 
 
 @cx.kernel(split=0, x=cx.read, out=cx.write)

@@ -8,7 +8,7 @@ import pytest
 import coexec as cx
 from coexec.errors import ArgumentError, ProgramError, TaskFailed
 from coexec.geometry import Box
-from coexec.program.mapping import as_mapper, not_monotonic
+from coexec.program.user_mappers import as_mapper, not_monotonic
 from coexec.testing import check_kernel
 from tests.devices import TWO
 
