@@ -43,12 +43,17 @@ def opened(runtime: Closable) -> None:
         _registered.append(True)
         atexit.register(_at_exit)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_forked)
+            os.register_at_fork(
+                before=signals.before_fork,
+                after_in_parent=lambda: signals.after_fork(in_child=False),
+                after_in_child=_forked,
+            )
 
 
 def _forked() -> None:
     """Refuse every use of coexec in a forked child."""
     session.mark_forked()
+    signals.after_fork(in_child=True)
     for runtime in list(_open):
         runtime.forked()
 

@@ -158,6 +158,108 @@ def test_workers_of_a_spawn_pool_end_in_silence(tmp_path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "[1.0, 2.0, 3.0, 4.0]\n", "")
 
 
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", -2), ("SIGTERM", 143)])
+def test_a_signal_that_another_thread_takes_ends_a_main_thread_that_waits_in_c(name: str, code: int) -> None:
+    done = run_script(
+        f"""
+        import multiprocessing, select
+
+        def take():
+            asleep = 0
+            while asleep < 5:  # looks in a row at which the main thread slept: it waits for the semaphore
+                select.select([], [], [], 0.02)
+                state = open(f"/proc/self/task/{{os.getpid()}}/stat").read().rpartition(")")[2].split()[0]
+                asleep = asleep + 1 if state == "S" else 0
+            signal.pthread_kill(threading.get_ident(), signal.{name})
+
+        cx.zeros(3)[...] = 1
+        nobody_releases = multiprocessing.get_context("spawn").Semaphore(0)
+        threading.Thread(target=take, daemon=True).start()
+        nobody_releases.acquire()
+        """,
+        environ={"COEXEC_DEVICES": "cpu:0"},
+    )
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+
+
+def test_a_signal_in_a_finalizer_is_raised_when_it_is_over_though_the_program_calls_nothing() -> None:
+    done = run_script(
+        """
+        import multiprocessing
+
+        class Late:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGTERM)
+                print("finalized", flush=True)
+
+        cx.zeros(3)[...] = 1
+        late = Late()
+        del late
+        multiprocessing.get_context("spawn").Semaphore(0).acquire()
+        """,
+        environ={"COEXEC_DEVICES": "cpu:0"},
+    )
+    assert (done.returncode, done.stdout) == (143, "finalized\n"), done.stderr
+
+
+def test_an_interrupt_that_was_heard_comes_once() -> None:
+    done = run_script(
+        """
+        import select
+
+        cx.zeros(3)[...] = 1
+        for _ in range(3):
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                select.select([], [], [])
+            except KeyboardInterrupt:
+                print("interrupted")
+                select.select([], [], [], 0.3)  # a second one would end the program
+        """,
+        environ={"COEXEC_DEVICES": "cpu:0"},
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n" * 3), done.stderr
+
+
+def test_a_signal_to_a_forked_child_is_not_sent_to_its_parent() -> None:
+    done = run_script(
+        """
+        import select
+
+        cx.zeros(3)[...] = 1
+        child = os.fork()
+        if not child:
+            select.select([], [], [], 30)
+            os._exit(0)
+        os.kill(child, signal.SIGTERM)
+        _, status = os.waitpid(child, 0)
+        select.select([], [], [], 0.3)  # what came to the child would come here now
+        print(os.waitstatus_to_exitcode(status))
+        """,
+        environ={"COEXEC_DEVICES": "cpu:0"},
+    )
+    assert (done.returncode, done.stdout) == (0, "-15\n"), done.stderr
+
+
+def test_what_the_program_hears_signals_with_stays_as_it_is() -> None:
+    done = run_script(
+        """
+        import socket
+
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        signal.set_wakeup_fd(theirs.fileno())
+        with cx.Runtime("cpu:0"):
+            print(signal.set_wakeup_fd(theirs.fileno()) == theirs.fileno())
+        print(signal.set_wakeup_fd(-1) == theirs.fileno())
+        with cx.Runtime("cpu:0"):
+            signal.set_wakeup_fd(theirs.fileno())
+        print(signal.set_wakeup_fd(-1) == theirs.fileno())
+        """
+    )
+    assert (done.returncode, done.stdout) == (0, "True\nTrue\nTrue\n"), done.stderr
+
+
 def test_handlers_stand_once_the_main_thread_waits_though_another_thread_opened_the_runtime() -> None:
     done = run_script(
         """

@@ -1,6 +1,6 @@
 """Ctrl-C and SIGTERM: they interrupt the program, never the middle of the runtimes' own bookkeeping.
 
-Before: nothing.  After: process.py, pump.py.  The handlers stand while a runtime is open, and only where the program
+Before: reminder.py.  After: process.py, pump.py.  The handlers stand while a runtime is open, and only where the program
 has not installed its own. There is one of each in a process, whichever runtimes are open: an interrupt is for the
 program, so it cancels what any of them has not begun.
 """
@@ -15,11 +15,15 @@ from typing import Any
 
 from ..errors import TaskCancelled
 from ..program.session import in_kernel
+from .reminder import Reminder
 
 WHY = "the program was interrupted"
+INTERRUPTS = frozenset({signal.SIGINT, signal.SIGTERM})
 
 _open: list[Signals] = []  # of the open runtimes, whichever thread opened them
 _before: dict[int, Any] = {}  # what stood where our handlers stand
+_reminder: list[Reminder] = []  # the one that stands while our handlers do
+_forking = threading.local()  # what a thread that forks took before
 arrived: list[int] = []  # numbers of what came when the program was over
 
 
@@ -109,11 +113,32 @@ def stand() -> None:
         _before[signal.SIGINT] = signal.signal(signal.SIGINT, _on_interrupt)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         _before[signal.SIGTERM] = signal.signal(signal.SIGTERM, _on_terminate)
+    if _before and not _reminder:
+        _reminder.append(Reminder(INTERRUPTS))
+        _reminder[0].begin()
+
+
+def before_fork() -> None:
+    """Let the forking thread take no interrupt: its child would write it where the parent listens."""
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS) if _reminder else None
+
+
+def after_fork(*, in_child: bool) -> None:
+    """Take interrupts again. A child has Python's own handlers, and writes nothing where its parent listens."""
+    if in_child:
+        for reminder in _reminder:
+            reminder.let_go()
+        _reminder.clear()
+        _stand_down()
+    if (mask := getattr(_forking, "mask", None)) is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _stand_down() -> None:
     if threading.current_thread() is not threading.main_thread():
         return
+    while _reminder:
+        _reminder.pop().end()
     for number, ours in ((signal.SIGINT, _on_interrupt), (signal.SIGTERM, _on_terminate)):
         if number in _before and signal.getsignal(number) is ours:
             signal.signal(number, _before[number])
@@ -132,14 +157,20 @@ def _raise(number: int, frame: FrameType | None, error: BaseException) -> None:
     """Raise an interrupt, or have it raised as soon as this thread is not busy.
 
     When the program is over, the first one cancels what has not begun and is remembered: there is nobody to raise it to.
+    In a finalizer it counts as not heard: it comes again when the finalizer is over, though the program calls nothing.
     """
-    busy = next((signals for signals in _open if signals.busy or _in_finalizer(frame)), None)
+    finalizing = _in_finalizer(frame)
+    if not finalizing and _reminder:
+        _reminder[0].heard()
+    busy = next((signals for signals in _open if signals.busy or finalizing), None)
     over = not arrived and _is_over(frame)
     if over:
         arrived.append(number)
     if busy is not None and not in_kernel.name:  # a body that the caller runs itself can be interrupted
         busy.pending = error
         return
+    for signals in _open:
+        signals.pending = None  # this one stands for those that came before it
     _cancel_all()
     if not over:
         raise error
