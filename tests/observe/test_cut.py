@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coexec.observe.analysis.report import summary
 from coexec.observe.cut import cut, save
+from coexec.observe.report import summary
 from coexec.observe.trace import Trace
 from tests.observe.stories import Story
 

@@ -12,8 +12,8 @@ import pytest
 
 import coexec as cx
 from coexec.errors import TraceError
-from coexec.observe.analysis.report import summary
 from coexec.observe.rank_traces import aligned, merge_ranks, rank_files
+from coexec.observe.report import summary
 from coexec.testing import on_teams
 from tests.cli.commands import call
 from tests.test_ranked import smooth

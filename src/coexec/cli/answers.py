@@ -1,6 +1,6 @@
 """Tables of what a run answers as a whole: the path it took, its energy, and how its durations are known.
 
-Before: observe/analysis/report.py.  After: trace.py, simulate.py.  Computes nothing itself.
+Before: observe/report.py.  After: trace.py, simulate.py.  Computes nothing itself.
 """
 
 from __future__ import annotations

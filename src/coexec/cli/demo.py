@@ -183,7 +183,7 @@ def turn(trace: Trace, number: int) -> Trace:
 
 
 def _figures(times: dict[str, list[float]], difference: float, part: Trace) -> Data:
-    from ..observe.analysis.report import summary
+    from ..observe.report import summary
 
     report = summary(part)
     middle = {name: median(taken) for name, taken in times.items()}

@@ -1,6 +1,6 @@
 """Many devices and links as few rows: what is alike is told together.
 
-Before: observe/analysis/report.py.  After: trace.py.  Knows names and sums; decides nothing.
+Before: observe/report.py.  After: trace.py.  Knows names and sums; decides nothing.
 """
 
 from __future__ import annotations

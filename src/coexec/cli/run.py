@@ -73,7 +73,7 @@ def environment(request: Request, environ: Mapping[str, str]) -> dict[str, str]:
 
 def _report(path: Path) -> dict[str, Any] | None:
     """Return the report of a trace; say what is wrong with one that cannot be read."""
-    from ..observe.analysis.report import summary
+    from ..observe.report import summary
     from ..observe.trace import Trace
 
     try:

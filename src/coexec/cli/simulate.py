@@ -221,7 +221,7 @@ def environment(
 
 
 def _outcome(code: int, written: list[Path], seconds: float) -> Outcome:
-    from ..observe.analysis.report import summary
+    from ..observe.report import summary
     from ..observe.trace import Trace
 
     traces = []

@@ -38,7 +38,7 @@ class Exports(NamedTuple):
 
 def show(file: Path, exports: Exports, *, json: bool) -> None:
     """Print the report of a trace and write the files asked for."""
-    from ..observe.analysis.report import summary
+    from ..observe.report import summary
     from ..observe.trace import Trace
 
     check(exports)

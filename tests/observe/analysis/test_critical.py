@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from coexec.observe.analysis.report import critical_path
+from coexec.observe.report import critical_path
 from coexec.observe.trace import Trace
 from tests.observe.stories import Story
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.observe.analysis.report import memories
+from coexec.observe.report import memories
 from coexec.observe.trace import Trace
 
 CAP = 40_000

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.observe.analysis.report import summary
 from coexec.observe.analysis.scheduling import scheduling
 from coexec.observe.pictures.gantt import gantt_svg
+from coexec.observe.report import summary
 from coexec.observe.trace import Trace
 from tests.observe.stories import Story
 

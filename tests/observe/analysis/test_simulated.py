@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coexec.observe.analysis.report import summary
 from coexec.observe.analysis.simulated import durations, efficiency, simulated, trust
+from coexec.observe.report import summary
 from tests.observe.stories import Story
 
 

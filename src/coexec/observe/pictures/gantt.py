@@ -14,8 +14,8 @@ from itertools import pairwise
 from ...files import write_text
 from ..analysis.idle import COPY, DEPENDENCY, END, LAUNCHING, NOTHING, SCHEDULING, SHARED, Idle, idle, task_label
 from ..analysis.intervals import length, merge
-from ..analysis.report import trace_overlap
 from ..analysis.scheduling import scheduling, virtual
+from ..report import trace_overlap
 from ..trace import COMPUTE, KERNELS, Row, Trace
 from .bars import Bar, bar_svg, blocks
 from .svg import bytes_text, colours, count_text, document, esc, fit, seconds_text, text_width, ticks

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from coexec.observe.analysis.report import LISTED, summary
+from coexec.observe.report import LISTED, summary
 from coexec.observe.trace import Trace
 from tests.observe.stories import Story, heat
 

@@ -13,14 +13,14 @@ from math import inf
 from statistics import median
 from typing import Any, NamedTuple
 
-from ..trace import COMPUTE, KERNELS, Row, Trace
-from .bottleneck import as_data
-from .idle import Idle, idle, idle_by_cause, task_label
-from .intervals import Interval, length, merge
-from .overlap import OverlapShares, overlap
-from .path import path_taken
-from .scheduling import scheduling, virtual
-from .simulated import efficiency, simulated
+from .analysis.bottleneck import as_data
+from .analysis.idle import Idle, idle, idle_by_cause, task_label
+from .analysis.intervals import Interval, length, merge
+from .analysis.overlap import OverlapShares, overlap
+from .analysis.path import path_taken
+from .analysis.scheduling import scheduling, virtual
+from .analysis.simulated import efficiency, simulated
+from .trace import COMPUTE, KERNELS, Row, Trace
 
 
 class CriticalPath(NamedTuple):
