@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 import coexec as cx
-from coexec.observe.gantt import gantt_svg
+from coexec.observe.pictures.gantt import gantt_svg
 
 
 def timed(function):

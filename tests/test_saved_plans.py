@@ -13,7 +13,7 @@ import pytest
 
 import coexec as cx
 from coexec.errors import CoexecWarning, PlanError
-from coexec.observe.plan_picture import plan_svg
+from coexec.observe.pictures.plan import plan_svg
 from coexec.plan.plan import Plan, load_plans, save_plans
 from coexec.plan.split import BLOCK_ELEMENTS
 from tests.devices import MIXED, TWO

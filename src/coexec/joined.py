@@ -36,7 +36,7 @@ from .graph.call import describe_read
 from .graph.instruction import IfComputed
 from .graph.message import Message
 from .graph.task import Task, mark_reported, seen
-from .observe.paces import Paces
+from .observe.rank_speeds import Paces
 from .opening import open_rank
 from .origin import program_line
 from .plan.plan import Plan, named_for, plan_of_ranks

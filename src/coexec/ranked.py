@@ -30,7 +30,7 @@ from .execute.signals import Signals
 from .graph.call import foreign
 from .graph.task import Task
 from .machine.platform import HOST, Platform
-from .observe.paces import Paces
+from .observe.rank_speeds import Paces
 from .opening import simulated_ranks
 from .origin import program_line
 from .plan.plan import Plan, plan_of_ranks

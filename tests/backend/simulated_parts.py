@@ -9,7 +9,7 @@ import numpy as np
 
 import coexec as cx
 from coexec.backend.simulated import NOTHING, SimulatedBackend, simulate
-from coexec.machine.files import parse
+from coexec.machine.files.loading import parse
 from coexec.machine.platform import Platform
 
 MB = 1_000_000

@@ -12,7 +12,7 @@ import coexec as cx
 from coexec.backend.simulated import NOTHING, Durations, Given, fixed_durations, simulate
 from coexec.backend.simulated.measured import Measured
 from coexec.graph.instruction import Instruction, Launch
-from coexec.observe.gantt import gantt_svg
+from coexec.observe.pictures.gantt import gantt_svg
 from coexec.predict.store import Store
 from tests.backend.simulated_parts import CORES, DIRECT, arrays, backend_of, make, opened, platform
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 import coexec as cx
 from coexec.backend.simulated import NOTHING, Happening, Scenario, simulate
 from coexec.errors import PlatformError
-from coexec.machine import files
+from coexec.machine.files import loading as files
 from tests.backend.simulated_parts import MB, arrays, backend_of, make, opened, use
 
 EXACT = 1e-12

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.bench.apps import cholesky, cost, figures, harness, programs
+from coexec.bench.apps import cholesky, harness, harness as cost, harness as figures, programs
 from coexec.bench.apps.app import App
 from coexec.bench.apps.team import Team
 from coexec.bench.apps.ways import ByHand, InNumPy, Through, Way

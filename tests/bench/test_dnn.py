@@ -9,8 +9,7 @@ import pytest
 
 import coexec as cx
 from coexec.bench import BENCHMARKS
-from coexec.bench.dnn.by_torch import torch_network
-from coexec.bench.dnn.real import networks, real_case, threads_of
+from coexec.bench.dnn.real import networks, real_case, threads_of, torch_network
 from coexec.bench.dnn.search import multimodal_case, typical_case
 from coexec.machine.cores import available_cores
 from coexec.machine.platform import Platform

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coexec.bench.pipeline import drift, harness, peers, planner, real
+from coexec.bench.pipeline import drift, harness, planner, real, real as peers
 from coexec.bench.pipeline.workloads import GRAPHS, block, cards_of, gcn, gin, planned_for
 from coexec.errors import ConfigError
 from coexec.plan.pipeline import judged, plan_pipeline

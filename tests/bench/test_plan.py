@@ -4,9 +4,8 @@ from typing import Any
 
 import coexec as cx
 from coexec.bench.plan import changing, exact
-from coexec.bench.plan.harness import compare, is_named, named, run, summary
+from coexec.bench.plan.harness import classes, compare, is_named, named, run, sets, summary
 from coexec.bench.plan.program import Program
-from coexec.bench.plan.sets import classes, sets
 
 
 def test_sets_are_one_of_each_class_each_class_and_every_union() -> None:

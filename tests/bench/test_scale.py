@@ -13,7 +13,7 @@ from coexec.backend.simulated import NOTHING, Costs, simulate
 from coexec.backend.simulated.collecting import rarely_collecting
 from coexec.bench.apps.programs import load
 from coexec.bench.simulate import scale
-from coexec.bench.simulate.picture import picture
+from coexec.bench.simulate.scale import picture
 from coexec.machine.platform import Platform
 from coexec.machine.what_if import what_if
 

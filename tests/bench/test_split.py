@@ -11,8 +11,7 @@ import pytest
 import coexec as cx
 from coexec.bench.split import cases, figures, harness, through
 from coexec.bench.split.cases import Layer
-from coexec.bench.split.single import AllThreads, InNumPy, Worker, rewrite
-from coexec.bench.split.together import together
+from coexec.bench.split.single import AllThreads, InNumPy, Worker, rewrite, together
 from coexec.machine.cores import available_cores
 
 CASE = {

@@ -95,7 +95,7 @@ def test_help_loads_no_command_and_no_driver(tmp_path: Path) -> None:
     assert loaded & {"pyopencl", "scipy", "numba", "importlib.resources"} == set()
     own = {name.removeprefix("coexec.cli.") for name in loaded if name.startswith("coexec.cli.")}
     assert own == {"app", "output", "plan_options", "simulate_options"}
-    assert not any(name.startswith(("coexec.bench", "coexec.observe.gantt")) for name in loaded)
+    assert not any(name.startswith(("coexec.bench", "coexec.observe.pictures.gantt")) for name in loaded)
 
 
 def test_a_reader_that_had_enough_is_no_traceback(tmp_path: Path) -> None:

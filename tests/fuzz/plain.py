@@ -13,7 +13,7 @@ import numpy as np
 
 from coexec.geometry import whole
 from coexec.program.mapper import Fixed, Halo, Same
-from coexec.program.mapping import Function
+from coexec.program.user_mappers import Function
 
 from .marked import GOOD, LOST, UNKNOWN, Marked, outcome
 

@@ -33,7 +33,7 @@ WRITERS: dict[str, set[str]] = {
     "told": {"graph/failure.py", "cluster/table.py"},
     "submitted": {"driver.py", "pump.py", "observe/recorder.py"} | KNOWN,
     "scheduling": {"pump.py", "execute/hand_over.py"} | KNOWN,
-    "studied": {"observe/pace.py"},
+    "studied": {"observe/keeping_up.py"},
 }
 """Who writes what, beside the methods of a task itself: `map_parts` and `let_go`."""
 CHANGES = {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.joules import powercap
+from coexec.joules import meter as powercap
 from coexec.joules.meter import EnergyMeter
 from coexec.joules.modelled import BusyDevices, modelled
 from coexec.machine.parts import AchievedRate

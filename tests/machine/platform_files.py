@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coexec.errors import PlatformError
-from coexec.machine import files
+from coexec.machine.files import loading as files
 from coexec.machine.platform import Link, Platform
 
 HOST_ONLY = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coexec.errors import UnknownName
-from coexec.machine.files import parse
+from coexec.machine.files.loading import parse
+from coexec.machine.files.writing import text_of
 from coexec.machine.platform import HOST, USER, Device, Link, Platform, host_links
-from coexec.machine.writing import text_of
 from tests.machine.platform_files import CLUSTER, HOST_ONLY, NODE, ids, platform, way
 
 

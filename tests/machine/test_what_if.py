@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from coexec.errors import ConfigError, UnknownName
-from coexec.machine.files import parse
+from coexec.machine.files.loading import parse
 from coexec.machine.platform import HOST, USER, Platform
 from coexec.machine.what_if import FIELDS, Change, parse_change, parse_sweep, what_if
 

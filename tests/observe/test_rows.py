@@ -13,10 +13,10 @@ import pytest
 
 from coexec.errors import TraceError
 from coexec.observe.cut import save
-from coexec.observe.gantt import gantt_svg
-from coexec.observe.graphs import graph_dot, graph_html
-from coexec.observe.nodes import LEVELS
-from coexec.observe.perfetto import events
+from coexec.observe.pictures.gantt import gantt_svg
+from coexec.observe.pictures.graphs import graph_dot, graph_html
+from coexec.observe.pictures.nodes import LEVELS
+from coexec.observe.pictures.perfetto import events
 from coexec.observe.report import summary
 from coexec.observe.trace import Trace
 from tests.observe.stories import heat

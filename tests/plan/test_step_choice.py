@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import coexec as cx
 from coexec.bench.plan.program import Given
-from coexec.machine import files
+from coexec.machine.files import loading as files
 from coexec.plan.steps.bounds import Bounds, as_sets, lower_limit
 from coexec.plan.steps.choose import CANNOT, NOT_YET, Search, planned
 from coexec.plan.steps.cuts import StepPart, StepParts

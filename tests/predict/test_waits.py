@@ -6,9 +6,8 @@ import pytest
 
 import coexec as cx
 from coexec.predict.learned import CONDITIONS
-from coexec.predict.model import Model
+from coexec.predict.model import MEANS, RUNS, Model, Waits
 from coexec.predict.store import Store
-from coexec.predict.waits import MEANS, RUNS, Waits
 
 
 def test_a_few_runs_are_averaged_by_condition() -> None:

@@ -13,7 +13,7 @@ import coexec as cx
 from coexec.errors import ArgumentError, ShapeError
 from coexec.geometry import Box, bounding, overlaps, whole
 from coexec.program.mapper import Mapper
-from coexec.program.mapping import as_mapper
+from coexec.program.user_mappers import as_mapper
 
 Cells = set[tuple[int, ...]]
 MODES: dict[Any, str | None] = {

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 import coexec as cx
 from coexec.errors import ProgramError, ShapeError, UnsupportedError
-from coexec.program.late import late
+from coexec.program.later_stages import late
 from coexec.program.numpy_protocol import READY_MADE
 from tests.ops.forced import DEVICES, agree, divided
 

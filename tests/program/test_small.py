@@ -11,7 +11,7 @@ import pytest
 
 import coexec as cx
 from coexec.errors import NestedCallError, ProgramError, RuntimeClosed, ShapeError, TaskFailed, UnsupportedError
-from coexec.program.pace import AGAIN, EVERY, FIRST, LEAST, SLOW, CallPace
+from coexec.program.small_functions import AGAIN, EVERY, FIRST, LEAST, SLOW, CallPace
 from tests.scripts import run_script
 
 

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import coexec as cx
-from coexec.machine.files import presets
+from coexec.machine.files.loading import presets
 from coexec.plan.pipeline import PipelinePoint, StreamKernel, StreamWork, judged, plan_pipeline
 from coexec.plan.pipeline.platforms import Classes, classes_of
 from coexec.stream.checking import check

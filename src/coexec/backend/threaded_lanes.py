@@ -11,6 +11,7 @@ Before: base.py.  After: opencl/, torch/.  Knows instructions by their ids only,
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from time import perf_counter
@@ -38,7 +39,7 @@ class QueueLane:
         self.over = 0.0  # when its latest instruction was over, on the host's clock
 
 
-class ThreadedLanes:
+class ThreadedLanes(ABC):
     """The lanes of one device. A driver's own class says what the steps are."""
 
     def __init__(self, device: str, limit: int, finished: Finished) -> None:
@@ -56,23 +57,23 @@ class ThreadedLanes:
 
     # What a driver's own class says ---------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> None:  # noqa: B027  most drivers need nothing
         """Set up the submitting thread."""
 
+    @abstractmethod
     def _submit(self, instruction: Instruction, index: int, waits: Sequence[Instruction], issued: float) -> None:
         """Give an instruction to the driver."""
-        raise NotImplementedError
 
-    def _settle(self) -> None:
+    def _settle(self) -> None:  # noqa: B027  most drivers begin at once
         """Let the driver begin what it was given: no other instruction is waiting."""
 
+    @abstractmethod
     def _open(self) -> Any:
         """Return a new queue of the driver."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _wait_for(self, lane: QueueLane, running: Any) -> None:
         """Wait until an instruction is over, and report it."""
-        raise NotImplementedError
 
     # For the executor -----------------------------------------------------------------------------------------------------
 

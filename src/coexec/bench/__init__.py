@@ -12,7 +12,7 @@ BENCHMARKS: dict[str, str] = {
     "schedule": "coexec.bench.schedule:run",
     "apps": "coexec.bench.apps.harness:run",
     "simulate": "coexec.bench.simulate.harness:run",
-    "compile": "coexec.bench.compiled:run",
+    "compile": "coexec.bench.compile.harness:run",
     "plan": "coexec.bench.plan.harness:run",
     "pipeline": "coexec.bench.pipeline.harness:run",
     "dnn": "coexec.bench.dnn.harness:run",
@@ -21,7 +21,7 @@ BENCHMARKS: dict[str, str] = {
 """Name -> "module:function". Each function takes (quick, progress) and returns JSON-ready data."""
 
 PICTURES: dict[str, str] = {
-    "simulate": "coexec.bench.simulate.picture:picture",
+    "simulate": "coexec.bench.simulate.scale:picture",
     "cluster": "coexec.bench.cluster.scaling:picture",
 }
 """Name -> "module:function" of those with a picture. Each function takes what the benchmark returned and returns SVG."""

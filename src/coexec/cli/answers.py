@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..observe.svg import count_text, joules_text, seconds_text
+from ..observe.pictures.svg import count_text, joules_text, seconds_text
 from .grouping import platform_devices
 from .output import table
 

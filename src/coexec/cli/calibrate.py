@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import parse
 from ..errors import ConfigError
-from ..observe.svg import bytes_text, count_text, seconds_text
+from ..observe.pictures.svg import bytes_text, count_text, seconds_text
 from .output import INTERRUPTED, console, emit, fields, say, spoken_warnings, table
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import ConfigError
-from ..machine.files import presets
+from ..machine.files.loading import presets
 from ..machine.platform import Device, Platform
 from ..machine.what_if import parse_sweep, what_if
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..machine.cores import available_cores, cpu_model
-from ..observe.svg import count_text, seconds_text
+from ..observe.pictures.svg import count_text, seconds_text
 from .output import FAILURE, check_files, console, emit, fail, say, table
 
 if TYPE_CHECKING:
@@ -206,8 +206,8 @@ def _figures(times: dict[str, list[float]], difference: float, part: Trace) -> D
 
 def _write(part: Trace, out: Path) -> list[str]:
     from ..observe.cut import save
-    from ..observe.gantt import gantt_svg
-    from ..observe.perfetto import write_perfetto
+    from ..observe.pictures.gantt import gantt_svg
+    from ..observe.pictures.perfetto import write_perfetto
 
     trace, perfetto, picture = (out / name for name in FILES)
     save(part, trace)

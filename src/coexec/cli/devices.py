@@ -18,7 +18,7 @@ from ..backend.opencl.probe import ProbedDevice, probe
 from ..backend.torch.driver import Listed, listing
 from ..config import PREFIX, Config, parse
 from ..machine.cores import available_cores, cpu_model, cpu_quota, memory_capacity, memory_limit
-from ..observe.svg import bytes_text
+from ..observe.pictures.svg import bytes_text
 from .output import console, emit, table
 from .platforms import list_presets, print_presets
 

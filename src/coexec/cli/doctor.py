@@ -15,7 +15,7 @@ from typing import Literal
 
 from ..config import BUILDING, PREFIX, Config, convert
 from ..errors import ClusterError, CoexecError, ConfigError
-from ..observe.svg import bytes_text
+from ..observe.pictures.svg import bytes_text
 from .output import FAILURE, console, emit, table
 
 State = Literal["ok", "hint", "warning", "broken"]

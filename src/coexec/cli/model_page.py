@@ -1,13 +1,13 @@
 """A plan of a model as one self-contained page: the mapping, its timeline, and what it is compared with.
 
-Before: plan/plan.py, observe/svg.py.  After: cli/models.py.  Knows plans as data; no script, nothing from elsewhere.
+Before: plan/plan.py, observe/pictures/svg.py.  After: cli/models.py.  Knows plans as data; no script, nothing from elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..observe.svg import PALETTE, esc, seconds_text
+from ..observe.pictures.svg import PALETTE, esc, seconds_text
 from ..plan.plan import Part, Plan
 
 WIDTH, LEFT, ROW = 1000.0, 90.0, 26.0

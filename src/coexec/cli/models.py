@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..config import shortened
 from ..errors import ConfigError, PlanError, unknown_name
 from ..files import write_text
-from ..observe.svg import seconds_text
+from ..observe.pictures.svg import seconds_text
 from .output import check_files, console, emit, say, spoken_warnings, table
 
 if TYPE_CHECKING:

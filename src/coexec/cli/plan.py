@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..config import shortened
 from ..errors import ConfigError, unknown_name
 from ..files import write_text
-from ..observe.svg import seconds_text
+from ..observe.pictures.svg import seconds_text
 from .output import check_files, console, emit, say, spoken_warnings, table
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def show(op: str, sizes: Sizes, request: Request) -> None:
         plan, unable = make(planned, sizes, request)
     data = report(plan, unable)
     if request.plot is not None:
-        from ..observe.plan_picture import plan_svg
+        from ..observe.pictures.plan import plan_svg
 
         write_text(request.plot, plan_svg(plan, unable), "the picture")
     if request.save is not None:

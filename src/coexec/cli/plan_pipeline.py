@@ -1,6 +1,6 @@
 """`coexec plan pipeline FILE:NAME`: the front of a function that is applied to a stream, its stages, and what others would give.
 
-Before: stream/, observe/front_picture.py.  After: app.py.  Runs the function once, in simulation if a platform is named.
+Before: stream/, observe/pictures/front.py.  After: app.py.  Runs the function once, in simulation if a platform is named.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _show(wanted: Request, make: Any, target: str, name: str, *, execute: bool) 
         checked = pipeline.check()
         text = pipeline.explain() if wanted.explain else ""
     if wanted.plot is not None:
-        from ..observe.front_picture import front_svg
+        from ..observe.pictures.front import front_svg
 
         pairs = {label: (entry["period"], entry["energy"]) for label, entry in others.items()}
         write_text(wanted.plot, front_svg(name, front, chosen, pairs), "the picture")

@@ -14,10 +14,10 @@ from typing import Any
 from ..backend.machine import open_machine
 from ..config import parse, parse_memory
 from ..machine.cores import cpu_model
-from ..machine.files import ENDING
+from ..machine.files.loading import ENDING
 from ..machine.platform import Device, Platform
 from ..machine.power import parse_watts, powered
-from ..observe.svg import count_text
+from ..observe.pictures.svg import count_text
 from ..predict.links import Links
 from ..predict.store import Store, default_path
 from .output import check_files, console, emit, say, table

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..config import PREFIX
 from ..errors import ConfigError, TraceError
-from ..observe.svg import bytes_text, count_text, seconds_text
+from ..observe.pictures.svg import bytes_text, count_text, seconds_text
 from .environment import check_environment
 from .output import emit, say, spoken_warnings
 from .script import STDERR, check_script, check_trace, run_child, stamp

@@ -1,6 +1,8 @@
 """`coexec simulate`: a script on a platform that is not here: how long, how much energy, where is the bottleneck.
 
 Before: script.py, cases.py, observe/.  After: app.py.  The script is not touched; every answer comes from its trace.
+
+A script has written one trace for each of its runtimes.
 """
 
 from __future__ import annotations
@@ -17,14 +19,34 @@ from typing import Any, NamedTuple
 from ..config import PREFIX, parse, parse_memory
 from ..errors import ConfigError, TraceError
 from ..files import write_text
-from ..observe.svg import seconds_text
+from ..observe.pictures.svg import seconds_text
 from . import simulate_text
 from .cases import Case, Cases, Wanted, cases_of
 from .environment import check_environment
 from .grouping import platform_devices
 from .output import USAGE, check_files, emit, fail, say, spoken_warnings
-from .script import NOWHERE, STDERR, check_script, check_trace, run_child
-from .traces import collected, stamps
+from .script import NOWHERE, STDERR, check_script, check_trace, run_child, stamp
+
+Stamp = tuple[int, int] | None
+
+
+def stamps(trace: Path) -> dict[Path, Stamp]:
+    """Return what is there before a script runs."""
+    return {path: stamp(path) for path in _numbered(trace)}
+
+
+def collected(trace: Path, before: dict[Path, Stamp]) -> list[Path]:
+    """Return the traces that were written since, in the order of the runtimes."""
+    return [path for path in _numbered(trace) if stamp(path) not in (None, before.get(path))]
+
+
+def _numbered(trace: Path) -> list[Path]:
+    """Return the files that the runtimes of a script write, as far as they are there."""
+    found = [trace]
+    while (following := trace.with_name(f"{trace.stem}.{len(found) + 1}{trace.suffix}")).exists():
+        found.append(following)
+    return found
+
 
 Data = dict[str, Any]
 INTERRUPTED = (130, 143)
@@ -303,13 +325,13 @@ def _pictures(request: Request, base: Outcome, answer: Data) -> list[str]:
     """Write the pictures that were asked for, each at once or not at all."""
     written = []
     if request.gantt is not None and base.report is not None:
-        from ..observe.gantt import gantt_svg
+        from ..observe.pictures.gantt import gantt_svg
         from ..observe.trace import Trace
 
         write_text(request.gantt, gantt_svg(Trace.load(base.report["path"])))
         written.append(str(request.gantt))
     if request.plot is not None and answer["complete"]:
-        from ..observe.scaling import scaling_svg
+        from ..observe.pictures.scaling import scaling_svg
 
         title = f"{request.script.name} on {answer['platform']}, simulated"
         write_text(request.plot, scaling_svg(answer["sweeps"], title))

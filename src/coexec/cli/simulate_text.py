@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..observe.scaling import counts_devices
-from ..observe.svg import joules_text, seconds_text
+from ..observe.pictures.scaling import counts_devices
+from ..observe.pictures.svg import joules_text, seconds_text
 from . import answers
 from .cases import AS_IT_IS
 from .output import console, table

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import unknown_name
 from ..files import write_text
-from ..observe.svg import bytes_text, count_text, joules_text, seconds_text
+from ..observe.pictures.svg import bytes_text, count_text, joules_text, seconds_text
 from . import answers, grouping
 from .output import check_files, console, emit, say, spoken_warnings, table
 
@@ -78,7 +78,7 @@ def _of_ranks(folder: Path) -> Trace:
 
 def check(exports: Exports) -> None:
     """Raise before any work if a file cannot be written as asked."""
-    from ..observe.nodes import LEVELS
+    from ..observe.pictures.nodes import LEVELS
 
     if exports.level not in LEVELS:
         raise unknown_name("level", exports.level, list(LEVELS))
@@ -96,12 +96,12 @@ def export(trace: Trace, exports: Exports) -> list[str]:
         write_text(exports.graph, _graph(trace, exports.graph.suffix, exports.level))
         written.append(str(exports.graph))
     if exports.perfetto is not None:
-        from ..observe.perfetto import write_perfetto
+        from ..observe.pictures.perfetto import write_perfetto
 
         write_perfetto(trace, exports.perfetto)
         written.append(str(exports.perfetto))
     if exports.gantt is not None:
-        from ..observe.gantt import gantt_svg
+        from ..observe.pictures.gantt import gantt_svg
 
         write_text(exports.gantt, gantt_svg(trace))
         written.append(str(exports.gantt))
@@ -109,7 +109,7 @@ def export(trace: Trace, exports: Exports) -> list[str]:
 
 
 def _graph(trace: Trace, ending: str, level: str) -> str:
-    from ..observe.graphs import graph_dot, graph_html, graph_svg
+    from ..observe.pictures.graphs import graph_dot, graph_html, graph_svg
 
     if ending == ".html":
         return graph_html(trace)

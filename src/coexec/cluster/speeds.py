@@ -1,6 +1,6 @@
 """How fast ranks are: the shares of work that follow from what each of them measured of calls that they divide.
 
-Before: nothing.  After: cluster/dealing.py; joined.py and ranked.py, which tell all ranks what observe/paces.py found.  Pure.
+Before: nothing.  After: cluster/dealing.py; joined.py and ranked.py, which tell all ranks what observe/rank_speeds.py found.  Pure.
 
 What a rank measures is its own. It decides nothing until all ranks have told each other, at a point of the program that all
 of them know by its number; from the same words each of them then finds the same shares.

@@ -18,8 +18,8 @@ from ..program.call import Options
 from ..program.fuse import Line
 from ..program.kernel import ArrayParam, Kernel
 from ..program.mapper import all as map_all
-from ..program.mapping import Function, not_monotonic
 from ..program.storage import Storage
+from ..program.user_mappers import Function, not_monotonic
 from .shape import remember_call, same_call
 from .task import Owner, Task
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..program.array import Array
 from ..program.kernel import Kernel
-from ..program.mapping import Function
+from ..program.user_mappers import Function
 from .command import Chunk
 from .task import Task
 

@@ -1,6 +1,6 @@
 """Say in a few lines what a platform consists of.
 
-Before: machine/writing.py.  After: machine/platform.py, cli/devices.py.  Prints nothing.
+Before: machine/files/writing.py.  After: machine/platform.py, cli/devices.py.  Prints nothing.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .files.writing import entries
 from .topology import Parts
-from .writing import entries
 
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"))
 

@@ -30,20 +30,20 @@ class Platform:
     @classmethod
     def load(cls, source: str | os.PathLike[str]) -> Platform:
         """Return the platform that a TOML file describes; `source` is its path, or the name of a preset."""
-        from .files import load
+        from .files.loading import load
 
         return cls(*load(source))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the platform as a TOML file, from which `load` gives the same again."""
-        from .files import save
+        from .files.loading import save
 
         save(self._parts(), path)
 
     @staticmethod
     def presets() -> tuple[str, ...]:
         """Return the names of the platforms that come with coexec."""
-        from .files import presets
+        from .files.loading import presets
 
         return tuple(sorted(presets()))
 

@@ -1,6 +1,6 @@
 """Sizes as people write them: 6GB, 512 MiB.
 
-Before: errors.py.  After: machine/schema.py, backend/machine.py.  Knows no memory.
+Before: errors.py.  After: machine/files/schema.py, backend/machine.py.  Knows no memory.
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ from math import isfinite
 from typing import Any
 
 from ..errors import ConfigError, PlatformError, unknown_name
-from .files import parse
+from .files.loading import parse
+from .files.writing import first_node, text_of
 from .growing import resized
 from .parts import HOST, USER, Device, Link, Memory
 from .platform import Platform
 from .sizes import parse_bytes
 from .topology import Parts, Topology, local
-from .writing import first_node, text_of
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "device": ("count", "flops", "bandwidth", "launch", "watts", "idle_watts", "concurrent", "granule"),

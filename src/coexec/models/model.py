@@ -17,7 +17,7 @@ from ..machine.platform import Platform
 from ..plan.plan import Plan
 from ..program import array as arrays, session
 from ..program.array import Array
-from ..program.kept import Kept
+from ..program.kept_arrays import Kept
 from . import catalogue
 from .extract import workload
 from .fusing import fused

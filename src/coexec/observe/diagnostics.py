@@ -23,7 +23,7 @@ from ..lower.state import ArrayState
 from ..lower.watch import Unwritten
 from ..machine.platform import Platform
 from ..origin import program_depth
-from .pace import Progress, SchedulingPace
+from .keeping_up import Progress, SchedulingPace
 
 OFTEN = 10  # allocations of one array in one memory, or moves of one box back to where it came from
 SMALL = 1 << 16  # bytes: a box smaller than this may go to and fro as often as it likes

@@ -1,6 +1,7 @@
 """What a run did with its time, as plain data.
 
-Before: trace.py, overlap.py, idle.py, critical.py.  After: cli/, gantt.py.  Prints nothing.
+Before: observe/trace.py, every module of observe/analysis/.  After: cli/, observe/pictures/gantt.py.  Prints nothing. The longest chain of
+instructions that had to follow each other, and how full each memory was, are found here.
 """
 
 from __future__ import annotations
@@ -8,19 +9,100 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import islice
+from math import inf
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-from .bottleneck import as_data
-from .critical import critical_path
-from .footprint import memories
-from .idle import Idle, idle, idle_by_cause, task_label
-from .intervals import Interval, length, merge
-from .overlap import OverlapShares, overlap
-from .path import path_taken
-from .scheduling import scheduling, virtual
-from .simulated import efficiency, simulated
+from .analysis.bottleneck import as_data
+from .analysis.idle import Idle, idle, idle_by_cause, task_label
+from .analysis.intervals import Interval, length, merge
+from .analysis.overlap import OverlapShares, overlap
+from .analysis.path import path_taken
+from .analysis.scheduling import scheduling, virtual
+from .analysis.simulated import efficiency, simulated
 from .trace import COMPUTE, KERNELS, Row, Trace
+
+
+class CriticalPath(NamedTuple):
+    """The chain with the most working time: no number of devices makes the run shorter than that."""
+
+    length: float  # seconds
+    steps: list[Row]  # the `ran` rows on it, in order
+
+
+def critical_path(trace: Trace) -> CriticalPath:
+    """Return the longest path through what ran, along needs and after edges.
+
+    An instruction that left no record (a horizon, say) takes no time but still orders others.
+    """
+    finish: dict[int, float] = {}
+    previous: dict[int, int] = {}
+    for id in _in_order(trace):
+        before = max((d for d in trace.dependencies(id) if d in finish), key=lambda d: (finish[d], -d), default=None)
+        row = trace.ran_by_id.get(id)
+        finish[id] = (row["stop"] - row["start"] if row else 0.0) + (finish[before] if before is not None else 0.0)
+        if before is not None:
+            previous[id] = before
+    last = max(finish, key=lambda i: (finish[i], -i), default=None)
+    steps: list[Row] = []
+    at = last
+    while at is not None:
+        if at in trace.ran_by_id:
+            steps.append(trace.ran_by_id[at])
+        at = previous.get(at)
+    return CriticalPath(finish[last] if last is not None else 0.0, steps[::-1])
+
+
+def _in_order(trace: Trace) -> list[int]:
+    """Return all instructions, each after those it depends on: by id on one rank, else by when they were over."""
+    ids = sorted({*trace.instruction_by_id, *trace.ran_by_id})
+    if all(before < id for id in ids for before in trace.dependencies(id)):
+        return ids
+    over = {id: float(row["stop"]) for id, row in trace.ran_by_id.items()}
+    return sorted(ids, key=lambda number: (over.get(number, inf), number))
+
+
+FREED, TEMPORARY, MADE = range(3)
+
+
+def memories(trace: Trace) -> dict[str, dict[str, int | None]]:
+    """Return for each memory the most bytes that were allocated in it at once, and the limit it was given, if any.
+
+    What the program lent is in the memory `user`. Temporaries that a kernel declares count while it runs.
+    """
+    changes = sorted(_changes(trace))
+    held: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for _, _, memory, nbytes in changes:
+        held[memory] = held.get(memory, 0) + nbytes
+        peak[memory] = max(peak.get(memory, 0), held[memory])
+    limits = {memory["name"]: memory.get("capacity") for memory in trace.header.get("memories", ())}
+    return {name: {"peak": most, "capacity": limits.get(name)} for name, most in peak.items()}
+
+
+def _changes(trace: Trace) -> list[tuple[float, int, str, int]]:
+    """Return all changes of memories: time in seconds, kind, memory and bytes. Sorted, releases at a time come before allocations."""
+    found = [(row["t"], MADE, row["memory"], row["bytes"]) for row in trace.rows if row["row"] == "given"]
+    for row in trace.ran:
+        if row.get("state") == "done" and _tells(row):
+            found += _change(row)
+    return found
+
+
+def _tells(row: Row) -> bool:
+    """Tell whether a row is about a memory. Traces of other versions, or written by others, may say less."""
+    amount = "scratch" if row.get("scratch") is not None else "bytes"
+    return all(row.get(name) is not None for name in ("memory", "start", "stop", amount))
+
+
+def _change(row: Row) -> list[tuple[float, int, str, int]]:
+    memory = row["memory"]
+    if row.get("scratch") is not None:
+        return [(row["start"], TEMPORARY, memory, row["scratch"]), (row["stop"], FREED, memory, -row["scratch"])]
+    if row["kind"] == "free":
+        return [(row["start"], FREED, memory, -row["bytes"])]
+    return [(row["stop"], MADE, memory, row["bytes"])]
+
 
 Data = dict[str, Any]
 LISTED = 100

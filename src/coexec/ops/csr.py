@@ -18,7 +18,7 @@ from ..geometry import Box
 from ..program import array as arrays
 from ..program.array import Array
 from ..program.kernel import Kernel
-from ..program.late import late
+from ..program.later_stages import late
 from ..program.mapper import Mapper
 
 Shape = tuple[int, ...]

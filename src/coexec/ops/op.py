@@ -16,7 +16,7 @@ from ..machine.cores import available_cores
 from ..program import array as arrays
 from ..program.array import Array
 from ..program.kernel import Kernel
-from ..program.manners import IMMUTABLE
+from ..program.refusals import IMMUTABLE
 from ..program.value import as_value
 
 LEAST_ROWS = 48  # below, packing the columns takes a good part of the time

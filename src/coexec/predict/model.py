@@ -1,26 +1,121 @@
 """How long one kernel variant takes on one speed class of devices, learnt from its runs; honest about the unknown.
 
-Before: predict/conditions.py, predict/roofline.py.  After: plan/.  Knows work and seconds; records are given to it.
+Before: predict/roofline.py.  After: plan/.  Knows work and seconds; records are given to it.
+
+How long runs wait for the interpreter lock, per second that they compute (`Waits`), is the median of the means of a few runs each.
+Most runs hardly wait and some wait long, and waits add up: so means. But now and then another program takes the core for
+a while, which tells nothing about the next run: so the median of several means.
+
+One kind of call is measured alone and while other devices ran (`Conditions`): each condition helps where the other lacks data.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
-from math import inf, sqrt
+from math import inf, log, sqrt
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from .conditions import Conditions
-from .regression import at_hand
+from .regression import TINY, at_hand
 from .roofline import Peaks
 from .sample import Sample
-from .table import SHAPES, size_class
-from .waits import Waits
+from .table import SHAPES, Table, size_class
 from .window import SETTLED, centre
 from .work import Estimate, Work
 
 if TYPE_CHECKING:
     from .family import Family
+
+RUNS = 8  # of which a mean is taken
+MEANS = 7  # of which the median is taken
+
+
+class Waits:
+    """The waits of one kernel variant under one condition."""
+
+    __slots__ = ("_computed", "_means", "_number", "_waited")
+
+    def __init__(self) -> None:
+        self._number, self._waited, self._computed = 0, 0.0, 0.0  # of the runs that are no mean yet
+        self._means: deque[float] = deque(maxlen=MEANS)
+
+    def learn(self, waited: float, computed: float) -> None:
+        """Take one run."""
+        self._number += 1
+        self._waited += waited
+        self._computed += computed
+        if self._number == RUNS:
+            self._means.append(self._share())
+            self._number, self._waited, self._computed = 0, 0.0, 0.0
+
+    @property
+    def share(self) -> float:
+        """Seconds waited per second computed."""
+        return centre(self._means) if self._means else self._share()
+
+    def _share(self) -> float:
+        return self._waited / self._computed if self._computed else 0.0
+
+
+NEAREST = 5  # calls known under both conditions that say what the condition costs
+
+
+class Ratio(NamedTuple):
+    """How much longer calls take under one condition than under the other."""
+
+    factor: float = 1.0
+    spread: float = 0.0
+
+
+class Conditions:
+    """Measurements of one kind of call, by condition."""
+
+    def __init__(self, kind: str) -> None:
+        self.alone = Table(kind, together=False)
+        self.together = Table(kind, together=True)
+
+    def tables(self, *, together: bool) -> tuple[Table, Table]:
+        """Return the table of the condition asked for, and the other one."""
+        return (self.together, self.alone) if together else (self.alone, self.together)
+
+    def estimate(self, work: Work, *, together: bool, scales_with: int) -> Estimate | None:
+        """Return the best prediction for `work`: measured as asked, measured otherwise, fitted, scaled; or None."""
+        own, other = self.tables(together=together)
+        for table in (own, other):
+            entry = table.entry(work)
+            if entry is not None:
+                ratio = Ratio() if table is own else _ratio(own, other, work, scales_with)
+                return Estimate(entry.middle * ratio.factor, entry.doubt + ratio.spread, "history")
+        for table, least in ((own, SHAPES), (other, SHAPES), (own, 1), (other, 1)):
+            if table.shapes < least:
+                continue
+            guess = table.guess(work.features, scales_with)
+            if guess is not None:
+                ratio = Ratio() if table is own else _ratio(own, other, work, scales_with)
+                return Estimate(guess.seconds * ratio.factor, min(guess.spread + ratio.spread, 1.0), "regression")
+        return None
+
+
+def _ratio(own: Table, other: Table, work: Work, scales_with: int) -> Ratio:
+    """Return how much longer calls of about this size take in `own` than in `other`, if any is known in both."""
+    size = log(max(work.size, TINY))
+    keys = {(e.key, e.features): e.middle for e in other.all()}
+    found: list[float] = []
+    for entry in sorted(own.all(), key=lambda e: abs(log(max(e.features[0], TINY)) - size)):
+        reference = keys.get((entry.key, entry.features))
+        if reference is None and other.shapes >= SHAPES:
+            guess = other.guess(entry.features, scales_with)
+            reference = guess.seconds if guess is not None else None
+        if reference is not None and reference > 0.0:
+            found.append(entry.middle / reference)
+            if len(found) == NEAREST:
+                break
+    if not found:
+        return Ratio()
+    factor = centre(found)
+    return Ratio(factor, centre(abs(f - factor) for f in found) / factor if factor else 0.0)
+
 
 ANSWERS = 512  # predictions remembered until something changes
 

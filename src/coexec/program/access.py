@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import ArgumentError, unknown_name
 from .mapper import Mapper, same
-from .mapping import as_mapper
+from .user_mappers import as_mapper
 
 Mode = Literal["read", "write", "update", "reduce"]
 

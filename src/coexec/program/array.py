@@ -16,11 +16,11 @@ import numpy as np
 from ..errors import ArgumentError, ShapeError
 from ..geometry import Box, Grid
 from . import session
-from .kept import making
-from .late import late
-from .manners import ALWAYS_COPIED, absent, check_swap, fixed, no_attribute
+from .kept_arrays import making
+from .later_stages import late
 from .methods import Methods
 from .operators import ArrayOperators
+from .refusals import ALWAYS_COPIED, absent, check_swap, fixed, no_attribute
 from .sizes import check_size
 from .storage import Shape, Storage as Storage  # noqa: PLC0414 - many know it from here
 from .view import NOTHING, Cut, grid_of, index, transpose, view_shape

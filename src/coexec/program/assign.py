@@ -19,8 +19,8 @@ from .access import read, write
 from .array import Array
 from .call import DEFAULT, in_force
 from .kernel import Kernel, kernel
-from .manners import IMMUTABLE
 from .mapper import all as map_all
+from .refusals import IMMUTABLE
 from .value import Value
 from .variant import exact
 

@@ -15,7 +15,7 @@ import numpy as np
 from . import session
 from .array import Array
 from .call import DEFAULT, placed_now
-from .manners import check_swap
+from .refusals import check_swap
 from .session import in_kernel
 from .storage import Storage
 from .value import Value, known_value

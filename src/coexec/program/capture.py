@@ -1,6 +1,6 @@
 """What a body takes from outside: plain values are copied at the call, mutable ones refused, random numbers pointed out.
 
-Before: program/manners.py.  After: program/kernel.py.  Knows Python functions, nothing of arrays but their type's name.
+Before: program/refusals.py.  After: program/kernel.py.  Knows Python functions, nothing of arrays but their type's name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CoexecWarning
-from .manners import RANDOM, is_source, mutable_outside
+from .refusals import RANDOM, is_source, mutable_outside
 
 PLAIN = frozenset({int, float, bool, complex, str, bytes, type(None), type(...), np.float64, np.float32, np.int64})
 """Types passed by value at once, without a further look."""

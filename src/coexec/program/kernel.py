@@ -21,9 +21,9 @@ from .array import Array
 from .call import DEFAULT, Key, Options, as_placed, check_oversubscribe, check_placed, in_force, placed_now
 from .capture import PLAIN, Captured, is_plain, rebound_outputs, warn_if_drawing
 from .cost import NOTHING_SAID, DeclaredCost, declare_cost
-from .manners import mutable, not_an_array, undeclared
 from .mapper import All, Same, all as map_all
 from .placement import Placement
+from .refusals import mutable, not_an_array, undeclared
 from .returns import Returns, as_returns
 from .value import Value
 from .variant import Numerics, Variant, check_numerics, exact

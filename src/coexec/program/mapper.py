@@ -1,6 +1,6 @@
 """Range mappers: which boxes of an array a chunk of the index space touches.
 
-Before: geometry/, program/padding.py.  After: program/mapping.py, program/access.py, lower/.  Knows shapes, never data.
+Before: geometry/, program/padding.py.  After: program/user_mappers.py, program/access.py, lower/.  Knows shapes, never data.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from .array import Array
 from .assign import castable
 from .call import DEFAULT, in_force
 from .kernel import kernel
-from .manners import BY_VALUE
 from .mapper import all as map_all
+from .refusals import BY_VALUE
 from .ufunc import elementwise, expanded, operand
 
 

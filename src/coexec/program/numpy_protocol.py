@@ -15,8 +15,8 @@ from ..errors import ShapeError, UnsupportedError
 from . import array as arrays
 from .array import Array
 from .assign import assign
-from .late import late
-from .manners import IMMUTABLE, no_function
+from .later_stages import late
+from .refusals import IMMUTABLE, no_function
 from .ufunc import WEAK, array_ufunc, elementwise, operand, outputs_of
 from .value import as_value
 from .view import reshaped

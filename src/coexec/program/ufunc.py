@@ -23,11 +23,11 @@ from .body import signature
 from .cost import DeclaredCost, mix_of
 from .fuse import Operand, Operation, private
 from .kernel import Kernel
-from .late import late
-from .manners import IMMUTABLE, no_function
+from .later_stages import late
 from .mapper import Mapper
 from .overlap import entangled
 from .padding import Shape
+from .refusals import IMMUTABLE, no_function
 from .value import Value, as_value, known_value
 
 WEAK = (bool, int, float, complex)

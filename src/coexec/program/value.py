@@ -24,8 +24,8 @@ import numpy as np
 from ..geometry import overlaps
 from . import array as arrays
 from .array import Array
-from .manners import ALWAYS_COPIED, IMMUTABLE, fixed
 from .operators import Operators
+from .refusals import ALWAYS_COPIED, IMMUTABLE, fixed
 from .storage import Storage
 from .view import extract
 

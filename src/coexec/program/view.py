@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..errors import UnsupportedError
 from ..geometry import Box, Grid
-from .manners import BY_VALUE
+from .refusals import BY_VALUE
 
 NEW = -1
 """In `Cut.axes`: an axis of length one that the base does not have."""

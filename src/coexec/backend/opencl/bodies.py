@@ -21,8 +21,8 @@ from ...compile.verify import compare
 from ...errors import VariantRefused
 from ...program.variant import Numerics, exact
 from ..base import describe_failure
-from ..gaps import gap_of
 from ..launch import chunk_info, run_body
+from ..tolerance import gap_of
 
 if TYPE_CHECKING:
     from ...graph.instruction import Binding, Launch

@@ -21,7 +21,7 @@ from ...graph.instruction import Launch
 from ...graph.task import Task
 from ...program.mapper import All, Same
 from ..base import describe_failure
-from ..gaps import gap_of
+from ..tolerance import gap_of
 from .body import Translator, call, returned, unchanged, wrote_to_input
 from .handover import numpy_dtype, to_numpy, to_tensor
 from .namespace import Namespace

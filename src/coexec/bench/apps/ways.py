@@ -1,6 +1,6 @@
 """The three ways to run an application again and again on the same arrays, each with its own.
 
-Before: app.py, team.py.  After: harness.py, cost.py.  A way says how long one run took; it compares nothing.
+Before: app.py, team.py.  After: harness.py.  A way says how long one run took; it compares nothing.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import coexec as cx
 from ...backend.simulated.collecting import rarely_collecting
 from ...machine.platform import Platform
 from ...machine.what_if import what_if
-from ...observe.scaling import scaling_svg
+from ...observe.pictures.scaling import scaling_svg
 from ..apps.programs import load
 from ..measure import Data, Progress
 

@@ -1,21 +1,28 @@
 """Measure the six programs on each mix of devices, in all three ways, and compare with the limit of each graph.
 
-Before: the programs, schedule.py, the ways.  After: cli/ through bench.BENCHMARKS.
+Before: the programs, schedule.py, the ways, observe/.  After: cli/ through bench.BENCHMARKS.
 
 As in GrCUDA's harness: arrays are allocated once; the host rewrites inputs before each iteration, not timed; time runs
 from the first launch until the host has read a result; the first iterations are dropped; medians. The ways take turns,
-so that a disturbance of the machine meets all of them.
+so that a disturbance of the machine meets all of them. What ran beside what (the four overlap figures and the lanes) is
+found in one more iteration, apart from the timed ones, because it writes a trace.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
 from ...machine.cores import available_cores
+from ...observe.analysis.intervals import Interval
+from ...observe.analysis.overlap import overlap
+from ...observe.trace import KERNELS, Trace
 from ..measure import (
     Data,
     Others,
@@ -30,10 +37,41 @@ from ..measure import (
 )
 from . import black_scholes, dl, hits, img, ml, vec
 from .hand import ByHand
-from .overlap import observed
 from .program import Arrays, Program
 from .schedule import Costs, best_schedule, shortest
 from .ways import Plain, Single, Through, Way
+
+
+def observed(program: Program, devices: str, memory: Mapping[str, str], warm_up: int) -> Data:
+    """Return overlap (CT, TC, CC, TOT) and the number of lanes of an iteration after the warm-up."""
+    with TemporaryDirectory() as folder:
+        path = str(Path(folder, "trace.json"))
+        way = Through(program, devices, memory, trace=path)
+        try:
+            for _ in range(warm_up + 1):
+                way.prepare()
+                way.run()
+            way.runtime.wait()
+        finally:
+            way.close()
+        return figures(Trace.load(path), program)
+
+
+def figures(trace: Trace, program: Program) -> Data:
+    """Return the figures of the last iteration in a trace."""
+    count = len(program.steps)
+    names = {call.kernel.name for call in program.calls()} | {"fill", "set"}
+    last = sorted(task["id"] for task in trace.tasks if task["name"] in names)[-count:]
+    begin = next(task["submitted"] for task in trace.tasks if task["id"] == last[0])
+    rows = [row for row in trace.work if row["start"] >= begin and row["kind"] in {*KERNELS, "copy"}]
+    kernels: list[Interval] = [(row["start"], row["stop"]) for row in rows if row["kind"] in KERNELS]
+    copies: dict[str, list[Interval]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] == "copy":
+            copies[trace.link(row)].append((row["start"], row["stop"]))
+    found = overlap(kernels, copies)
+    lanes = {(row["device"], row.get("lane")) for row in rows if row["device"] != "host"}
+    return {"overlap": {"CT": found.ct, "TC": found.tc, "CC": found.cc, "TOT": found.tot}, "lanes": len(lanes)}
 
 
 class Benchmark(NamedTuple):

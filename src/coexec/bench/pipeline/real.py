@@ -1,11 +1,14 @@
-"""Streams on real devices: against every static assignment to two devices, each device alone, and a pool of threads.
+"""Streams on real devices: against every static assignment to two devices, each device alone, and other libraries.
 
-Before: coexec's public names, stream/.  After: harness.py.  Wall time, the best of a few rounds taken in turn.
+Before: coexec's public names, stream/.  After: harness.py.  Wall time, the best of a few rounds taken in turn. The other libraries, where
+they are installed, are a pool of threads, Dask and SPDL, with NumPy on two threads each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from itertools import combinations, groupby, product
 from operator import itemgetter
 from os import getloadavg
@@ -21,7 +24,61 @@ from ...errors import CoexecError
 from ...plan.pipeline import PipelinePoint, PipelineStage, judged
 from ...stream.planning import Prepared
 from ..measure import Data, Others, Progress
-from . import peers
+
+WORKERS = 2
+PATIENCE = 120.0  # seconds for one result, after which a peer hangs
+
+Function = Callable[[Any], Any]
+Stream = Callable[[Function, Sequence[Any]], list[Any]]
+
+
+def threads(function: Function, items: Sequence[Any]) -> list[Any]:
+    """Return results of a pool of threads."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return list(pool.map(function, items))
+
+
+def dask(function: Function, items: Sequence[Any]) -> list[Any]:
+    """Return results of Dask's threaded scheduler."""
+    import dask
+
+    calls = [dask.delayed(function, pure=False)(item) for item in items]
+    return list(dask.compute(*calls, scheduler="threads", num_workers=WORKERS))
+
+
+def spdl(function: Function, items: Sequence[Any]) -> list[Any]:
+    """Return results of an SPDL pipeline of one stage, in the order of completion."""
+    from spdl.pipeline import PipelineBuilder
+
+    builder = PipelineBuilder().add_source(list(items)).pipe(function, concurrency=WORKERS).add_sink(WORKERS)
+    pipeline = builder.build(num_threads=WORKERS)
+    with pipeline.auto_stop():
+        return list(pipeline.get_iterator(timeout=PATIENCE))
+
+
+PEERS: dict[str, tuple[str, Stream]] = {
+    "concurrent_futures": ("concurrent.futures", threads),
+    "dask": ("dask", dask),
+    "spdl": ("spdl", spdl),
+}
+"""By name: the module that must be there, and how it streams."""
+
+
+def compared(function: Function, items: Sequence[Any], rounds: int) -> Data:
+    """Return items per second of each peer that is installed: the best of a few rounds."""
+    found: Data = {}
+    for name, (module, stream) in PEERS.items():
+        if find_spec(module.partition(".")[0]) is None:
+            continue
+        took = float("inf")
+        for _ in range(rounds):
+            begin = perf_counter()
+            results = stream(function, items)
+            took = min(took, perf_counter() - begin)
+            assert len(results) == len(items), f"{name} lost items"
+        found[name] = len(items) / took
+    return found
+
 
 NAMES = ("gcn", "window attention", "image")
 MIXES = ("cpu:0,cpu:1", "cpu:0,opencl:0@1", "cpu:0,torch:cpu@1")
@@ -151,7 +208,7 @@ def compare(workload: Workload, quick: bool) -> Data:
     for _ in range(1 if quick else ROUNDS):
         tried(list(ways))
     count = len(workload.items)
-    others = peers.compared(workload.plain, workload.items, 1 if quick else ROUNDS)
+    others = compared(workload.plain, workload.items, 1 if quick else ROUNDS)
     best_single = min((name for name in took if name.startswith("alone")), key=lambda name: took[name])
     best_static = min(fixed, key=lambda name: took[name])
     ways_took = {name: count / seconds for name, seconds in took.items()}

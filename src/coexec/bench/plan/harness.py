@@ -1,28 +1,51 @@
 """Compare all devices with the best choice among them: steady turns and whole runs, simulated, everything paid.
 
-Before: exact.py, changing.py, sets.py, backend/simulated/.  After: bench/__init__.py.
+Before: exact.py, changing.py, backend/simulated/.  After: bench/__init__.py.
 
 A run has TURNS turns, from arrays in the host's memory until everything is over; then come STEADY more turns, whose mean is
-the period. Each case runs with all devices and with every set of sets.py, by the same planner on the same virtual clock,
+the period. Each case runs with all devices and with every set of them that is looked at (one of each class, each class, every
+union of classes: devices of a class are alike, so one of them stands for each), by the same planner on the same virtual clock,
 which is charged for planning. A ratio is the best set's time over that of all devices: 1 and more is what is promised.
-The best set is another one than all devices, so that more than 1 tells what these bring. A run is told how often its turn comes if the turn is a `cx.record(times=TURNS)`; it is compared with the best of all runs.
+The best set is another one than all devices, so that more than 1 tells what these bring.
+A run is told how often its turn comes if the turn is a `cx.record(times=TURNS)`; it is compared with the best of all runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, combinations
 from typing import NamedTuple
 
 import coexec as cx
 
 from ...backend.simulated.collecting import rarely_collecting
 from ...errors import CoexecError
-from ...machine.platform import Platform
+from ...machine.platform import Device, Platform
 from ..measure import Data, Progress
 from . import changing, exact
 from .program import Given, Program
-from .sets import sets
+
+
+def classes(platform: Platform) -> list[list[str]]:
+    """Return the names of devices that are alike, class by class."""
+    found: dict[object, list[str]] = {}
+    for device in platform.devices:
+        found.setdefault(_alike(device), []).append(device.name)
+    return list(found.values())
+
+
+def _alike(device: Device) -> object:
+    return (device.kind, device.speed, device.wide, device.flops, device.rates, device.bandwidth, device.ops)
+
+
+def sets(platform: Platform) -> list[tuple[str, ...]]:
+    """Return the sets, each once; all devices are the last of them."""
+    groups = classes(platform)
+    found: list[tuple[str, ...]] = [(group[0],) for group in groups]
+    for count in range(1, len(groups) + 1):
+        found += [tuple(name for group in chosen for name in group) for chosen in combinations(groups, count)]
+    return list(dict.fromkeys(found))
+
 
 TURNS = 30  # of a run, everything paid
 AGAIN = 2  # turns that do not count: what the run has left is freed

@@ -23,6 +23,7 @@ from ...backend.simulated.collecting import rarely_collecting
 from ...calibrate.costs import measured_costs
 from ...machine.platform import Platform
 from ...machine.what_if import what_if
+from ...observe.pictures.scaling import scaling_svg
 from ...ranked import Ranks
 from ..apps.programs import load
 from ..measure import Data, Others, Progress, one_library_thread
@@ -172,3 +173,33 @@ def _start() -> tuple[cx.Array, cx.Array]:
 def _virtual(runtime: cx.Runtime) -> float:
     seconds: float = runtime.machine.lanes["host"].clock()
     return seconds
+
+
+def picture(result: Data) -> str:
+    """Return strong scaling as SVG: with one process for each node, and with one for all of them."""
+    scale = result["scale"]
+    cases = scale["cases"]
+    most = cases[-1]["gpus"]
+    ways = {
+        "one process for each node of four GPUs": cases,
+        "one process for all GPUs": [{"gpus": case["gpus"], **case["one_process"]} for case in cases],
+    }
+    sweeps = [
+        {"what": "devices", "name": f"Strong scaling, {name}", "points": _points(of)} for name, of in ways.items()
+    ]
+    return scaling_svg(sweeps, f"wave_sim on up to {most} simulated GPUs ({scale['platform']})")
+
+
+def _points(cases: list[Data]) -> list[Data]:
+    return [
+        {
+            "devices": case["gpus"],
+            "value": f"{case['gpus']} GPUs",
+            "seconds": case["virtual_s"],
+            "speed_up": case["speedup"],
+            "efficiency": case["efficiency"],
+            "joules": None,
+            "longest": f"{case['instructions']:,} instructions",
+        }
+        for case in cases
+    ]

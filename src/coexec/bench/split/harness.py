@@ -27,9 +27,8 @@ from ..measure import Data, Others, Progress, bandwidth, in_turns, machine, name
 from .cases import CASES, QUICK, QUICK_UNSEEN, UNSEEN, Case, Problem
 from .figures import by_group, compared, error_of, summary
 from .opencl import InOpenCL
-from .single import AllThreads, Bare, InNumPy, InTorch, Worker, rewrite, torch_threads_kept
+from .single import AllThreads, Bare, InNumPy, InTorch, Worker, rewrite, together, torch_threads_kept
 from .through import Through, Watched, code_of, predict, store_at, watched
-from .together import together
 
 MIXES = ("cpu:0,opencl:0@1", "cpu:0,cpu:1", "cpu:0,torch:cpu@1")
 DESIGNED = {"matmul": "matmul", "conv2d": "conv2d", "chain": "elementwise", "sum": "reduce"}

@@ -1,0 +1,1 @@
+"""Platform files: read, checked and expanded to a platform, and written again."""

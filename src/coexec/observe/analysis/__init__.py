@@ -1,0 +1,1 @@
+"""What a trace tells: pure functions of its rows."""
