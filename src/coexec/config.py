@@ -61,9 +61,7 @@ class Config:
     replay: bool = True  # make steps that repeat themselves from a template, without analysing them again
     compile_bodies: str = "auto"  # NumPy bodies as machine code: auto (once they are worth it), always (at once) or off
     inline: bool = True  # run calls cheaper than their own scheduling at once, when nothing is pending
-    gc_threshold: int = (
-        50_000  # objects made between runs of Python's collector while much is open; 0 = the program's own
-    )
+    gc_threshold: int = 50_000  # objects between runs of Python's collector while much is open; 0 = the program's own
 
 
 class RuntimeOptions(TypedDict, total=False):

@@ -32,7 +32,7 @@ ON_RANKS = frozenset({"cluster"})
 LONG = frozenset({"cluster"})
 """Those that do more with `full`."""
 
-CHOOSING = frozenset({"apps", "cluster", "dag", "pipeline", "plan", "split"})
+CHOOSING = frozenset({"apps", "cluster", "compile", "dag", "pipeline", "plan", "split"})
 """Those that measure only some of their cases (`only`), if told."""
 
 BY_DEVICES = frozenset({"apps", "dag", "split"})

@@ -40,7 +40,7 @@ def spans(stores: Sequence[Assign], lanes: int) -> dict[Row, Span]:
 
 def _start(at: Axes | None, ndim: int) -> int | None:
     """Return where a read begins in its row, if it goes along all axes as the loops do."""
-    if at is None or tuple(line.axis for line in at) != tuple(range(ndim)):
+    if not at or tuple(line.axis for line in at) != tuple(range(ndim)):
         return None
     last = at[-1]
     return last.start if type(last.start) is int and last.step == 1 else None

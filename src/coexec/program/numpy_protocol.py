@@ -58,8 +58,10 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **optio
     # Of equal ones the second is the answer, which tells zeros apart: NumPy's clip keeps the element between two numbers, and
     # takes the bound where there is one bound, or an array of them.
     turned = low is not None and high is not None and not any(isinstance(bound, Array) for bound in (low, high))
-    if turned and given[0] is None and mask is True and not kept:
-        return np.minimum(high, np.maximum(low, taken))  # type: ignore[no-any-return, arg-type]  # NumPy's own for small arrays
+    if low is not None and high is not None and given[0] is None and mask is True and not kept:  # NumPy's own if small
+        if turned:
+            return np.minimum(high, np.maximum(low, taken))  # type: ignore[no-any-return, arg-type]
+        return np.minimum(np.maximum(taken, low), high)  # type: ignore[no-any-return, arg-type]
 
     def bounded(function: np.ufunc, bound: Any, into: list[Array | None], **options: Any) -> Array:
         return elementwise(function, [bound, taken] if turned else [taken, bound], into, kept, **options)[0]

@@ -146,7 +146,7 @@ class StepPlanner(Looking):
 
     def _elapsed(self) -> float:
         """Return for how many seconds the program has computed; what it does in between is no time that a plan could spend."""
-        return super()._elapsed() - self._measuring.idled
+        return max(super()._elapsed() - self._measuring.idled, 0.0)  # idle time may go on beyond the last call
 
     def spent(self) -> PlanningSpent:
         """Return what planning has taken, and how many plans it looked at."""
