@@ -60,8 +60,8 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **optio
     turned = low is not None and high is not None and not any(isinstance(bound, Array) for bound in (low, high))
     if low is not None and high is not None and given[0] is None and mask is True and not kept:  # NumPy's own if small
         if turned:
-            return np.minimum(high, np.maximum(low, taken))  # type: ignore[no-any-return, arg-type]
-        return np.minimum(np.maximum(taken, low), high)  # type: ignore[no-any-return, arg-type]
+            return np.minimum(high, np.maximum(low, taken))  # type: ignore[no-any-return]
+        return np.minimum(np.maximum(taken, low), high)  # type: ignore[no-any-return]
 
     def bounded(function: np.ufunc, bound: Any, into: list[Array | None], **options: Any) -> Array:
         return elementwise(function, [bound, taken] if turned else [taken, bound], into, kept, **options)[0]
