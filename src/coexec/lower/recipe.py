@@ -1,4 +1,4 @@
-"""A recipe: what a call is lowered to, with numbers left open. NewAllocation once from what analysis found, then filled in.
+"""A recipe: what a call is lowered to, with numbers left open. Made once from what analysis found, then filled in.
 
 Before: lower/state.py, graph/instruction.py.  After: lower/recipes.py.  Pure: no thread, no clock, no device.
 
