@@ -6,6 +6,7 @@ powers of two, and unions of classes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import combinations
 
@@ -111,7 +112,7 @@ Looks = Generator[float | None, None, None]
 """One look after the other. Yields visits, and None whenever nothing is worth a look now."""
 
 
-class Looking(Spending):
+class Looking(Spending, ABC):
     """Looks at plans of one step at a time."""
 
     def __init__(
@@ -184,9 +185,9 @@ class Looking(Spending):
         search.since, self._search = present, search
         yield from self._further(search)
 
+    @abstractmethod
     def _unknown(self) -> None:
         """Leave a step alone: nothing is known of who runs it now."""
-        raise NotImplementedError
 
     def _further(self, search: Search) -> Looks:
         """Look at one plan after the other, as long as each is worth it."""
