@@ -63,6 +63,12 @@ def test_some_cases_on_some_devices_are_asked_for_where_a_benchmark_can_choose(m
     assert ended.code == 2 and "bench broken measures all its cases; --only goes with fine" in ended.err
 
 
+@pytest.mark.parametrize("name", sorted(coexec.bench.CHOOSING))
+def test_a_case_that_is_not_there_is_refused_by_every_benchmark_that_can_choose(name: str) -> None:
+    ended = call("bench", name, "--quick", "--only", "nothing")
+    assert (ended.code, ended.out) == (2, "") and "'nothing'" in ended.err
+
+
 @pytest.mark.parametrize("name", sorted(coexec.bench.BY_DEVICES))
 def test_a_case_or_a_set_of_devices_that_is_not_there_is_answered_with_those_that_are(name: str) -> None:
     ended = call("bench", name, "--quick", "--only", "nothing")

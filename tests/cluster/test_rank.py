@@ -158,7 +158,8 @@ def test_whoever_has_ended_waits_for_the_others(tmp_path: Path, at_once: None) -
     waits = threading.Thread(target=wait_for_others, args=(tmp_path, 2, 0.0))
     waits.start()
     note_end(tmp_path, End(2.0, 1, 0))
-    waits.join()
+    waits.join(30.0)
+    assert not waits.is_alive()
     note_end(tmp_path, End(2.0, 1, 3))
     wait_for_others(tmp_path, 3, 0.0)  # one has failed: the third is waited for no longer than it takes to end it
     wait_for_others(tmp_path / "gone", 3, 0.0)

@@ -17,8 +17,8 @@ from ...backend.simulated import Costs
 from ...calibrate.costs import measured_costs
 from ...cluster.launching import mpi_command, mpi_environment
 from ...config import PREFIX
-from ...errors import ClusterError, ConfigError, unknown_name
-from ..measure import Data, Others, Progress, bandwidth, machine, one_library_thread
+from ...errors import ClusterError, ConfigError
+from ..measure import Data, Others, Progress, bandwidth, machine, named, one_library_thread
 from .apps import APPS
 from .on_rank import EFFORTS
 from .scaling import measure as scaled
@@ -36,20 +36,12 @@ def run(quick: bool, progress: Progress, ranks: int = 2, *, full: bool = False, 
     """Measure real ranks against hand-written MPI: time, messages, bytes, latency, and what a waiting rank uses."""
     if ranks < 2:
         raise ConfigError(f"--ranks {ranks}: messages need 2 ranks at least")
-    parts = chosen(only)
+    parts = named("part of this benchmark", PARTS, only)
     real = [part for part in parts if part != "scaling"]
     found: Data = {"machine": machine()}
     if real:
         found |= _real(ranks, "quick" if quick else "full", real, progress)
     return found | ({"scaling": scaled(progress, quick=quick, full=full)} if "scaling" in parts else {})
-
-
-def chosen(names: Sequence[str]) -> list[str]:
-    """Return the parts that have these names, all if there are none."""
-    for name in names:
-        if name not in PARTS:
-            raise unknown_name("part of this benchmark", name, list(PARTS))
-    return [part for part in PARTS if part in names or not names]
 
 
 def _real(ranks: int, effort: str, parts: Sequence[str], progress: Progress) -> Data:

@@ -19,7 +19,7 @@ from ...errors import BackendError
 from ...machine.cores import last_cache_bytes
 from ...program.variant import Numerics, close, exact
 from ..apps.harness import APPS
-from ..measure import Data, Others, Progress, in_turns, machine
+from ..measure import Data, Others, Progress, in_turns, machine, named
 from .apps import app_case, how_equal
 from .by_numba import loops
 from .by_opencl import Run, opencl
@@ -182,7 +182,8 @@ def run(quick: bool, progress: Progress, only: Collection[str] = ()) -> Data:
 
     `only` names cases and applications, if not all are wanted; the triads that they are compared with are measured too.
     """
-    chosen = [name for name in CASES if not only or name in only]
+    wanted = named("body or application", [*CASES, *APPS], only)
+    chosen = [name for name in CASES if name in wanted]
     chosen = [name for name in CASES if name in chosen or any(CASES[case].triad == name for case in chosen)]
     others = Others()
     off: dict[str, str] = {}  # what a peer does not compute, and why
@@ -192,7 +193,7 @@ def run(quick: bool, progress: Progress, only: Collection[str] = ()) -> Data:
             progress(name)
             cases += _measured(name, CASES[name], device, off, quick=quick)
     rates = {(found["name"], found["devices"]): found.get("gb_per_s", 0.0) for found in cases}
-    for name in [name for name in APPS if not only or name in only]:
+    for name in [name for name in APPS if name in wanted]:
         progress(name)
         cases.append(app_case(name, QUICK if quick else ROUNDS, 0.0 if quick else SECONDS, quick=quick))
     for found in cases:

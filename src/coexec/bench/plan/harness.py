@@ -19,7 +19,7 @@ from typing import NamedTuple
 import coexec as cx
 
 from ...backend.simulated.collecting import rarely_collecting
-from ...errors import CoexecError
+from ...errors import CoexecError, ConfigError
 from ...machine.platform import Device, Platform
 from ..measure import Data, Progress
 from . import changing, exact
@@ -81,6 +81,8 @@ def run(quick: bool, progress: Progress, only: Sequence[str] = ()) -> Data:
                 case = compare(platform, program)
                 if case is not None:
                     found.append(case)
+    if only and not found:
+        raise ConfigError(f"no case has all words of {' '.join(only)!r}; cases are called as `workstation matmul 4096`")
     return summary(found)
 
 
