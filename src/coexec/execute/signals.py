@@ -71,6 +71,8 @@ class Signals:
         """Raise an interrupt that arrived while the lock was held, in the thread that it is for."""
         if self.pending is not None and threading.current_thread() is threading.main_thread():
             error, self.pending = self.pending, None
+            for reminder in _reminder:
+                reminder.heard()  # one that came in a finalizer is raised now, and not once more
             _cancel_all()
             raise error
 
