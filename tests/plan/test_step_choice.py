@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 import coexec as cx
 from coexec.bench.plan.program import Given
@@ -134,6 +134,9 @@ def test_no_single_device_class_or_union_is_better_by_evaluation(
     st.lists(st.integers(0, 2), min_size=1, max_size=3),
     st.sampled_from([300, 1000, 4000]),
 )
+@example(1, [(2e12, 100e9)], [1, 0], 1000)  # what is exchanged crosses the cut in one direction
+@example(3, [(8e12, 100e9), (40e12, 100e9)], [0, 0], 1000)  # what the first call brings, the second has
+@example(1, [(8e12, 100e9), (8e12, 100e9)], [0, 1], 1000)
 def test_bounds_are_not_above_what_plans_are_estimated_to_take(
     cores: int, cards: list[tuple[float, float]], kernels: list[int], side: int
 ) -> None:
@@ -149,8 +152,7 @@ def test_bounds_are_not_above_what_plans_are_estimated_to_take(
         assert made is not None
         period = cost(steps, made[0], 1e6) / 1e6
         figure = done(bounds.of(chosen))
-        # Two equal cards that share a bus are known to be 6 % off, which may hide a plan that gains as little.
-        assert figure.period <= 1.08 * period, chosen.devices
+        assert figure.period <= 1.02 * period, chosen.devices
         if len(chosen.devices) == 1:
             assert figure.period >= 0.9 * period, chosen.devices
 

@@ -74,7 +74,7 @@ class CallFigures(NamedTuple):
     fresh: int  # arrays that it makes
     targets: int  # arrays that it reduces into
     divisible: bool
-    exchanged: int  # arrays of which each part reads what others write in the step
+    exchanged: int  # arrays of which each part reads what others wrote, and nobody has read since
     times: int = 1  # that it comes in a turn
 
 
@@ -84,6 +84,7 @@ class Launches(NamedTuple):
     instructions: int
     copies: int  # of what parts have that others read
     combined: float  # seconds from the end of its kernels until its partial results are combined
+    waiting: float  # of the devices, by speed, that a delay of what they exchange keeps waiting
 
 
 class Bounds:
@@ -100,28 +101,23 @@ class Bounds:
         self._calls: list[CallFigures] = []  # one of each kind
         self._order: list[tuple[StepCall, int]] = []  # of which kind each call is
         self._chained = bool(step.reads)  # something waits for the program, or for results that are combined
+        self._carried = True  # what parts exchange depends on what they exchanged a turn before
 
     def begin(self) -> Work[None]:
         """Ask for every call and class of devices, and where the data is."""
         yield from self.look_where()
         step = self._step
-        written = {
-            array
-            for call in step.calls
-            for argument, array in zip(call.profile.arguments, call.arrays, strict=True)
-            if argument.writes and not argument.reduces
-        }
-        written.update([array for pair in step.swapped for array in pair])
+        brought = exchanges(step)
         asked: dict[CallProfile, tuple[list[float], tuple[bool, ...]]] = {}
-        for call in step.calls:
+        for call, news in zip(step.calls, brought, strict=True):
             profile = call.profile
             if profile not in asked:
                 asked[profile] = self._asked(profile)
             rates, beyond = asked[profile]
-            pairs = zip(beyond, call.arrays, strict=False)
+            pairs = zip(beyond, news, strict=False)
             targets = sum([argument.reduces for argument in profile.arguments])
             self._chained |= bool(targets)
-            made, exchanged = fresh(call), sum([further and array in written for further, array in pairs])
+            made, exchanged = fresh(call), sum([further and new for further, new in pairs])
             kind = self._kinds.setdefault((profile, made, exchanged), len(self._calls))
             self._order.append((call, kind))
             if kind < len(self._calls):
@@ -130,6 +126,7 @@ class Bounds:
                 size = profile.whole.work.size if profile.whole is not None else 0.0
                 self._calls.append(CallFigures(profile, rates, size, made, targets, bool(beyond), exchanged))
             yield len(self._first) / LOOKED_UP
+        self._carried = carries(step, [asked[call.profile][1] for call in step.calls])
 
     def _asked(self, profile: CallProfile) -> tuple[list[float], tuple[bool, ...]]:
         """Return how often per second each class does a call, and of which arrays a part reads more than its part."""
@@ -213,15 +210,26 @@ class Bounds:
             crowds = sum([any(rates[kind] for kind, _ in crowd.members) for crowd in chosen.crowds])
         blocks = call.profile.blocks
         kernels = parts if not blocks or any(self._looping[kind] for kind, _ in able) else max(parts, blocks)
-        copies = 2 * (crowds - 1) * call.exchanged
+        copies = (2 if self._carried else 1) * (crowds - 1) * call.exchanged
+        waiting = self._waiting(call, chosen) if copies and self._carried else 0.0
         if not call.targets:
-            return Launches(kernels + copies, copies, 0.0)
+            return Launches(kernels + copies, copies, 0.0, waiting)
         away = min(parts, sum([number for kind, number in able if self._away[kind]]))
         combined = 2 * costs.completion + costs.step  # after the last kernel
         if len(chosen.devices) == 1:
             combined += (kernels - 1) * costs.completion + away * (costs.completion + self._latency)
         combining = call.targets * (away + 1 + 3 * (crowds + 1 if away == parts else crowds))
-        return Launches(kernels + copies + combining, copies, combined)
+        return Launches(kernels + copies + combining, copies, combined, waiting)
+
+    def _waiting(self, call: CallFigures, chosen: DeviceSet) -> float:
+        """Return which part of the devices, by speed, a delay of what neighbours exchange keeps waiting at least.
+
+        Who is done by the delay earlier than its neighbour waits twice as long, and its neighbour not at all. So the slower
+        half of the memories waits for the faster, however parts are cut; all wait only if they are equally fast.
+        """
+        rates = sorted([sum([n * call.rates[kind] for kind, n in crowd.members]) for crowd in chosen.crowds])
+        rates = [rate for rate in rates if rate]
+        return 2.0 * sum(rates[: len(rates) // 2]) / sum(rates)
 
     def _in_order(self, chosen: DeviceSet, computing: Sequence[float], launches: Sequence[Launches]) -> Work[float]:
         """Return the seconds of a turn: the program waits for its values, and parts for what they exchange.
@@ -240,7 +248,7 @@ class Bounds:
                     program = self._waited(program, made.get(array, 0.0), away=away and array not in combined)
                 seconds, count = computing[kind], launches[kind]
                 ready = program + costs.submission
-                passed = self._latency + 2 * costs.completion if count.copies else 0.0
+                passed = count.waiting * (self._latency + 2 * costs.completion) if count.copies else 0.0
                 for argument, id, new in zip(call.profile.arguments, call.arrays, call.renewed, strict=True):
                     array = id + number * new
                     if array in made and argument.reads and (alone or (passed and array not in combined)):
@@ -271,6 +279,50 @@ class Bounds:
             ready = max(ready + costs.completion, asked) + self._latency + costs.completion
         asleep = ready + costs.completion > asked
         return (max(asked, ready + costs.completion + costs.wake) if asleep else asked) + costs.step + costs.completion
+
+
+def exchanges(step: StepProfile) -> list[list[bool]]:
+    """Tell for each call of a step and each of its arrays whether it reads what nobody has read since it was written.
+
+    Whoever reads first brings what others wrote, for all who come after. The turn that is looked at follows another.
+    """
+    found: list[list[bool]] = []
+    unread = set[int]()
+    for number in range(2):
+        found = []
+        for call in step.calls:
+            arrays = [id + number * new for id, new in zip(call.arrays, call.renewed, strict=True)]
+            pairs = list(zip(call.profile.arguments, arrays, strict=True))
+            found.append([argument.reads and array in unread for argument, array in pairs])
+            unread.difference_update([array for argument, array in pairs if argument.reads])
+            unread.update([array for argument, array in pairs if argument.writes and not argument.reduces])
+        for one, other in step.swapped:
+            changed = {other if array == one else one for array in unread & {one, other}}
+            unread = (unread - {one, other}) | changed
+    return found
+
+
+def carries(step: StepProfile, beyond: Sequence[Sequence[bool]]) -> bool:
+    """Tell whether what parts exchange depends on what they exchanged a turn before.
+
+    `beyond` tells by call and argument whether parts read more of it than their own part.
+    If nothing depends on it, cuts may move from call to call: then data crosses each of them in one direction, and who gets it lags behind.
+    """
+    made, before, most = dict[int, int](), 0, 0  # by array: after how many exchanges, one after the other
+    for number in range(3):
+        before = most
+        for call, further in zip(step.calls, beyond, strict=True):
+            arrays = [id + number * new for id, new in zip(call.arrays, call.renewed, strict=True)]
+            depth = 0
+            for argument, array, exchanged in zip(call.profile.arguments, arrays, further, strict=False):
+                depth = max(depth, made.get(array, 0) + exchanged if argument.reads else 0)
+            for argument, array in zip(call.profile.arguments, arrays, strict=True):
+                if argument.writes:
+                    made[array] = depth
+            most = max(most, depth)
+        for one, other in step.swapped:
+            made[one], made[other] = made.get(other, 0), made.get(one, 0)
+    return most > before
 
 
 def as_sets(
