@@ -14,6 +14,12 @@ def test_a_reader_joins_the_list_of_the_others() -> None:
     assert places.fill([3, 5, 9]) == [3, [5, 9]]
 
 
+def test_a_list_of_readers_joins_another() -> None:
+    places = Positions([[0, 1]])
+    assert places.fill([[3, 4], [5]]) == [[3, 4, 5]]
+    assert places.fill([3, [5, 6]]) == [[3, 5, 6]]
+
+
 def test_whoever_reads_twice_is_one_reader() -> None:
     numbers = Numbering()
     assert numbers.several([4, 4]) == numbers.one(4) == 0

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from coexec.errors import UnknownName
+from coexec.geometry import Box
+from coexec.graph.command import Chunk
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
 from coexec.plan.candidate import Candidate
 from coexec.plan.policies import LOOKS, PLACEMENTS, Asked, Loads, load_placement
@@ -15,6 +17,7 @@ from coexec.predict.model import Model
 from coexec.predict.work import Work
 from coexec.program.array import Array
 from coexec.program.variant import Variant
+from coexec.testing.conformance import NO_SHARE
 from coexec.testing.graphs import GraphBuilder
 from coexec.testing.invented import invented_platform
 
@@ -325,7 +328,9 @@ def test_what_the_host_itself_does_is_no_load_of_a_device() -> None:
     for platform in (invented_platform(2), _shared_cores()):
         loads = Loads(platform)
         loads.add("host", 1.0, 0.0, 7)
-        loads.again([("host", 1.0), ("dev:0", 2.0)], 8)
+        chunks = [Chunk(device, Box((0,), (4,))) for device in ("host", "dev:0")]
+        shares = [NO_SHARE._replace(seconds=1.0), NO_SHARE._replace(seconds=2.0)]
+        loads.again(loads.parts(chunks, shares), 8)
         loads.in_pieces(["host"], ["host", "host"])
         assert loads.tasks == {"dev:0": 1, "dev:1": 0}
         assert loads.ready((7,)) == 0.0

@@ -33,10 +33,11 @@ class Learning:
     def ran(self, records: Sequence[Ran]) -> None:
         """Learn from what finished."""
         kernels: dict[str, list[Ran]] = {}
-        for record in records:
-            instruction, device, _, start, stop, _, error = record
-            if error is not None or stop == start:
-                continue  # nothing was computed, so nothing is learnt
+        computed = [
+            record for record in records if record[3] != record[4] and record[6] is None
+        ]  # else there is nothing to learn
+        for record in computed:
+            instruction, device, _, start, stop, _, _ = record
             step = instruction.step
             if type(step) is Launch:
                 known = kernels.get(device)

@@ -17,7 +17,7 @@ from ..graph.shape import CallShape, answers
 from ..graph.task import Task
 from .lessons import NOTHING
 from .planned import Planned
-from .policies import Loads, Regret
+from .policies import Loads
 from .repeats import LONGEST, Event, Repeats
 
 LOOK_AGAIN = 8, 128  # turns of a loop, or calls of a steady plan, until one is planned again: at first, and in the end
@@ -69,17 +69,17 @@ class Decided:
         "why",
     )
 
-    def __init__(self, planned: Planned, task: Task, version: object, stayed: Regret | None) -> None:
+    def __init__(self, planned: Planned, task: Task, version: object, loads: Loads) -> None:
         self.shape = task.shape
         self.chunks, self.why = planned.command.chunks, planned.command.why
         self.shares = planned.shares
         self.version = version
-        self.stayed = stayed
+        self.stayed = loads.stayed
         self.visited = task.space is not None
         self.shapes = task.shapes
         self.asked = answers(task, self.chunks)
         self.left = self.turns = 0  # calls that are planned so, whatever else is going on: from now on, and in all
-        self.loads = tuple([(c.device, s.seconds) for c, s in zip(self.chunks, self.shares, strict=True)])
+        self.loads = loads.parts(self.chunks, self.shares)
 
     def alike(self, task: Task, planned: Planned) -> bool:
         """Tell whether a plan gives the same parts to the same devices and variants."""
@@ -119,7 +119,8 @@ class Decisions:
         if not self.on or task.shape is None:
             return None
         self._loads.stayed = None
-        fleeting = is_fleeting(task)
+        kernel = task.kernel
+        fleeting = kernel is not None and kernel.internal and is_fleeting(task)
         known = None if fleeting else self._before(task, births)
         if known is None:
             known = task.shape.steady
@@ -174,7 +175,7 @@ class Decisions:
             return planned
         lesson = planned.lesson
         passing = planned.here or planned.handout or lesson.guess or lesson.trial
-        decided = None if passing else Decided(planned, task, self._version.mark, self._loads.stayed)
+        decided = None if passing else Decided(planned, task, self._version.mark, self._loads)
         before: Decided | None
         if is_fleeting(task):  # its next calls go where this one does, whatever comes between them
             before = task.shape.steady

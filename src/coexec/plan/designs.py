@@ -28,10 +28,7 @@ class Designs:
         self._devices = {device.name: device for device in platform.devices if device.configurations}
         self.held: dict[str, str] = dict(held or {})
         self._loading: dict[tuple[int, str], float] = {}  # task and device -> seconds that are still to come
-
-    def __bool__(self) -> bool:
-        """Tell whether some device can be configured."""
-        return bool(self._devices)
+        self.some = bool(self._devices)  # some device can be configured
 
     def combinations(self, devices: Sequence[str]) -> list[dict[str, str]]:
         """Return what some devices may hold: nothing, then each combination of their designs, as far as those are few."""

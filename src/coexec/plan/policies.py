@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from ..errors import unknown_name
+from ..graph.command import Chunk
 from ..graph.instruction import Launch
 from ..graph.task import Task
 from ..machine.platform import HOST, USER, Platform
 from ..predict.work import Work
-from .candidate import Candidate
+from .candidate import Candidate, Share
 from .designs import Designs
 from .lessons import Outcomes, StartDelays
 
@@ -185,7 +186,12 @@ class Loads:
             for other in self._sharing[device]:
                 self.seconds[other] += seconds
 
-    def again(self, loads: Sequence[tuple[str, float | None]], task: int) -> None:
+    def parts(self, chunks: Sequence[Chunk], shares: Sequence[Share]) -> Sequence[tuple[str, float]]:
+        """Return what `again` takes: the devices of these parts, and the seconds that each is taken to cost."""
+        seconds = [UNKNOWN_SECONDS if share.seconds is None else share.seconds for share in shares]
+        return [(c.device, s) for c, s in zip(chunks, seconds, strict=True) if c.device in self.tasks]
+
+    def again(self, loads: Sequence[tuple[str, float]], task: int) -> None:
         """Note the parts of a task of a step that repeats itself, whose inputs are being made."""
         if self._overlapping:
             for device, seconds in loads:
@@ -194,11 +200,9 @@ class Loads:
         tasks, free, latest = self.tasks, self.seconds, self.latest
         last, longest = "", -1.0
         for device, predicted in loads:
-            if device not in tasks:
-                continue
             tasks[device] += 1
             latest[device] = task
-            free[device] = end = free[device] + (UNKNOWN_SECONDS if predicted is None else predicted)
+            free[device] = end = free[device] + predicted
             if end > longest:
                 last, longest = device, end
         if last:
@@ -227,7 +231,7 @@ class Loads:
         device = step.device
         if step.more and device in self.tasks:
             self.tasks[device] += 1  # the last part of its chunk counts
-        if self.designs:
+        if self.designs.some:
             self.designs.over(self, task.id, device)
         self.remove(device, step.predicted)
         if task.finished:

@@ -277,11 +277,16 @@ class PlanLayer:
         command = planned.command
         if planned.lesson is not NOTHING:
             self.lessons.take(planned)
-        if self.loads.designs:
+        if self.loads.designs.some:
             self.loads.designs.note(self.loads, command)
         task.why = command.why
         steps = self.steps
-        if steps is not None and task.deal is None and not is_fleeting(task):
+        kernel = task.kernel
+        if (
+            steps is not None
+            and task.deal is None
+            and not (kernel is not None and kernel.internal and is_fleeting(task))
+        ):
             before = steps.planning
             steps.called(task, command.chunks, births, self._repeats, here=planned.here)
             if steps.planning - before >= LONG_LOOK and self._successor.holding:

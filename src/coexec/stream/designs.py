@@ -28,7 +28,7 @@ def configurer(driver: Driver) -> Callable[[str, str], None] | None:
 def looking(driver: Driver) -> Iterator[None]:
     """Let calls run under whichever design they need, and load none: a sample is looked at, and nothing is deployed yet."""
     simulation, held = driver.parts.simulation, driver.scheduler.plan.loads.designs.held
-    if simulation is None or not driver.scheduler.plan.loads.designs:
+    if simulation is None or not driver.scheduler.plan.loads.designs.some:
         yield
         return
     before = dict(held)
