@@ -17,8 +17,19 @@ PASSED = (*OURS, os.path.join(os.path.dirname(np.__file__), ""))  # noqa: PTH118
 EXAMPLES = OURS[0] + "examples" + os.sep
 """Programs like users' own, which an installed coexec carries with it."""
 MOST_FILES = 1 << 12  # whose answers are kept: each cell of a notebook is a file of its own
-ANSWERS: dict[str, bool] = {}
-"""What `is_passed` has said, by file: every call asks about two or three."""
+
+
+class PassedFiles(dict[str, bool]):
+    """Whether calls only come through code from a file, by file: every call asks about two or three."""
+
+    def __missing__(self, file: str) -> bool:
+        if len(self) >= MOST_FILES:
+            self.clear()
+        known = self[file] = file.startswith(PASSED) and not file.startswith(EXAMPLES)
+        return known
+
+
+PASSED_FILES = PassedFiles()
 
 
 def is_ours(file: str) -> bool:
@@ -28,12 +39,7 @@ def is_ours(file: str) -> bool:
 
 def is_passed(file: str) -> bool:
     """Tell whether calls only come through code from `file`: operators are NumPy's, ready-made operations ours."""
-    known = ANSWERS.get(file)
-    if known is None:
-        if len(ANSWERS) >= MOST_FILES:
-            ANSWERS.clear()
-        known = ANSWERS[file] = file.startswith(PASSED) and not file.startswith(EXAMPLES)
-    return known
+    return PASSED_FILES[file]
 
 
 def program_frame(frame: FrameType) -> FrameType:

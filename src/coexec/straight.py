@@ -27,7 +27,7 @@ from .graph.shape import SameCall
 from .graph.task import Task
 from .lower.state import Backing
 from .machine.platform import HOST
-from .origin import ANSWERS, is_passed
+from .origin import PASSED_FILES
 from .plan import planned
 from .program.array import Array
 from .program.call import DEFAULT
@@ -46,10 +46,16 @@ _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constr
 class StraightCall:
     """How a call on certain views ran in the caller, and what that depends on."""
 
-    __slots__ = ("arrays", "backings", "choices", "model", "scalars", "step", "work")
+    __slots__ = ("arrays", "backings", "choices", "model", "scalars", "step", "why", "work")
 
     def __init__(
-        self, step: Launch, choices: Any, arrays: tuple[Any, ...], backings: tuple[Backing, ...], scalars: Any
+        self,
+        name: str,
+        step: Launch,
+        choices: Any,
+        arrays: tuple[Any, ...],
+        backings: tuple[Backing, ...],
+        scalars: Any,
     ) -> None:
         self.step = step
         self.choices = choices  # who could run it, as the kernel kept it then
@@ -58,6 +64,7 @@ class StraightCall:
         self.scalars = scalars  # positions and names of the other arguments
         self.model: Any = step.model
         self.work = step.work
+        self.why = name, False  # the last call that was not replayed, as schedule/lower.py has it
 
 
 class StraightCalls:
@@ -180,14 +187,14 @@ class StraightCalls:
         task.body = kernel.function if kernel.captures_nothing else kernel.body()
         frame = sys._getframe(3)
         file = frame.f_code.co_filename
-        while (ANSWERS.get(file) or (file not in ANSWERS and is_passed(file))) and (back := frame.f_back) is not None:
+        while PASSED_FILES[file] and (back := frame.f_back) is not None:
             frame, file = back, back.f_code.co_filename
         task.call, task.line = file, frame.f_lineno
         scheduler.link.graph.add(task)
         task.starved = self._plan._sure = True
         task.why = planned.IN_CALLER
         self._lower.analysed += 1
-        self._lower.why = task.name, False
+        self._lower.why = known.why
         step = known.step
         if step.predicted != seconds:
             share = (step.body, step.model, step.work, seconds, step.together)
@@ -257,4 +264,6 @@ class StraightCalls:
                 return
             views.append((param.position, array._storage.id, array._box, array._cut, param.access.writes, backing))
             backings.append(backing)
-        same.straight = StraightCall(step, kernel.choices, tuple(views), tuple(backings), kernel.scalar_params)
+        same.straight = StraightCall(
+            task.name, step, kernel.choices, tuple(views), tuple(backings), kernel.scalar_params
+        )

@@ -23,7 +23,7 @@ from typing import Any
 
 from .graph.shape import CallShape, SameCall
 from .graph.task import Task
-from .origin import ANSWERS, is_passed
+from .origin import PASSED_FILES
 from .program.array import Array
 from .program.call import DEFAULT
 from .program.capture import PLAIN
@@ -123,7 +123,7 @@ class KnownCalls:
         task.context = copy_context()
         frame = sys._getframe(3)
         file = frame.f_code.co_filename
-        while (ANSWERS.get(file) or (file not in ANSWERS and is_passed(file))) and (back := frame.f_back) is not None:
+        while PASSED_FILES[file] and (back := frame.f_back) is not None:
             frame, file = back, back.f_code.co_filename
         task.call, task.line = file, frame.f_lineno
         return task

@@ -23,7 +23,7 @@ from .graph.shape import SameCall
 from .graph.task import Task
 from .lower.state import Backing
 from .machine.platform import HOST
-from .origin import ANSWERS, is_passed
+from .origin import PASSED_FILES
 from .plan.candidate import Candidate
 from .plan.planner import Planner
 from .predict.work import Work
@@ -115,7 +115,7 @@ class StraightQueue:
         task.context = copy_context()
         frame = sys._getframe(2)
         file = frame.f_code.co_filename
-        while (ANSWERS.get(file) or (file not in ANSWERS and is_passed(file))) and (back := frame.f_back) is not None:
+        while PASSED_FILES[file] and (back := frame.f_back) is not None:
             frame, file = back, back.f_code.co_filename
         task.call, task.line = file, frame.f_lineno
         task.submitted = begin

@@ -8,8 +8,8 @@ engine and the null devices then do is measured apart (`engine_us`). The program
 Three kinds of task: *unknown* ones go through all of it, *replayed* ones are part of a loop that repeats itself exactly, *known*
 ones have a shape and arrays in a state that were seen before, in a program that does not repeat itself: they are linked, planned
 as the steady plan of their shape says, and their instructions come from a recipe. `us_per_task` (medians of wall time) is of
-unknown ones, `us_per_task_replayed` of replayed ones; `cpu_us_*` are processor time of the process, the least of all parts;
-`calls_per_task` are Python calls of known ones.
+unknown ones, `us_per_task_replayed` of replayed ones; `cpu_us_*` are processor time of the process, the least of all parts, without
+what measuring takes; `calls_per_task` are Python calls of known ones.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ FEW = 4  # devices; with more, fewer tasks are measured
 MOST_INSTRUCTIONS = (
     200_000  # of a case: where tasks are thousands of them, growth is measured over fewer than 10,000 tasks
 )
+EMPTY_CALLS = 200  # that tell what measuring takes
 FEW_TURNS = 12  # on many devices, where each is thousands of copies
 OWN_CALLS = 3  # Python functions of the benchmark in one repetition: the turn, the one it mixes, and the next number
 TURNS = 60  # tasks of one RSim: its rows grow from step to step, and the whole of it repeats
@@ -269,29 +270,41 @@ class Meter:
         self._engine = self._engine_cpu = 0.0  # seconds
         self.count = Count()
         self.counting = True
+        self._measured, self._own = 0, 0.0  # calls; seconds of processor time that measuring one takes
         executor: Any = runtime._driver.executor
         submit, wait = executor.submit, executor.wait_for
 
-        def timed_submit(instructions: list[Instruction]) -> None:
-            start, cpu = perf_counter(), process_time()
+        def counted(instructions: list[Instruction]) -> None:
             if self.counting:
                 self.count.add(instructions)
             submit(instructions)
-            self._engine += perf_counter() - start
-            self._engine_cpu += process_time() - cpu
 
-        def timed_wait(*args: Any) -> Any:
+        self._executor = executor
+        try:
+            executor.submit, executor.wait_for = self._timed(counted), self._timed(wait)
+        except AttributeError:  # a compiled core: the engine's time is not told apart, and nothing is counted
+            self._executor = None
+        self._own = min([self._of_measuring() for _ in range(5)])
+
+    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a call of the engine, whose time is measured."""
+
+        def measured(*args: Any) -> Any:
             start, cpu = perf_counter(), process_time()
-            answer = wait(*args)
+            answer = call(*args)
+            self._measured += 1
             self._engine += perf_counter() - start
             self._engine_cpu += process_time() - cpu
             return answer
 
-        self._executor = executor
-        try:
-            executor.submit, executor.wait_for = timed_submit, timed_wait
-        except AttributeError:  # a compiled core: the engine's time is not told apart, and nothing is counted
-            self._executor = None
+        return measured
+
+    def _of_measuring(self) -> float:
+        """Return the seconds of processor time that measuring a call takes, beyond what it counts as the engine's."""
+        measured, self._engine_cpu, begun = self._timed(list), 0.0, process_time()
+        for _ in range(EMPTY_CALLS):
+            measured()
+        return (process_time() - begun - self._engine_cpu) / EMPTY_CALLS
 
     def end(self) -> None:
         """Measure nothing any more: what is measured here would be in the way of counting calls."""
@@ -309,13 +322,13 @@ class Meter:
         """Return the rate of so many tasks; an even number of repetitions leaves the arrays as they were."""
         turns = max(2, tasks // program.tasks // 2 * 2)
         self.count.begin()
-        self._engine = self._engine_cpu = 0.0
+        self._measured, self._engine, self._engine_cpu = 0, 0.0, 0.0
         start, begun = perf_counter(), process_time()
         for _ in range(turns):
             arrays = program.turn(arrays)
         wall, cpu = perf_counter() - start, process_time() - begun
         done = self.count.tasks = turns * program.tasks
-        lowering, of_cpu = wall - self._engine, cpu - self._engine_cpu
+        lowering, of_cpu = wall - self._engine, cpu - self._engine_cpu - self._measured * self._own
         return Rate(lowering / done * 1e6, self._engine / done * 1e6, of_cpu / done * 1e6)
 
 

@@ -11,7 +11,7 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from ..errors import ArgumentError, CoexecError, ProgramError, RuntimeClosed
-from ..origin import ANSWERS, is_passed, program_frame
+from ..origin import PASSED_FILES, program_frame
 from ..program.access import read
 from ..program.array import Array
 from ..program.call import Options
@@ -62,7 +62,7 @@ def describe(
     task.context = copy_context()
     frame = sys._getframe(3)
     file = frame.f_code.co_filename
-    while (ANSWERS.get(file) or (file not in ANSWERS and is_passed(file))) and (back := frame.f_back) is not None:
+    while PASSED_FILES[file] and (back := frame.f_back) is not None:
         frame, file = back, back.f_code.co_filename  # as origin.program_frame, whose calls cost more than they do
     task.call, task.line = file, frame.f_lineno
     return task

@@ -80,8 +80,9 @@ class TaskGraph:
         self.last = id = task.id = self.last + 1
         if task.space is None and task.once:
             touch = self.marks.touched.add
-            for (_, _, access), array in zip(task.accesses, task.arrays):  # noqa: B905 - equally long, and this is hot
+            for param, array in zip(task.accesses, task.arrays):  # noqa: B905 - equally long, and this is hot
                 if array.size:
+                    access = param[2]
                     tracker = array._storage.tracker
                     if tracker.folded is not None:
                         tracker.unfold()

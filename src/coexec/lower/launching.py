@@ -44,7 +44,8 @@ class Launching:
         needs: set[int] = set()
         after: set[int] = set()
         touch = emitter.marks.touched.add
-        for (_, _, access), array, backing in zip(task.accesses, task.arrays, backings):  # noqa: B905 - equally long, and hot
+        for param, array, backing in zip(task.accesses, task.arrays, backings):  # noqa: B905 - equally long, and hot
+            access = param[2]
             state = array._storage.state
             if state.form is not None:
                 state.unfold()

@@ -35,18 +35,18 @@ class Learning:
         kernels: dict[str, list[Ran]] = {}
         computed = [
             record for record in records if record[3] != record[4] and record[6] is None
-        ]  # else there is nothing to learn
+        ]  # which can be learnt from
         for record in computed:
-            instruction, device, _, start, stop, _, _ = record
-            step = instruction.step
+            step = record[0].step
             if type(step) is Launch:
+                device = record[1]
                 known = kernels.get(device)
                 if known is None:
                     kernels[device] = [record]
                 else:
                     known.append(record)
             elif type(step) is Copy:
-                self._links.learn(step.source.memory, step.target.memory, step.nbytes, start, stop)
+                self._links.learn(step.source.memory, step.target.memory, step.nbytes, record.start, record.stop)
         self._links.update()
         for device, ran in kernels.items():
             spans = [record[3:5] for record in ran]
