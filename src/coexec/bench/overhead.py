@@ -33,7 +33,7 @@ PAIRS = 512  # of arrays, so that independent tasks meet none that is still in f
 BOXES = 16
 BUSY_ELEMENTS = 100_000
 PART = 1000  # tasks: about two horizons, so that each part has all that does not come with every task
-PARTS = 9  # at least: the least of fewer is that of a disturbed machine
+PARTS = 30  # at least: the first after another contestant finds cold caches, and others may disturb the machine
 
 
 @cx.kernel(x=cx.read, y=cx.update)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from math import inf
+from operator import itemgetter
 from typing import Any
 
 from ..backend.base import Ran
@@ -19,8 +20,9 @@ from ..predict.links import Links
 
 LONG = 50e-6  # seconds: how long shorter kernels wait is measured by few backends, and says little about long ones
 
-Spans = list[tuple[float, float]]
+Spans = Sequence[tuple[float, float]]
 """When kernels began and ended, in seconds."""
+LONG_AGO: Spans = ((-inf, -inf),)
 
 
 class Learning:
@@ -28,7 +30,9 @@ class Learning:
 
     def __init__(self, links: Links) -> None:
         self._links = links
-        self._before: dict[str, Spans] = {}  # of the kernels that were reported last, by device
+        self._before: dict[
+            str, Spans
+        ] = {}  # of the kernels that were reported last, by device; the last to end is the last
 
     def ran(self, records: Sequence[Ran]) -> None:
         """Learn from what finished."""
@@ -49,9 +53,14 @@ class Learning:
                 self._links.learn(step.source.memory, step.target.memory, step.nbytes, record.start, record.stop)
         self._links.update()
         for device, ran in kernels.items():
-            spans = [record[3:5] for record in ran]
-            spans.sort()
-            self._learn(ran, Shared(spans + [s for s in self._before.get(device, ()) if s[1] > spans[0][0]]))
+            before = self._before.get(device, LONG_AGO)
+            if before[-1][1] <= ran[0][3] and _follow_each_other(ran):
+                self._learn(ran, APART)
+                self._before[device] = (ran[-1][3:5],)
+                continue
+            spans = sorted([record[3:5] for record in ran])
+            self._learn(ran, Shared([*spans, *[span for span in before if span[1] > spans[0][0]]]))
+            spans.sort(key=itemgetter(1))
             self._before[device] = spans
 
     def _learn(self, ran: Sequence[Ran], shared: Shared) -> None:
@@ -83,6 +92,16 @@ class Learning:
             _teach(last, runs)
 
 
+def _follow_each_other(ran: Sequence[Ran]) -> bool:
+    """Tell whether each began after the one before it was over."""
+    last = -inf
+    for record in ran:
+        if record[3] < last:
+            return False
+        last = record[4]
+    return True
+
+
 def _teach(step: Launch, runs: list[float]) -> None:
     """Let the model of a launch learn how long it took, each time."""
     step.model.learn_all(step.work, runs, together=step.together)
@@ -95,7 +114,7 @@ class Shared:
         """Know the spans of all kernels on one device."""
         self._times: list[float] = []
         self._shares: list[float] = []  # seconds that a kernel has had which has run from the first moment on
-        spans.sort()
+        spans = sorted(spans)
         self.apart = True  # one after the other
         last = -inf
         for begin, end in spans:
@@ -122,3 +141,7 @@ class Shared:
         if self.apart:
             return stop - start
         return self._shares[bisect_left(self._times, stop)] - self._shares[bisect_left(self._times, start)]
+
+
+APART = Shared([])
+"""Nothing ran at the same moment as anything else."""
