@@ -45,11 +45,9 @@ from .opencl_text import (
 from .refused import Untraceable
 from .trace import FEW
 from .walk import Held, Index, Nest, Walk, WantsMemory
+from .zeros import lanes_of_extreme, zero_text
 
 BOOL, INTEGER, WORD, DOUBLE = np.dtype(bool), np.dtype(np.int64), np.dtype(np.uint64), np.dtype(float)
-
-SIGN_OF_ZERO = 0.5
-"""What a row's extreme is given as its distance from NumPy's, in ulp: where it is zero, NumPy's vectors decide whether it is -0.0."""
 
 
 class Points(Walk):
@@ -132,6 +130,8 @@ class Points(Walk):
 
     def number(self, value: Any, dtype: np.dtype[Any]) -> Held:
         """Return a number that is known now."""
+        if dtype.kind == "f" and value == 0 and np.signbit(value):
+            return self._negative_zero(dtype)
         if dtype.kind == "f":
             text = float(value).hex() if np.isfinite(value) else "NAN" if np.isnan(value) else "INFINITY"
             text = f"({self.c_type(dtype)})({'-' if np.isinf(value) and value < 0 else ''}{text}{'f' if dtype.itemsize == 4 and np.isfinite(value) else ''})"
@@ -141,6 +141,17 @@ class Points(Walk):
             text = "(-9223372036854775807L - 1)" if low else f"({int(value)}{suffix})"
             text = f"(({self.c_type(dtype)}){text})"
         return Held(text, dtype, False, self.root)
+
+    def _negative_zero(self, dtype: np.dtype[Any]) -> Held:
+        """Return -0.0, which compilers must not see: LLVM takes `x < 0 ? -0.0 : x` for a maximum that would be -0.0 for 0.0."""
+        key = "-0.0", dtype.str
+        if key not in self.root.memo:
+            name = self.name("coexec_zero")
+            self.say(f"volatile {self.c_type(dtype)} {name}_hidden = -0.0f;", self.root)
+            self.say(f"const {self.c_type(dtype)} {name} = {name}_hidden;", self.root)
+            self.root.memo[key] = Held(name, dtype, False, self.root)
+        found: Held = self.root.memo[key]
+        return found
 
     def scalar(self, node: Scalar) -> Held:
         host = node.host
@@ -264,14 +275,12 @@ class Points(Walk):
             raise WantsMemory(node)
         if last and floats and node.kind == "prod":
             raise Untraceable("a row of floats is multiplied in an order of NumPy's own")
-        if last and floats and node.kind in ("max", "min"):
-            self.ulp = max(self.ulp, SIGN_OF_ZERO)
         if floats and node.kind == "sum" and short:
             return self._few(node, at, in_pairs=last and not node.free)
         if last and floats and node.kind == "sum" and not node.free:
             found: Held = self.within(home, lambda: self.in_pairs(node, at, home))
         else:
-            found = self.within(home, lambda: self._looped(node, at, home))
+            found = self.within(home, lambda: self._looped(node, at, home, in_a_row=last and floats))
         return found
 
     def _few(self, node: Fold, at: Index, *, in_pairs: bool) -> Held:
@@ -321,7 +330,7 @@ class Points(Walk):
         self.stack[-1].lines.append(nest)
         self.say(f"if ({own}_n >= 8 && {own}_n % 8 == 0) {own} = {JOINED.format(own=own)};")
 
-    def _looped(self, node: Fold, at: Index, home: Nest) -> Held:
+    def _looped(self, node: Fold, at: Index, home: Nest, *, in_a_row: bool) -> Held:
         def element(line: Line) -> Held:
             return self.emit(node.arg, (*at[: node.axis], line, *at[node.axis :]))
 
@@ -344,4 +353,28 @@ class Points(Walk):
             self.say(f"{total} = {self.computed(step, [now, value], node.dtype).text};")
         self.stack.pop()
         home.lines.append(nest)
-        return Held(place, INTEGER, False, home) if node.kind.startswith("arg") else now._replace(home=home)
+        if node.kind.startswith("arg"):
+            return Held(place, INTEGER, False, home)
+        if in_a_row and node.kind in ("max", "min"):
+            self.settle_zero(node, at, home, total)
+        return now._replace(home=home)
+
+    def settle_zero(self, node: Fold, at: Index, home: Nest, total: str) -> None:
+        """Give the extreme of a row NumPy's sign where it is zero."""
+        lanes = lanes_of_extreme(STEPS[node.kind], node.dtype.str)
+        if len(lanes) == 1 or (isinstance(node.extent, int) and node.extent <= len(lanes)):
+            return  # the last of them, as ever
+        own, count = self.name("coexec_z"), self.size(node.extent)
+        if_zero = Nest("", (f"if ({total} == 0)", ""), home)
+        if_zero.counts = False
+        self.stack.append(if_zero)
+        self.say(f"long {own}_best = -1;")
+        again = Nest(self.name("coexec_r"), ("0L", count), if_zero)
+        self.stack.append(again)
+        value = self.emit(node.arg, (*at[: node.axis], Line(0, 1, again.var), *at[node.axis :]))
+        for line in zero_text(lanes, own, again.var, count, value.text, total):
+            self.say(line)
+        self.stack.pop()
+        if_zero.lines.append(again)
+        self.stack.pop()
+        home.lines.append(if_zero)

@@ -1,6 +1,6 @@
 """OpenCL C for reductions: one point computes one partial result, with vectors along the last axis where it is dense.
 
-Before: nothing.  After: ops/reductions.py.  Pure text: knows no array and no device.
+Before: compile/zeros.py.  After: ops/reductions.py.  Pure text: knows no array and no device.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ..compile.refused import Untraceable
+from ..compile.zeros import lanes_of_extreme, zero_text
 
 C_TYPES = {"float32": "float", "float64": "double", "int32": "int", "int64": "long"}
 WIDTHS = {"float": 8, "int": 8, "double": 4, "long": 4}
@@ -32,17 +35,17 @@ def _starts(floats: str, integers: str | None = None) -> dict[str, str]:
     return {"float": floats, "double": floats, "int": whole, "long": whole}
 
 
-# NumPy's rule: a NaN anywhere is the answer. A comparison of vectors is 0 or -1 in each element, as `select` wants it.
+# NumPy's rule: a NaN anywhere is the answer, and of equal ones the later. A comparison of vectors is 0 or -1 in each element, as `select` wants it.
 TEXTS: dict[Any, Text] = {
     np.add: Text("({a} + {b})", "({a} + {b})", _starts("0")),
     np.multiply: Text("({a} * {b})", "({a} * {b})", _starts("1")),
     np.maximum: Text(
-        "PICK({a}, {b}, ({b} > {a}) | ({b} != {b}))",
+        "PICK({b}, {a}, ({a} > {b}) | ({a} != {a}))",
         "max({a}, {b})",
         {"float": "-INFINITY", "double": "-INFINITY", "int": "INT_MIN", "long": "LONG_MIN"},
     ),
     np.minimum: Text(
-        "PICK({a}, {b}, ({b} < {a}) | ({b} != {b}))",
+        "PICK({b}, {a}, ({a} < {b}) | ({a} != {a}))",
         "min({a}, {b})",
         {"float": "INFINITY", "double": "INFINITY", "int": "INT_MAX", "long": "LONG_MAX"},
     ),
@@ -75,7 +78,21 @@ def source(
         loops.append(
             _each(f"for (int e = 0; e < {width}; e++) {{ T one = ((T *)&wide[v])[e]; total = STEP(total, one); }}")
         )
+    if ufunc in (np.maximum, np.minimum) and made.kind == "f" and list(reduced) == [ndim - 1]:
+        try:
+            loops.append(_settled(ufunc, made, index, ndim, blocked))
+        except Untraceable:
+            return None
     return "\n".join([*lines, *loops, f"out({point}) = total;"])
+
+
+def _settled(ufunc: np.ufunc, made: np.dtype[Any], index: dict[int, str], ndim: int, blocked: int | None) -> str:
+    """Return what gives the extreme of a row NumPy's sign where it is zero."""
+    first, end = _bounds(ndim - 1, blocked)
+    element = f"x({', '.join(index[axis] for axis in range(ndim - 1))}{', ' if ndim > 1 else ''}first + q)"
+    texts = zero_text(lanes_of_extreme(ufunc.__name__, made.str), "zero", "q", "count", "value", "total")
+    loop = f"for (long q = 0; q < count; q++) {{ const T value = {element}; {' '.join(texts)} }}"
+    return f"if (total == 0) {{ const long first = {first}, count = {end} - first; long zero_best = -1; {loop} }}"
 
 
 def _each(statement: str) -> str:
