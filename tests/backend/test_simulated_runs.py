@@ -7,7 +7,7 @@ import pytest
 
 import coexec as cx
 from coexec.backend.simulated import Costs, simulate
-from coexec.bench.plan.program import Given
+from coexec.bench.plan.program import ArrayMaker
 from tests.backend.simulated_parts import (
     CORES,
     DIRECT,
@@ -143,7 +143,7 @@ def test_a_kernel_that_computes_overlaps_one_that_moves() -> None:
 def test_what_the_host_computes_it_computes_one_after_the_other() -> None:
     """No device here can add, so one thread of the host does, at the speed of a core: 15 GB/s."""
     with cx.Runtime("npu:0", platform="edge-soc", store="off", diagnostics="off") as runtime:
-        x = Given(runtime._driver)(4096, 4096)
+        x = ArrayMaker(runtime._driver)(4096, 4096)
         for _ in range(5):
             x.sum()
         cx.wait()

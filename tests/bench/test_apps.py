@@ -13,8 +13,8 @@ import pytest
 import coexec as cx
 from coexec.bench.apps import cholesky, harness, harness as cost, harness as figures, programs
 from coexec.bench.apps.app import App
-from coexec.bench.apps.team import Team
-from coexec.bench.apps.ways import ByHand, InNumPy, Through, Way
+from coexec.bench.apps.team import ThreadTeam
+from coexec.bench.apps.ways import AppThroughCoexec, AppWay, ByHand, InNumPy
 from coexec.bench.split.harness import usable
 from coexec.machine.cores import available_cores
 from tests.observe.stories import Story
@@ -24,7 +24,7 @@ CASE = {
     "app", "devices", "numpy_s", "coexec_s", "handwritten_s", "speedup", "vs_numpy", "vs_handwritten", "gb_per_s",
     "runtime_cost",
 }  # fmt: skip
-EFFORT = harness.Effort(0.0, (1, 1), 1, 1)
+EFFORT = harness.AppEffort(0.0, (1, 1), 1, 1)
 SETS, _ = usable(harness.DEVICES)
 
 
@@ -39,7 +39,11 @@ def quick(name):
 @pytest.mark.parametrize("name", harness.APPS)
 def test_every_way_gives_the_results_of_plain_numpy_again_and_again(name):
     app = quick(name)
-    ways: list[Way] = [InNumPy(app, 1), ByHand(app, available_cores()), *(Through(app, devices) for devices in SETS)]
+    ways: list[AppWay] = [
+        InNumPy(app, 1),
+        ByHand(app, available_cores()),
+        *(AppThroughCoexec(app, devices) for devices in SETS),
+    ]
     try:
         for _ in range(2):  # the second run begins from the first contents again
             assert all(way.seconds() > 0 for way in ways)
@@ -77,7 +81,7 @@ def test_the_kernel_of_light_is_the_same_in_pieces_and_on_every_device():
 
 
 def test_a_failing_task_of_the_hand_written_factorisation_lets_nobody_wait():
-    ready, team = cholesky.Ready(list(cholesky.jobs(4))), Team(available_cores()[:1] * 2)
+    ready, team = cholesky.ReadyTasks(list(cholesky.jobs(4))), ThreadTeam(available_cores()[:1] * 2)
 
     def run(job):
         if job.name == "syrk":
@@ -243,7 +247,7 @@ def test_waiting_for_the_interpreter_lock_can_be_counted_as_a_cost():
 
 
 def test_a_team_meets_at_every_barrier_and_its_parts_cover_everything():
-    team = Team(available_cores()[:1] * 3)
+    team = ThreadTeam(available_cores()[:1] * 3)
     reached: list[list[int]] = [[0] * 3 for _ in range(20)]
     try:
 
@@ -261,7 +265,7 @@ def test_a_team_meets_at_every_barrier_and_its_parts_cover_everything():
 
 
 def test_a_failing_thread_lets_nobody_wait_and_its_error_is_raised():
-    team = Team(available_cores()[:1] * 2)
+    team = ThreadTeam(available_cores()[:1] * 2)
 
     def share(rank):
         if rank == 1:

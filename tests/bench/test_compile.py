@@ -10,7 +10,7 @@ import pytest
 from coexec.bench.compile import by_numba, harness as compiled
 from coexec.bench.compile.apps import app_case
 from coexec.bench.compile.harness import CASES, elements, run
-from coexec.bench.compile.peers import PEERS, Kept, by_peer, in_namespace
+from coexec.bench.compile.peers import PEERS, OutputStandIn, by_peer, in_namespace
 
 KEYS = {
     "name", "devices", "numpy_ms", "blocked_ms", "compiled_ms", "gb_per_s", "triad_gb_per_s", "of_triad", "bits",
@@ -75,7 +75,7 @@ def test_peers_compute_what_the_body_does(peer: str) -> None:
 def test_a_body_computes_the_same_where_results_are_kept(name: str) -> None:
     arguments, wanted = computed(name)
     case = CASES[name]
-    kept = {key: Kept(arguments[key]) for key in case.writes}
+    kept = {key: OutputStandIn(arguments[key]) for key in case.writes}
     in_namespace(case.body, np)(**arguments | kept)
     assert all(np.array_equal(kept[key].value, wanted[key]) for key in case.writes)
 

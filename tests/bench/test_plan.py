@@ -5,7 +5,7 @@ from typing import Any
 import coexec as cx
 from coexec.bench.plan import changing, exact
 from coexec.bench.plan.harness import classes, compare, is_named, named, run, sets, summary
-from coexec.bench.plan.program import Program
+from coexec.bench.plan.program import SizedProgram
 
 
 def test_sets_are_one_of_each_class_each_class_and_every_union() -> None:
@@ -32,7 +32,7 @@ def test_a_case_says_how_all_devices_compare_with_the_best_choice() -> None:
 
 
 def test_every_program_can_be_run() -> None:
-    programs: list[Program] = [*exact.programs(quick=False), *changing.programs(quick=False)]
+    programs: list[SizedProgram] = [*exact.programs(quick=False), *changing.programs(quick=False)]
     assert len({(p.name, p.size) for p in programs}) == len(programs)
     assert {p.exact for p in programs} == {True, False}
 
@@ -49,7 +49,7 @@ def test_the_summary_has_the_worst_of_each_kind() -> None:
 
 
 def test_words_choose_cases() -> None:
-    program = Program("dag VEC", "2,000,000", lambda _: lambda _: None)
+    program = SizedProgram("dag VEC", "2,000,000", lambda _: lambda _: None)
     assert is_named([], "laptop", program) and is_named(["laptop", "VEC"], "laptop", program)
     assert not is_named(["laptop", "IMG"], "laptop", program) and not is_named(["lap"], "laptop", program)
 

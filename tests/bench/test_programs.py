@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coexec.bench.dag.hand import ByHand
+from coexec.bench.dag.hand import TwoThreads
 from coexec.bench.dag.opencl import ByHandOpenCL, PlainOpenCL
 from coexec.bench.dag.program import dependencies
-from coexec.bench.dag.schedule import Costs, best_schedule
-from coexec.bench.dag.ways import Plain, Through, Way
+from coexec.bench.dag.schedule import MeasuredCosts, best_schedule
+from coexec.bench.dag.ways import DagThroughCoexec, DagWay, Plain
 from coexec.machine.cores import available_cores
 from tests.bench.small import MIX_NAMES, PROGRAMS
 
@@ -17,7 +17,7 @@ CORES = available_cores()
 every_program = pytest.mark.parametrize("name", PROGRAMS)
 
 
-def check(way: Way, name: str) -> None:
+def check(way: DagWay, name: str) -> None:
     """Run a way three times; each time it must give the expected results, and the elements the host reads."""
     program = PROGRAMS[name]
     wanted = program.expected(program.arrays)
@@ -32,13 +32,13 @@ def check(way: Way, name: str) -> None:
         way.close()
 
 
-def alternating(name: str, devices: tuple[str, str]) -> Costs:
+def alternating(name: str, devices: tuple[str, str]) -> MeasuredCosts:
     """Return costs that send every other kernel to the other device, so that much must cross."""
     labels = PROGRAMS[name].labels()
     kernels = {
         (label, device): 1.0 + 9 * ((i + d) % 2) for i, label in enumerate(labels) for d, device in enumerate(devices)
     }
-    return Costs(kernels, {}, devices)
+    return MeasuredCosts(kernels, {}, devices)
 
 
 @every_program
@@ -49,19 +49,21 @@ def test_plain_calls_give_what_numpy_gives(name):
 @every_program
 @pytest.mark.parametrize("mix", MIX_NAMES)
 def test_coexec_gives_what_numpy_gives(name, mix):
-    check(Through(PROGRAMS[name], MIX_NAMES[mix].devices, MIX_NAMES[mix].limits), name)
+    check(DagThroughCoexec(PROGRAMS[name], MIX_NAMES[mix].devices, MIX_NAMES[mix].limits), name)
 
 
 @every_program
 @pytest.mark.parametrize("mix", MIX_NAMES)
 def test_coexec_gives_it_also_when_kernels_go_to_the_devices_in_turn(name, mix):
-    check(Through(PROGRAMS[name], MIX_NAMES[mix].devices, MIX_NAMES[mix].limits, placement="round-robin"), name)
+    check(
+        DagThroughCoexec(PROGRAMS[name], MIX_NAMES[mix].devices, MIX_NAMES[mix].limits, placement="round-robin"), name
+    )
 
 
 @every_program
 def test_two_threads_by_hand_give_what_numpy_gives(name):
     schedule = best_schedule(PROGRAMS[name], alternating(name, ("cpu:0", "cpu:1")))
-    check(ByHand(PROGRAMS[name], schedule, (CORES[0], CORES[-1])), name)
+    check(TwoThreads(PROGRAMS[name], schedule, (CORES[0], CORES[-1])), name)
 
 
 @every_program

@@ -6,16 +6,18 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from coexec.bench.dag.program import dependencies
-from coexec.bench.dag.schedule import Costs, arrivals, best_schedule, shortest
+from coexec.bench.dag.schedule import MeasuredCosts, arrivals, best_schedule, shortest
 from tests.bench.small import PROGRAMS
 
 CORES = ("cpu:0", "cpu:1")
 BOTH = ("cpu", "opencl")
 
 
-def alike(name: str, **seconds: float) -> Costs:
+def alike(name: str, **seconds: float) -> MeasuredCosts:
     """Return costs on two cores; a kernel takes a second unless said."""
-    return Costs({(label, d): seconds.get(label, 1.0) for label in PROGRAMS[name].labels() for d in CORES}, {}, CORES)
+    return MeasuredCosts(
+        {(label, d): seconds.get(label, 1.0) for label in PROGRAMS[name].labels() for d in CORES}, {}, CORES
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,22 +38,22 @@ def test_vec_runs_its_squares_side_by_side():
 
 def test_a_device_that_is_much_slower_gets_nothing():
     kernels = {(f"K{j}", device): 1.0 if device == "cpu" else 100.0 for j in range(10) for device in BOTH}
-    costs = Costs(kernels, {}, BOTH)
+    costs = MeasuredCosts(kernels, {}, BOTH)
     assert set(best_schedule(PROGRAMS["B&S"], costs).place.values()) == {"cpu"}
     assert shortest(PROGRAMS["B&S"], costs) == 10.0
 
 
 def test_indivisible_kernels_are_shared_out_as_well_as_they_can_be():
     kernels = {(f"K{j}", device): 1.0 if device == "cpu" else 3.0 for j in range(10) for device in BOTH}
-    costs = Costs(kernels, {}, BOTH)
+    costs = MeasuredCosts(kernels, {}, BOTH)
     assert shortest(PROGRAMS["B&S"], costs) == 8.0  # eight against two times three; divisible work would take 7.5
 
 
 def test_moving_costs_make_a_second_memory_unattractive():
     program = PROGRAMS["VEC"]
     kernels = {(label, device): 1.0 for label in program.labels() for device in BOTH}
-    free = Costs(kernels, dict.fromkeys(program.arrays, 0.0), BOTH)
-    dear = Costs(kernels, dict.fromkeys(program.arrays, 5.0), BOTH)
+    free = MeasuredCosts(kernels, dict.fromkeys(program.arrays, 0.0), BOTH)
+    dear = MeasuredCosts(kernels, dict.fromkeys(program.arrays, 5.0), BOTH)
     assert shortest(program, free) == 2.0
     assert shortest(program, dear) == 3.0
     assert set(best_schedule(program, dear).place.values()) == {"cpu"}
@@ -73,7 +75,7 @@ def test_a_schedule_keeps_every_dependency_and_never_beats_the_bound(data):
     seconds = st.floats(0.01, 10.0)
     kernels = {(label, d): data.draw(seconds) for label in program.labels() for d in BOTH}
     moves = {name: data.draw(seconds) for name in program.arrays} if data.draw(st.booleans()) else {}
-    costs = Costs(kernels, moves, BOTH)
+    costs = MeasuredCosts(kernels, moves, BOTH)
     schedule = best_schedule(program, costs)
     assert schedule.seconds >= shortest(program, costs) - 1e-9
     assert sorted(n for order in schedule.order.values() for n in order) == list(range(len(program.steps)))

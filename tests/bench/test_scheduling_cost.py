@@ -90,4 +90,4 @@ def test_a_meter_leaves_an_engine_alone_whose_functions_cannot_be_replaced() -> 
         def wait_for(self) -> None: ...
 
     runtime: Any = SimpleNamespace(_driver=SimpleNamespace(executor=Fixed()))
-    schedule.Meter(runtime).end()
+    schedule.RuntimeMeter(runtime).end()

@@ -9,12 +9,12 @@ from coexec.backend.simulated import NOTHING
 from coexec.bench.apps.programs import folder
 from coexec.bench.dag.harness import PROGRAMS
 from coexec.bench.simulate.programs import Turns, cases
-from coexec.bench.simulate.validation import Effort, Rates, Watched, compare, figures, spread, summary
+from coexec.bench.simulate.validation import Rates, Repetitions, WatchedRuns, compare, figures, spread, summary
 
 NO_PROGRAM = {"common", "graph_stream", "window_stream", "image_stream", "streaming", "resnet"}
 """Files of examples/ that others import; streams, which `coexec bench pipeline` covers; models, which `bench dnn` does."""
 RATES = Rates(20e9, 30e9)
-TWICE = Effort(1, 1, 1, 1, rounds=2)
+TWICE = Repetitions(1, 1, 1, 1, rounds=2)
 
 
 def test_every_example_and_every_program_of_the_dag_benchmark_is_covered() -> None:
@@ -44,8 +44,8 @@ def test_only_programs_that_read_values_compute_any() -> None:
             turns.close()
 
 
-def watched(*seconds: float) -> Watched:
-    return Watched(list(seconds), 4.0, 0.5, 0.1)
+def watched(*seconds: float) -> WatchedRuns:
+    return WatchedRuns(list(seconds), 4.0, 0.5, 0.1)
 
 
 def test_the_error_is_that_of_the_median_relative_to_what_was_measured() -> None:

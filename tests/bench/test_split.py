@@ -10,8 +10,8 @@ import pytest
 
 import coexec as cx
 from coexec.bench.split import cases, figures, harness, through
-from coexec.bench.split.cases import Layer
-from coexec.bench.split.single import AllThreads, InNumPy, Worker, rewrite, together
+from coexec.bench.split.cases import ConvolutionLayer
+from coexec.bench.split.single import AllThreads, DeviceThread, NumPyCalls, rewrite, together
 from coexec.machine.cores import available_cores
 
 CASE = {
@@ -21,11 +21,11 @@ CASE = {
 SUMMARY = {"median_gain_captured", "worst_vs_best_single", "worst_vs_numpy_all_threads", "median_abs_error"}
 SMALL = (
     cases.product(70, 50, 30),
-    cases.convolution(Layer("tiny", 2, 3, 9, 5, 3)),
+    cases.convolution(ConvolutionLayer("tiny", 2, 3, 9, 5, 3)),
     cases.chain(70_001),
     cases.summation(70_001),
 )
-EFFORT = harness.Effort(0.05, 0.0, (1, 1), (1, 1))
+EFFORT = harness.SplitEffort(0.05, 0.0, (1, 1), (1, 1))
 MIXES, _ = harness.usable()
 
 
@@ -49,7 +49,7 @@ def expected(problem):
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.op)
 def test_every_problem_in_numpy_is_what_its_formula_says(case):
     problem = case.make()
-    bare = InNumPy(problem)
+    bare = NumPyCalls(problem)
     bare.run()
     np.testing.assert_allclose(bare.result(), expected(problem), rtol=1e-4)
     assert (problem.op, problem.shape) == (case.op, case.shape)
@@ -117,7 +117,7 @@ def test_nothing_is_known_of_a_call_before_anything_ran_and_a_number_afterwards(
     problem = cases.product(300, 300, 300).make()
     with cx.Runtime(devices="cpu:0", store="off") as runtime, through.watched(runtime) as planner:
         before = through.predict(problem, runtime)
-        calls = through.Through(problem, runtime, planner)
+        calls = through.SplitThroughCoexec(problem, runtime, planner)
         for _ in range(3):
             calls.seconds()
         calls.seconds(snapshot=True)
@@ -144,7 +144,7 @@ def test_inputs_are_copied_to_the_device_again_before_each_repetition(mix, tmp_p
     problem = cases.product(512, 512, 512).make()
     options = {"store": "off", "policy": "even", "trace": tmp_path / "trace.json"}
     with cx.Runtime(devices=mix, **options) as runtime, through.watched(runtime) as planner:
-        calls = through.Through(problem, runtime, planner)
+        calls = through.SplitThroughCoexec(problem, runtime, planner)
         calls.planner.shares.clear()
         for _ in range(3):
             calls.seconds()
@@ -194,7 +194,7 @@ def test_quick_devices_go_on_until_the_slowest_is_through():
     told = threading.Event()
     quick, slow = Counting(None, told, after=5), Counting(told, None)
     core = available_cores()[0]
-    workers = [Worker("quick", core, quick), Worker("slow", core, slow)]
+    workers = [DeviceThread("quick", core, quick), DeviceThread("slow", core, slow)]
     try:
         found = together(workers, {"quick": 1.0, "slow": 1.0})
     finally:

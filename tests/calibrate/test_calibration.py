@@ -10,7 +10,7 @@ import pytest
 import coexec as cx
 from coexec.calibrate import calibrate
 from coexec.calibrate.calibration import parts_of, peak_rates
-from coexec.calibrate.designs import DESIGNS, Case, Design, chains
+from coexec.calibrate.designs import DESIGNS, Design, DesignedCall, chains
 from coexec.calibrate.steering import asking
 from coexec.errors import ArgumentError, UnknownName
 from coexec.machine.platform import Device
@@ -91,7 +91,7 @@ def test_an_operation_that_fails_on_a_device_is_left_out_there(monkeypatch: pyte
     def broken(x: cx.Array) -> None:
         shifted(x, cx.zeros(x.shape), None)
 
-    cases = [Case("broken", f"{n} elements", float(n), (np.ones(n),), broken) for n in (10, 20)]
+    cases = [DesignedCall("broken", f"{n} elements", float(n), (np.ones(n),), broken) for n in (10, 20)]
     monkeypatch.setitem(DESIGNS, "broken", Design("broken", 1.0, lambda: cases, "fails"))
     report = calibrate("cpu:0", seconds=1.0, ops=["broken"])
     assert "shifted" in report.left_out["broken on cpu:0"]

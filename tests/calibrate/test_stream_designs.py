@@ -7,13 +7,13 @@ import pytest
 import scipy.sparse as sp
 
 import coexec as cx
-from coexec.calibrate.designs import Case, begin, designs
+from coexec.calibrate.designs import DesignedCall, begin, designs
 from tests.stream.test_results import opened
 
 SMALL = 3e6  # operations: what is measured further takes longer than a test
 
 
-def small(name: str) -> list[Case]:
+def small(name: str) -> list[DesignedCall]:
     (design,) = designs([name])
     return [case for case in design.cases() if case.cost <= SMALL]
 

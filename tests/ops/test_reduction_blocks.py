@@ -11,7 +11,7 @@ import coexec as cx
 from coexec.errors import ShapeError, UnsupportedError
 from coexec.ops import extremes, reductions, statistics
 from coexec.ops.reduce import block_rows, cut_axis, memory_order
-from coexec.ops.reduce_kernels import Request, Whole
+from coexec.ops.reduce_kernels import Request, WholeReduction
 from coexec.ops.reduction_source import source
 from tests.devices import TWO
 from tests.ops.forced import DEVICES, divided
@@ -72,7 +72,7 @@ def test_the_bits_do_not_depend_on_devices_or_shares(shape) -> None:
 @pytest.mark.parametrize("parts", [1, 2, 7])
 def test_a_column_of_its_own_is_added_up_as_beside_others(parts) -> None:
     data = np.random.default_rng(6).random((12, 5000)).astype(np.float32)
-    body = Whole(Request(np.add, (0,), np.dtype(np.float32)), masked=False, lone=1)
+    body = WholeReduction(Request(np.add, (0,), np.dtype(np.float32)), masked=False, lone=1)
     whole, pieces = np.empty(data.shape[1], np.float32), np.empty(data.shape[1], np.float32)
     body(data, whole)
     for first in range(0, data.shape[1], parts):

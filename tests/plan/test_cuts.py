@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 import coexec as cx
 from coexec.bench.plan import exact
 from coexec.bench.plan.harness import told_run
-from coexec.bench.plan.program import Given
+from coexec.bench.plan.program import ArrayMaker
 from coexec.plan.steps.bounds import Brought
 from coexec.plan.steps.cuts import _crowded, divided, part_seconds, shares
 from coexec.plan.steps.slices import done
@@ -87,7 +87,7 @@ def test_few_granules_go_to_whoever_is_done_with_them_first() -> None:
     """Cut at the nearest granule, one of two slow devices would get four of 64 and be the last by a sixth."""
     platform = cx.Platform.load("laptop")
     with cx.Runtime("", platform=platform, store="off", diagnostics="off") as runtime:
-        make = Given(runtime._driver)
+        make = ArrayMaker(runtime._driver)
         x, w = make(64, 64, 56, 56), make(64, 64, 3, 3)
         with cx.record(times=20):
             cx.conv2d(x, w, padding=1)

@@ -14,7 +14,7 @@ import pytest
 
 import coexec as cx
 from coexec.backend.simulated import Happening, Scenario
-from coexec.bench.plan.program import Given
+from coexec.bench.plan.program import ArrayMaker
 from coexec.plan.steps.account import SETTLING, PlanAccount
 from coexec.plan.steps.choose import CANNOT, NOT_YET, UNKNOWN
 from coexec.plan.steps.estimate import PeriodEstimate
@@ -44,7 +44,7 @@ def turns(devices: tuple[str, ...], count: int, happens: tuple[Happening, ...] =
     platform = machine_of(1, [(2e12, 400e9)], 12e9)
     found = []
     with cx.Runtime(",".join(devices), platform=platform, store="off", diagnostics="off", scenario=scenario) as runtime:
-        given, clock = Given(runtime._driver), runtime.machine.lanes["host"].clock
+        given, clock = ArrayMaker(runtime._driver), runtime.machine.lanes["host"].clock
         a, b = given(1000, 1000), given(1000, 1000)
         for _ in range(count):
             begin = clock()
@@ -111,7 +111,7 @@ def test_a_device_is_a_candidate_although_it_cannot_run_one_small_call() -> None
     """The core does it, and the GPU does the rest."""
     platform = machine_of(1, [(2e12, 400e9)], 12e9)
     with cx.Runtime(",".join(BOTH), platform=platform, store="off", diagnostics="off") as runtime:
-        given = Given(runtime._driver)
+        given = ArrayMaker(runtime._driver)
         a, b, c = given(3000, 3000), given(3000, 3000), given(100, 100)
         for _ in range(30):
             heavy.using(devices="cpu:0")(c, c)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.bench.plan.program import Given
+from coexec.bench.plan.program import ArrayMaker
 from coexec.graph.task import Task
 from coexec.plan.candidate import known_ones, one_per_device
 from coexec.plan.steps.account import MEASURED, Measured, PlanAccount, TurnClock
@@ -133,7 +133,7 @@ def test_a_turn_is_over_although_its_last_call_ran_in_the_caller(monkeypatch: py
 def test_a_number_that_is_set_now_and_then_is_no_other_step() -> None:
     platform = machine_of(1, [(2e12, 400e9)], 12e9)
     with cx.Runtime("cpu:0,gpu:0", platform=platform, store="off", diagnostics="off") as runtime:
-        given = Given(runtime._driver)
+        given = ArrayMaker(runtime._driver)
         a, b, number = given(1000, 1000), given(1000, 1000), given(4)
         for turn in range(30):
             if turn % 3:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import coexec as cx
-from coexec.bench.plan.program import Given
+from coexec.bench.plan.program import ArrayMaker
 from coexec.cli.answers import tables
 from coexec.observe.report import summary
 from coexec.observe.trace import Trace
@@ -20,7 +20,7 @@ def heavy(x: Any, out: Any) -> None:
 def test_a_trace_tells_what_planning_took_and_how_long_at_once(tmp_path: Path) -> None:
     file = tmp_path / "run.jsonl"
     with cx.Runtime("", platform="workstation", store="off", diagnostics="off", trace=file) as runtime:
-        given = Given(runtime._driver)
+        given = ArrayMaker(runtime._driver)
         x, out = given(4000, 4000), given(4000, 4000)
         for _ in range(20):
             heavy(x, out)
@@ -37,7 +37,7 @@ def test_a_trace_tells_what_planning_took_and_how_long_at_once(tmp_path: Path) -
 def test_a_program_that_plans_nothing_says_nothing_of_it(tmp_path: Path) -> None:
     file = tmp_path / "run.jsonl"
     with cx.Runtime("gpu:0", platform="workstation", store="off", diagnostics="off", trace=file) as runtime:
-        given = Given(runtime._driver)
+        given = ArrayMaker(runtime._driver)
         heavy(given(100, 100), given(100, 100))
         runtime.wait()
     assert summary(Trace.load(file))["planning"] is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import coexec as cx
-from coexec.bench.plan.program import Given
+from coexec.bench.plan.program import ArrayMaker
 from coexec.plan.steps.account import PlanAccount
 from coexec.plan.steps.choose import planned
 from coexec.plan.steps.estimate import PeriodEstimate, estimate
@@ -22,7 +22,7 @@ def smooth(u: Any, out: Any) -> None:
 def compared(side: int, devices: tuple[str, ...]) -> tuple[float, float]:
     """Return the seconds that a turn takes on some devices of a laptop: as estimated, and as simulated."""
     with cx.Runtime("", platform="laptop", store="off", diagnostics="off") as runtime:
-        given, clock = Given(runtime._driver), runtime.machine.lanes["host"].clock
+        given, clock = ArrayMaker(runtime._driver), runtime.machine.lanes["host"].clock
         u, v = given(side, side), given(side, side)
 
         def turns(count: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import coexec as cx
-from coexec.bench.plan.program import Given
+from coexec.bench.plan.program import ArrayMaker
 from coexec.plan.steps.looking import FIRST, SLICE
 from coexec.plan.steps.slices import VISIT, Slice, Work, done
 
@@ -85,7 +85,7 @@ def looked(calls: int, turns: int, clock: Ticking | None, preset: str = "worksta
     with cx.Runtime("", platform=preset, store="off", diagnostics="off") as runtime:
         steps: Any = runtime._driver.scheduler.plan.steps
         steps._clock = clock
-        given, found = Given(runtime._driver), []
+        given, found = ArrayMaker(runtime._driver), []
         spend = steps._spend
 
         def spent(seconds: float, *, later: bool) -> None:
@@ -130,7 +130,7 @@ def test_a_told_step_that_takes_too_long_to_look_at_is_not_waited_for() -> None:
         steps: Any = runtime._driver.scheduler.plan.steps
         clock = Ticking()
         steps._clock = clock
-        given = Given(runtime._driver)
+        given = ArrayMaker(runtime._driver)
         arrays = [(given(600 + 8 * n, 600), given(600 + 8 * n, 600)) for n in range(100)]
         step = cx.record(times=12)
         for _ in range(12):

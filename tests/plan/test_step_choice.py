@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 import coexec as cx
-from coexec.bench.plan.program import Given
+from coexec.bench.plan.program import ArrayMaker
 from coexec.machine.files import loading as files
 from coexec.plan.steps.bounds import Bounds, as_sets, lower_limit
 from coexec.plan.steps.choose import CANNOT, NOT_YET, Search, planned
@@ -68,7 +68,7 @@ def step_on(platform: cx.Platform, kernels: list[int], side: int) -> Any:
         ",".join([d.name for d in platform.devices]), platform=platform, store="off", diagnostics="off"
     )
     with runtime:
-        given_ = Given(runtime._driver)
+        given_ = ArrayMaker(runtime._driver)
         arrays = [given_(side, side) for _ in range(3)]
         with cx.record(times=10):
             for position, kernel in enumerate(kernels):
@@ -160,7 +160,7 @@ def test_bounds_are_not_above_what_plans_are_estimated_to_take(
 def test_two_arrays_of_unlike_rank_that_are_guessed_to_be_one_have_a_bound() -> None:
     runtime = cx.Runtime("cpu:0,cpu:1", platform=machine_of(2, [], 12e9), store="off", diagnostics="off")
     with runtime:
-        given_ = Given(runtime._driver)
+        given_ = ArrayMaker(runtime._driver)
         with cx.record(times=10):
             heavy(given_(400, 400), given_(400, 400))
             whole(given_(90000), given_(90000))

@@ -12,7 +12,7 @@ import pytest
 import coexec as cx
 from coexec.bench.plan import exact
 from coexec.bench.plan.harness import simulated
-from coexec.bench.plan.program import Given
+from coexec.bench.plan.program import ArrayMaker
 from coexec.plan.plan import Plan
 from coexec.plan.steps.account import MEASURED, SETTLING, TOGETHER, TurnClock
 from coexec.plan.steps.choose import planned
@@ -38,7 +38,7 @@ def steps_of(runtime: cx.Runtime) -> Any:
 
 def wave(runtime: cx.Runtime, side: int, turns: int) -> None:
     program = next(p for p in exact.programs(quick=False) if p.name == "wave_sim" and p.size == f"{side} x {side}")
-    turn = program.make(Given(runtime._driver))
+    turn = program.make(ArrayMaker(runtime._driver))
     for number in range(turns):
         turn(number)
     runtime.wait()

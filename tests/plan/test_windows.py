@@ -11,7 +11,7 @@ import pytest
 import coexec as cx
 from coexec.bench.plan import changing
 from coexec.bench.plan.harness import simulated
-from coexec.bench.plan.program import Given
+from coexec.bench.plan.program import ArrayMaker
 from coexec.plan.steps.looking import FIRST, MOST_FIRST, SHARE
 from coexec.plan.steps.planner import WINDOW
 from coexec.plan.steps.watch import ProgramWatch
@@ -47,7 +47,7 @@ def test_more_devices_do_not_slow_a_changing_program_down(name: str) -> None:
 
 def test_data_moves_once_and_stays_there() -> None:
     with opened("workstation") as runtime:
-        turn = program("branch").make(Given(runtime._driver))
+        turn = program("branch").make(ArrayMaker(runtime._driver))
         for number in range(TURNS):
             turn(number)
         runtime.wait()
@@ -58,7 +58,7 @@ def test_data_moves_once_and_stays_there() -> None:
 
 def test_looks_take_a_bounded_part_of_the_time() -> None:
     with opened("a100x4") as runtime:
-        turn = program("inner loop").make(Given(runtime._driver))
+        turn = program("inner loop").make(ArrayMaker(runtime._driver))
         for number in range(2 * TURNS):
             turn(number)
         runtime.wait()
@@ -69,7 +69,7 @@ def test_looks_take_a_bounded_part_of_the_time() -> None:
 def test_a_call_that_no_plan_names_follows_the_plan_in_force() -> None:
     """Views of an elimination shrink: none of its calls comes twice."""
     with opened("workstation") as runtime:
-        turn = program("lu").make(Given(runtime._driver))
+        turn = program("lu").make(ArrayMaker(runtime._driver))
         for number in range(TURNS):
             turn(number)
         runtime.wait()

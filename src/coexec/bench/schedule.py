@@ -222,7 +222,7 @@ class Rate(NamedTuple):
     cpu: float  # processor time of lowering
 
 
-class Count:
+class HandedOver:
     """What was handed over so far."""
 
     def __init__(self) -> None:
@@ -263,12 +263,12 @@ class Count:
         }
 
 
-class Meter:
+class RuntimeMeter:
     """Measures the runtime's own time, apart from that of engine and devices."""
 
     def __init__(self, runtime: cx.Runtime) -> None:
         self._engine = self._engine_cpu = 0.0  # seconds
-        self.count = Count()
+        self.count = HandedOver()
         self.counting = True
         self._measured, self._own = 0, 0.0  # calls; seconds of processor time that measuring one takes
         executor: Any = runtime._driver.executor
@@ -333,6 +333,6 @@ class Meter:
 
 
 @contextmanager
-def _runtime(devices: int, *, replay: bool) -> Iterator[tuple[cx.Runtime, Meter]]:
+def _runtime(devices: int, *, replay: bool) -> Iterator[tuple[cx.Runtime, RuntimeMeter]]:
     with cx.Runtime(f"null:{devices}", policy="even", replay=replay, store="off") as runtime:
-        yield runtime, Meter(runtime)
+        yield runtime, RuntimeMeter(runtime)

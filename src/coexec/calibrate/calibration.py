@@ -26,7 +26,7 @@ SECONDS = 45.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class CalibratedVariant:
     """What is known of one kernel variant on one kind of device."""
 
     kernel: str
@@ -67,7 +67,7 @@ class Calibration:
     seconds: float
     calls: int
     store: str | None  # the file; None keeps nothing
-    models: tuple[Fitted, ...] = ()
+    models: tuple[CalibratedVariant, ...] = ()
     links: tuple[LinkRate, ...] = ()
     rates: tuple[PeakRate, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)  # what was not measured, and why
@@ -95,14 +95,14 @@ def calibrate(
     is kept, and the report says so.
     """
     from .designs import designs, numbers, own  # late: every operation comes with it
-    from .measuring import Measuring
+    from .measuring import DesignBudget
 
     if not 0.0 < seconds < inf:
         raise ArgumentError(f"calibrate(seconds={seconds!r}): give a number of seconds above 0")
     chosen = designs(ops) if ops is not None or kernels is None else []
     chosen += own(kernels or ())
     with Runtime(devices=devices, store=store, diagnostics="off") as runtime:
-        measuring = Measuring(runtime, seconds, progress or _silent)
+        measuring = DesignBudget(runtime, seconds, progress or _silent)
         interrupted = False
         try:
             measuring.run(chosen, links=kernels is None)
@@ -147,7 +147,7 @@ def parts_of(key: str) -> tuple[str, str, str]:
     return kernel, variant, speed
 
 
-def fitted(devices: Sequence[Device], learned: Learned) -> tuple[Fitted, ...]:
+def fitted(devices: Sequence[Device], learned: Learned) -> tuple[CalibratedVariant, ...]:
     """Return every model with measurements, and how far its predictions lie from them."""
     found = []
     for key, model in learned.models().items():
@@ -158,7 +158,7 @@ def fitted(devices: Sequence[Device], learned: Learned) -> tuple[Fitted, ...]:
             continue
         errors = model.errors()
         found.append(
-            Fitted(
+            CalibratedVariant(
                 kernel,
                 variant,
                 speed,

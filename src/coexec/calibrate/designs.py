@@ -30,7 +30,7 @@ LARGEST = 1 << 26
 """Bytes of the largest operand: more than most caches hold."""
 
 
-class Case(NamedTuple):
+class DesignedCall(NamedTuple):
     """One designed call: the same numbers each time, in arrays that begin on the host."""
 
     op: str
@@ -49,7 +49,7 @@ class Design(NamedTuple):
 
     name: str
     weight: float
-    cases: Callable[[], list[Case]]
+    cases: Callable[[], list[DesignedCall]]
     about: str
 
 
@@ -80,7 +80,7 @@ FAR = ((4096, 1024, 1024), (1024, 4096, 1024), (3072, 3072, 3072), (4096, 4096, 
 """Rows, columns, sum: measured as divided tasks only."""
 
 
-def products(dtype: str, squares: Sequence[int] = SQUARES, far: Sequence[Shape] = FAR) -> list[Case]:
+def products(dtype: str, squares: Sequence[int] = SQUARES, far: Sequence[Shape] = FAR) -> list[DesignedCall]:
     """Return matrix products: square, tall, wide, deep, flat and thin ones."""
     shapes = [(side, side, side) for side in squares]
     shapes += [(side * p[0], side * p[1], side * p[2]) for side in SIDES for p in PROPORTIONS.values()]
@@ -88,16 +88,16 @@ def products(dtype: str, squares: Sequence[int] = SQUARES, far: Sequence[Shape] 
     return sorted(cases, key=_cost) + [_product(shape, dtype)._replace(together_only=True) for shape in far]
 
 
-def _product(shape: Shape, dtype: str) -> Case:
+def _product(shape: Shape, dtype: str) -> DesignedCall:
     rows, columns, inner = shape
     inputs = (operand((rows, inner), dtype), operand((inner, columns), dtype))
-    return Case(f"matmul {dtype}", f"{rows}x{columns}x{inner}", 2.0 * rows * columns * inner, inputs, product)
+    return DesignedCall(f"matmul {dtype}", f"{rows}x{columns}x{inner}", 2.0 * rows * columns * inner, inputs, product)
 
 
 # Convolutions -------------------------------------------------------------------------------------------------------------
 
 
-class Layer(NamedTuple):
+class ConvolutionShape(NamedTuple):
     """A convolution: images, channels, their side, filters, the filters' side, stride."""
 
     images: int
@@ -109,38 +109,38 @@ class Layer(NamedTuple):
 
 
 LAYERS = (
-    Layer(1, 8, 16, 8, 3),
-    Layer(1, 3, 64, 16, 3),
-    Layer(2, 32, 28, 32, 1),
-    Layer(1, 64, 14, 128, 3),
-    Layer(4, 16, 32, 64, 3),
-    Layer(1, 3, 160, 32, 7, 2),
-    Layer(2, 48, 28, 96, 5),
-    Layer(1, 128, 28, 256, 1),
-    Layer(4, 64, 28, 64, 3),
-    Layer(8, 96, 14, 192, 3, 2),
-    Layer(2, 64, 56, 96, 3),
-    Layer(4, 256, 14, 256, 3),
-    Layer(1, 384, 20, 512, 3),
-    Layer(4, 3, 224, 64, 7, 2),
-    Layer(2, 128, 56, 160, 3),
-    Layer(1, 64, 192, 64, 3),
-    Layer(8, 192, 28, 256, 3),
+    ConvolutionShape(1, 8, 16, 8, 3),
+    ConvolutionShape(1, 3, 64, 16, 3),
+    ConvolutionShape(2, 32, 28, 32, 1),
+    ConvolutionShape(1, 64, 14, 128, 3),
+    ConvolutionShape(4, 16, 32, 64, 3),
+    ConvolutionShape(1, 3, 160, 32, 7, 2),
+    ConvolutionShape(2, 48, 28, 96, 5),
+    ConvolutionShape(1, 128, 28, 256, 1),
+    ConvolutionShape(4, 64, 28, 64, 3),
+    ConvolutionShape(8, 96, 14, 192, 3, 2),
+    ConvolutionShape(2, 64, 56, 96, 3),
+    ConvolutionShape(4, 256, 14, 256, 3),
+    ConvolutionShape(1, 384, 20, 512, 3),
+    ConvolutionShape(4, 3, 224, 64, 7, 2),
+    ConvolutionShape(2, 128, 56, 160, 3),
+    ConvolutionShape(1, 64, 192, 64, 3),
+    ConvolutionShape(8, 192, 28, 256, 3),
 )
 
 
-def convolutions(layers: Sequence[Layer] = LAYERS) -> list[Case]:
+def convolutions(layers: Sequence[ConvolutionShape] = LAYERS) -> list[DesignedCall]:
     """Return convolutions like the layers of image networks."""
     return sorted(map(_convolution, layers), key=_cost)
 
 
-def _convolution(layer: Layer) -> Case:
+def _convolution(layer: ConvolutionShape) -> DesignedCall:
     images = operand((layer.images, layer.channels, layer.side, layer.side))
     filters = operand((layer.filters, layer.channels, layer.taps, layer.taps))
     points = layer.images * layer.filters * (layer.side // layer.stride) ** 2
     call = partial(convolution, stride=layer.stride, padding=layer.taps // 2)
     label = f"{'x'.join(map(str, images.shape))} * {'x'.join(map(str, filters.shape))}"
-    return Case("conv2d float32", label, 2.0 * points * layer.channels * layer.taps**2, (images, filters), call)
+    return DesignedCall("conv2d float32", label, 2.0 * points * layer.channels * layer.taps**2, (images, filters), call)
 
 
 # One element at a time, and all in one ------------------------------------------------------------------------------------
@@ -149,22 +149,22 @@ SIZES = (1 << 11, 1 << 14, 1 << 17, 1 << 19, 1 << 21, 1 << 23, 1 << 24)
 UFUNCS = (np.add, np.multiply, np.exp, np.sqrt)
 
 
-def elementwise(sizes: Sequence[int] = SIZES) -> list[Case]:
+def elementwise(sizes: Sequence[int] = SIZES) -> list[DesignedCall]:
     """Return NumPy functions on long vectors of both float types."""
     return sorted(_each(sizes, {ufunc.__name__: (ufunc, ufunc.nin) for ufunc in UFUNCS}), key=_cost)
 
 
-def reductions(sizes: Sequence[int] = SIZES) -> list[Case]:
+def reductions(sizes: Sequence[int] = SIZES) -> list[DesignedCall]:
     """Return sums and maxima of long vectors of both float types."""
     return sorted(_each(sizes, {"sum": (total, 1), "max": (maximum, 1)}), key=_cost)
 
 
-def _each(sizes: Sequence[int], functions: dict[str, tuple[Callable[..., Any], int]]) -> Iterator[Case]:
+def _each(sizes: Sequence[int], functions: dict[str, tuple[Callable[..., Any], int]]) -> Iterator[DesignedCall]:
     for dtype in ("float32", "float64"):
         for name, (function, operands) in functions.items():
             for size in (n for n in sizes if n * np.dtype(dtype).itemsize <= LARGEST):
                 inputs = tuple(operand((size,), dtype) for _ in range(operands))
-                yield Case(
+                yield DesignedCall(
                     f"{name} {dtype}", f"{size} elements", float(sum(x.nbytes for x in inputs)), inputs, function
                 )
 
@@ -180,10 +180,12 @@ CHAINED = (1 << 13, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23)
 """Elements of each operand: the smallest results are not held back, and the largest are in no cache."""
 
 
-def chains(sizes: Sequence[int] = CHAINED) -> list[Case]:
+def chains(sizes: Sequence[int] = CHAINED) -> list[DesignedCall]:
     """Return chains of operators and NumPy functions on long vectors of both float types, each as one kernel."""
     found = [
-        Case(f"chain {dtype}", f"{name} of {size}", float(size), (operand((size,), dtype),) * 2, function, chain=True)
+        DesignedCall(
+            f"chain {dtype}", f"{name} of {size}", float(size), (operand((size,), dtype),) * 2, function, chain=True
+        )
         for dtype in ("float32", "float64")
         for name, function in CHAINS.items()
         for size in sizes
@@ -199,7 +201,7 @@ GRAPHS = ((500, 4), (2_000, 16), (2_000, 128), (8_000, 6), (20_000, 30), (60_000
 SPARSE_WIDTHS = (1, 16, 64)  # columns of the other factor; 1 is a product with a vector
 
 
-def sparse_products() -> list[Case]:
+def sparse_products() -> list[DesignedCall]:
     """Return sparse matrices times dense ones and vectors, and sampled products."""
     found = []
     for rows, degree in GRAPHS:
@@ -210,10 +212,12 @@ def sparse_products() -> list[Case]:
             inputs = (*parts, operand((rows,) if vector else (rows, width)))
             name = "spmv float32" if vector else "spmm float32"
             label, call = f"{rows} rows of {degree} x {width}", partial(_sparse, spmv if vector else spmm)
-            found.append(Case(name, label, 2.0 * stored * width, inputs, call, plain=3))
+            found.append(DesignedCall(name, label, 2.0 * stored * width, inputs, call, plain=3))
         inputs = (*parts, operand((rows, 16)), operand((16, rows)))
         call = partial(_sparse, sddmm)
-        found.append(Case("sddmm float32", f"{rows} rows of {degree} x 16", 32.0 * stored, inputs, call, plain=3))
+        found.append(
+            DesignedCall("sddmm float32", f"{rows} rows of {degree} x 16", 32.0 * stored, inputs, call, plain=3)
+        )
     return sorted(found, key=_cost)
 
 
@@ -236,10 +240,10 @@ WINDOWS = ((128, 16), (512, 64), (1024, 128), (2048, 64), (2048, 256), (4096, 12
 """Tokens, and how many of them each one sees."""
 
 
-def attention() -> list[Case]:
+def attention() -> list[DesignedCall]:
     """Return attention within a window: heads of 64 elements."""
     found = [
-        Case(
+        DesignedCall(
             "window_attention float32",
             f"{rows} tokens, window {window}",
             4.0 * rows * window * 64,
@@ -258,18 +262,18 @@ def _attended(window: int, q: Any, k: Any, v: Any) -> Any:
 ROWS = ((64, 64), (512, 256), (256, 2048), (4096, 512), (2048, 3072), (16_384, 256))
 
 
-def rowwise() -> list[Case]:
+def rowwise() -> list[DesignedCall]:
     """Return softmax, layernorm and gelu of matrices."""
     functions = {"softmax": softmax, "layernorm": layernorm, "gelu": gelu}
     found = [
-        Case(f"{name} float32", "x".join(map(str, shape)), 4.0 * prod(shape), (operand(shape),), function)
+        DesignedCall(f"{name} float32", "x".join(map(str, shape)), 4.0 * prod(shape), (operand(shape),), function)
         for name, function in functions.items()
         for shape in ROWS
     ]
     return sorted(found, key=_cost)
 
 
-def _cost(case: Case) -> float:
+def _cost(case: DesignedCall) -> float:
     return case.cost
 
 
@@ -311,18 +315,18 @@ def own(kernels: Sequence[tuple[Any, Sequence[Sequence[Any]]]]) -> list[Design]:
     return made
 
 
-def _own(name: str, kernel: Callable[..., Any], call: tuple[Any, ...]) -> Case:
+def _own(name: str, kernel: Callable[..., Any], call: tuple[Any, ...]) -> DesignedCall:
     values = tuple(np.asarray(v) if isinstance(v, Array) else v for v in call)
     sizes = [v for v in values if isinstance(v, np.ndarray)]
     label = ", ".join("x".join(map(str, v.shape)) or "0-d" for v in sizes)
-    return Case(name, label, float(sum(v.nbytes for v in sizes)) + 1.0, values, kernel, own=True)
+    return DesignedCall(name, label, float(sum(v.nbytes for v in sizes)) + 1.0, values, kernel, own=True)
 
 
-def begin(case: Case) -> tuple[Any, ...]:
+def begin(case: DesignedCall) -> tuple[Any, ...]:
     """Return a case's arguments as arrays of the current runtime, all on the host."""
     make = arrays.array if case.own else arrays.asarray
     made = [make(value) if isinstance(value, np.ndarray) else value for value in case.inputs[case.plain :]]
     return (*case.inputs[: case.plain], *made)
 
 
-__all__ = ["DESIGNS", "Case", "Design", "begin", "designs", "numbers", "operand", "own"]
+__all__ = ["DESIGNS", "Design", "DesignedCall", "begin", "designs", "numbers", "operand", "own"]

@@ -15,7 +15,7 @@ from ..errors import CoexecError
 from ..machine.platform import HOST, Device
 from ..program import array as arrays
 from ..runtime import Runtime
-from .designs import Case, Design, begin, numbers
+from .designs import Design, DesignedCall, begin, numbers
 from .steering import steered, steered_chains
 
 QUICK, LONG = 2e-3, 0.1  # seconds: quick calls are repeated more often, long ones less
@@ -29,7 +29,7 @@ LINK_WEIGHT = 0.06  # of the time goes to copies
 Progress = Callable[[float, str], None]
 
 
-class Place(NamedTuple):
+class MeasuredPlace(NamedTuple):
     """Where a case runs: one device, or several at once."""
 
     devices: str
@@ -44,15 +44,15 @@ class Place(NamedTuple):
         return not self.policy
 
 
-def places(devices: Sequence[Device]) -> list[Place]:
+def places(devices: Sequence[Device]) -> list[MeasuredPlace]:
     """Return one place per unlike device, and all devices together: in equal parts, then in the parts that suit them."""
     first = {device.speed: device for device in reversed(devices)}
-    alone = [Place(device.name) for device in devices if first[device.speed] is device]
+    alone = [MeasuredPlace(device.name) for device in devices if first[device.speed] is device]
     narrow = ",".join(device.name for device in devices if not device.wide)
-    return [*alone, Place(narrow, "even"), Place(narrow, "static")] if "," in narrow else alone
+    return [*alone, MeasuredPlace(narrow, "even"), MeasuredPlace(narrow, "static")] if "," in narrow else alone
 
 
-class Measuring:
+class DesignBudget:
     """Spends a budget of seconds on designs, one after the other; what one leaves over goes to the next."""
 
     def __init__(self, runtime: Runtime, seconds: float, progress: Progress) -> None:
@@ -60,8 +60,8 @@ class Measuring:
         self._seconds = seconds
         self._progress = progress
         self._start = time.perf_counter()
-        self._rates: dict[tuple[str, Place], float] = {}  # seconds per unit of cost, by op and place
-        self._impossible: set[tuple[str, Place]] = set()
+        self._rates: dict[tuple[str, MeasuredPlace], float] = {}  # seconds per unit of cost, by op and place
+        self._impossible: set[tuple[str, MeasuredPlace]] = set()
         self.calls = 0
         self.left_out: dict[str, str] = {}  # what was not measured, and why
 
@@ -82,7 +82,7 @@ class Measuring:
             self._design(design.name, cases[number], self.spent + left * weight)
             self._runtime.learned.save()  # a process that is killed keeps what it had
 
-    def _design(self, name: str, cases: Sequence[Case], deadline: float) -> None:
+    def _design(self, name: str, cases: Sequence[DesignedCall], deadline: float) -> None:
         """Measure the cases of one operation until `deadline`; small ones come first, so all devices get some."""
         where = places(self._runtime.platform.devices)
         for number, case, place in [(r, c, p) for r in range(ROUNDS) for c in cases for p in where]:
@@ -96,7 +96,7 @@ class Measuring:
                 late = f"no time was left for {case.op} of {case.label} and more"
                 self.left_out.setdefault(f"{name} on {place}", late)
 
-    def _case(self, case: Case, place: Place, deadline: float) -> None:
+    def _case(self, case: DesignedCall, place: MeasuredPlace, deadline: float) -> None:
         """Run a case a few times; a device that cannot run any of it is left out from then on."""
         took: list[float] = []
         if case.chain:
@@ -126,7 +126,7 @@ class Measuring:
         elif case.cost >= ENOUGH or case.own:  # small calls may take another way than large ones
             self._leave_out(case, place, next(iter(steering.refused.values()), "it makes no kernel call"))
 
-    def _leave_out(self, case: Case, place: Place, why: str) -> None:
+    def _leave_out(self, case: DesignedCall, place: MeasuredPlace, why: str) -> None:
         self._impossible.add((case.op, place))
         self.left_out[f"{case.op} on {place}"] = why
 

@@ -223,9 +223,9 @@ def run_script(
 
     coexec run -n 4 app.py
     """
-    from .run import Request, execute
+    from .run import ProgramRun, execute
 
-    request = Request(script, tuple(arguments or ()), trace, devices, placement, sync=sync, json=json)
+    request = ProgramRun(script, tuple(arguments or ()), trace, devices, placement, sync=sync, json=json)
     if ranks is None and on is None and not restart:
         execute(request)
     from .ranks import execute_on_ranks

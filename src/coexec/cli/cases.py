@@ -24,7 +24,7 @@ MOST_POINTS = 64
 
 
 @dataclass(frozen=True)
-class Case:
+class SimulationCase:
     """One simulation: a platform, and the devices of it that are used."""
 
     label: str
@@ -40,19 +40,19 @@ class Sweep:
 
     what: str
     values: tuple[str, ...]
-    cases: tuple[Case, ...]
+    cases: tuple[SimulationCase, ...]
 
 
 @dataclass(frozen=True)
 class Cases:
     """Everything that is asked for."""
 
-    base: Case
+    base: SimulationCase
     sweeps: tuple[Sweep, ...] = ()
-    what_ifs: tuple[Case, ...] = ()
+    what_ifs: tuple[SimulationCase, ...] = ()
 
     @property
-    def all(self) -> list[Case]:
+    def all(self) -> list[SimulationCase]:
         """Every case, those that are alike once."""
         swept = [case for sweep in self.sweeps for case in sweep.cases]
         return list({id(case): case for case in (self.base, *swept, *self.what_ifs)}.values())
@@ -74,7 +74,7 @@ def cases_of(wanted: Wanted) -> Cases:
     """Return what to simulate, each case checked; raise ConfigError or UnknownName with what is wrong."""
     platform = Platform.load(wanted.platform)
     source = wanted.platform if wanted.platform in presets() else str(Path(wanted.platform).resolve())
-    base = Case(AS_IT_IS, platform, source, wanted.devices)
+    base = SimulationCase(AS_IT_IS, platform, source, wanted.devices)
     sweeps: list[Sweep] = []
     for text in wanted.sweeps:
         what, values = parse_sweep(text)
@@ -92,17 +92,17 @@ def cases_of(wanted: Wanted) -> Cases:
     return found
 
 
-def _changed(base: Case, text: str) -> Case:
+def _changed(base: SimulationCase, text: str) -> SimulationCase:
     """Return a case with a change of the platform, on the devices of the base that are still there."""
     platform = what_if(base.platform, text)
     if platform == base.platform:
         return base
     kinds = {device.kind for device in base.platform.devices} | {device.name for device in platform.devices}
     devices = ",".join(name for name in _split(base.devices) if name in kinds)
-    return Case(text, platform, "", devices)
+    return SimulationCase(text, platform, "", devices)
 
 
-def _by_number(platform: Platform, source: str, devices: str, values: Sequence[str]) -> tuple[Case, ...]:
+def _by_number(platform: Platform, source: str, devices: str, values: Sequence[str]) -> tuple[SimulationCase, ...]:
     """Return the cases of a sweep over the number of devices: the first of those that may be used."""
     pool = _pool(platform, devices)
     made = []
@@ -116,7 +116,7 @@ def _by_number(platform: Platform, source: str, devices: str, values: Sequence[s
                 f'platform, or over more of them: --sweep "device {kind} count={len(pool)},{2 * len(pool)}"'
             )
         chosen = pool[: int(value)]
-        made.append(Case(f"devices={value}", platform, source, _named(platform, chosen), len(chosen)))
+        made.append(SimulationCase(f"devices={value}", platform, source, _named(platform, chosen), len(chosen)))
     return tuple(made)
 
 

@@ -45,7 +45,7 @@ class Sizes:
     dtype: str | None = None
 
 
-class Request(NamedTuple):
+class PlanRequest(NamedTuple):
     """What to plan for, and what to do with the plan."""
 
     devices: str | None = None
@@ -61,7 +61,7 @@ class Request(NamedTuple):
     platform: str | None = None
 
 
-class Planned(NamedTuple):
+class PlannableOperation(NamedTuple):
     """An operation that can be planned: the sizes it needs, those it takes, and the call."""
 
     needs: tuple[str, ...]
@@ -124,7 +124,7 @@ def _conv2d(sizes: Sizes) -> None:
     )
 
 
-def _vector(name: str, operands: int) -> Planned:
+def _vector(name: str, operands: int) -> PlannableOperation:
     def call(sizes: Sizes) -> None:
         import numpy as np
 
@@ -134,12 +134,12 @@ def _vector(name: str, operands: int) -> Planned:
         function = getattr(reductions, name) if name in ("sum", "max") else getattr(np, name)
         function(*[vector] * operands)
 
-    return Planned(("size",), ("dtype",), call)
+    return PlannableOperation(("size",), ("dtype",), call)
 
 
-OPS: dict[str, Planned] = {
-    "matmul": Planned(("m", "n", "k"), ("dtype",), _matmul),
-    "conv2d": Planned(("shape", "filters", "kernel"), ("stride", "padding", "groups", "dtype"), _conv2d),
+OPS: dict[str, PlannableOperation] = {
+    "matmul": PlannableOperation(("m", "n", "k"), ("dtype",), _matmul),
+    "conv2d": PlannableOperation(("shape", "filters", "kernel"), ("stride", "padding", "groups", "dtype"), _conv2d),
     "sum": _vector("sum", 1),
     "max": _vector("max", 1),
     "add": _vector("add", 2),
@@ -158,7 +158,7 @@ def whole_numbers(option: str, text: str, *counts: int) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def check(op: str, sizes: Sizes) -> Planned:
+def check(op: str, sizes: Sizes) -> PlannableOperation:
     """Return the operation, or raise what is wrong with the sizes given for it."""
     if op not in OPS:
         raise unknown_name("operation", op, list(OPS))
@@ -178,7 +178,7 @@ def check(op: str, sizes: Sizes) -> Planned:
 # The plan -----------------------------------------------------------------------------------------------------------------
 
 
-def show(op: str, sizes: Sizes, request: Request) -> None:
+def show(op: str, sizes: Sizes, request: PlanRequest) -> None:
     """Plan one call, or a pipeline, and print it; write the picture and the file that were asked for."""
     if op == "pipeline" or request.target is not None:
         from .plan_pipeline import show as show_pipeline
@@ -204,7 +204,7 @@ def show(op: str, sizes: Sizes, request: Request) -> None:
         _print(plan, data, explain=request.explain)
 
 
-def make(planned: Planned, sizes: Sizes, request: Request) -> tuple[Plan, dict[str, str]]:
+def make(planned: PlannableOperation, sizes: Sizes, request: PlanRequest) -> tuple[Plan, dict[str, str]]:
     """Return the plan of a call, and why devices that it does not name cannot take part."""
     from ..calibrate.steering import asking
 
@@ -216,7 +216,7 @@ def make(planned: Planned, sizes: Sizes, request: Request) -> tuple[Plan, dict[s
     return plan, {name: "no variant of this kernel runs on it" for name in names if name not in named}
 
 
-def open_runtime(request: Request) -> Runtime:
+def open_runtime(request: PlanRequest) -> Runtime:
     """Open the devices, with the watts that were given."""
     from ..config import parse
     from ..runtime import Runtime

@@ -116,7 +116,7 @@ def plan(
         models.refuse_values(op, value or ())
         sizes = calls.Sizes(m, n, k, size, shape, filters, kernel, stride, padding, groups, dtype)
         goals = (objective or "time", energy_cap, watts, policy)
-        calls.show(op, sizes, calls.Request(devices, *goals, explain, json, plot, save, target, platform))
+        calls.show(op, sizes, calls.PlanRequest(devices, *goals, explain, json, plot, save, target, platform))
 
 
 Network = Annotated[str, typer.Argument(metavar="FILE.onnx|NAME", help="An ONNX file, or a model of coexec's.")]

@@ -18,12 +18,12 @@ from .output import check_files, console, emit, say, spoken_warnings, table
 if TYPE_CHECKING:
     from ..stream.pipeline import Pipeline
     from ..stream.planning import Prepared
-    from .plan import Request, Sizes
+    from .plan import PlanRequest, Sizes
 
 HOW = "FILE:NAME names a function without parameters that returns (cx.Pipeline(...), sample)"
 
 
-def check_options(op: str, sizes: Sizes, request: Request) -> str:
+def check_options(op: str, sizes: Sizes, request: PlanRequest) -> str:
     """Return FILE:NAME; raise unless all options go with a pipeline."""
     if op != "pipeline":
         raise ConfigError(f"{request.target!r} goes with `coexec plan pipeline`, not with {op}")
@@ -38,7 +38,7 @@ def check_options(op: str, sizes: Sizes, request: Request) -> str:
     return request.target
 
 
-def show(op: str, sizes: Sizes, request: Request) -> None:
+def show(op: str, sizes: Sizes, request: PlanRequest) -> None:
     """Plan a pipeline and print its front; draw it if that was asked for."""
     target = check_options(op, sizes, request)
     wanted = request if request.objective != "time" else request._replace(objective="throughput")
@@ -50,7 +50,7 @@ def show(op: str, sizes: Sizes, request: Request) -> None:
         _show(wanted, make, target, name, execute=True)
 
 
-def _show(wanted: Request, make: Any, target: str, name: str, *, execute: bool) -> None:
+def _show(wanted: PlanRequest, make: Any, target: str, name: str, *, execute: bool) -> None:
     """Plan in simulation, if a platform is named: with values or without."""
     from ..runtime import Runtime
 

@@ -18,14 +18,14 @@ from ..cluster.launching import beside, mpi_command, mpi_environment, python_com
 from ..cluster.rank import ENDS, failures
 from ..errors import ClusterError, ConfigError, unknown_name
 from .output import emit, say
-from .run import Request, check, environment
+from .run import ProgramRun, check, environment
 from .script import run_child
 
 Starter = Callable[[int, Sequence[str], Mapping[str, str]], int]
 """Runs a command on so many ranks and returns an exit code."""
 
 
-def execute_on_ranks(request: Request, ranks: int, on: str | None, restarts: int = 0) -> None:
+def execute_on_ranks(request: ProgramRun, ranks: int, on: str | None, restarts: int = 0) -> None:
     """Run the script on so many ranks and leave with its exit code: that of the first rank that failed.
 
     After a rank was lost, all of them are started again, up to so many times: the program goes on from its checkpoint.

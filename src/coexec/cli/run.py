@@ -21,7 +21,7 @@ from .script import STDERR, check_script, check_trace, run_child, stamp
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ProgramRun:
     """What the user asked for."""
 
     script: Path
@@ -33,7 +33,7 @@ class Request:
     json: bool = False
 
 
-def execute(request: Request) -> None:
+def execute(request: ProgramRun) -> None:
     """Run the script, print a summary of its trace on stderr, and leave with the script's exit code."""
     check(request)
     before = stamp(request.trace)
@@ -51,7 +51,7 @@ def execute(request: Request) -> None:
     raise SystemExit(code)
 
 
-def check(request: Request) -> None:
+def check(request: ProgramRun) -> None:
     """Say what is wrong with the call before anything runs."""
     check_script(request.script, "run")
     if request.devices is not None and not request.devices.strip(" ,"):
@@ -60,7 +60,7 @@ def check(request: Request) -> None:
     check_trace(request.trace)
 
 
-def environment(request: Request, environ: Mapping[str, str]) -> dict[str, str]:
+def environment(request: ProgramRun, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the script."""
     given = {
         "TRACE": str(request.trace.resolve()),  # the script may change its folder

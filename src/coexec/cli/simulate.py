@@ -21,7 +21,7 @@ from ..errors import ConfigError, TraceError
 from ..files import write_text
 from ..observe.pictures.svg import seconds_text
 from . import simulate_text
-from .cases import Case, Cases, Wanted, cases_of
+from .cases import Cases, SimulationCase, Wanted, cases_of
 from .environment import check_environment
 from .grouping import platform_devices
 from .output import USAGE, check_files, emit, fail, say, spoken_warnings
@@ -60,7 +60,7 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SimulateRequest:
     """What the user asked for."""
 
     script: Path
@@ -95,7 +95,7 @@ class Outcome(NamedTuple):
         return self.code == 0 and self.report is not None and self.report["simulation"] is not None
 
 
-def execute(request: Request) -> None:
+def execute(request: SimulateRequest) -> None:
     """Simulate the script, print what came out, and leave with the script's exit code."""
     request, cases = check(request)
     outcomes: dict[int, Outcome] = {}
@@ -121,7 +121,7 @@ def execute(request: Request) -> None:
 # Before -----------------------------------------------------------------------------------------------------------------
 
 
-def check(request: Request) -> tuple[Request, Cases]:
+def check(request: SimulateRequest) -> tuple[SimulateRequest, Cases]:
     """Say what is wrong with the call before anything runs; return it with what the environment says, and the cases."""
     check_script(request.script, "simulate")
     config = parse(os.environ)
@@ -178,7 +178,7 @@ def misspelt(arguments: Sequence[str]) -> list[tuple[str, str]]:
 # One simulation -----------------------------------------------------------------------------------------------------------
 
 
-def _simulate(request: Request, case: Case, first: bool, folder: Path) -> Outcome:
+def _simulate(request: SimulateRequest, case: SimulationCase, first: bool, folder: Path) -> Outcome:
     """Run the script once. The base writes the trace that the user keeps, and prints what it prints."""
     trace = request.trace if first else folder / "simulated.json"
     source = case.source
@@ -203,7 +203,7 @@ def _simulate(request: Request, case: Case, first: bool, folder: Path) -> Outcom
 
 
 def environment(
-    request: Request, environ: Mapping[str, str], platform: str, devices: str, trace: Path
+    request: SimulateRequest, environ: Mapping[str, str], platform: str, devices: str, trace: Path
 ) -> dict[str, str]:
     """Return the environment of the script."""
     given = {
@@ -250,7 +250,7 @@ def _progress(outcome: Outcome) -> str:
 # Answers ------------------------------------------------------------------------------------------------------------------
 
 
-def answers(request: Request, cases: Cases, outcomes: Mapping[int, Outcome]) -> Data:
+def answers(request: SimulateRequest, cases: Cases, outcomes: Mapping[int, Outcome]) -> Data:
     """Return everything that is known as JSON-ready data."""
     base = outcomes[id(cases.base)]
     points = {id(case): _point(case, outcomes.get(id(case))) for case in cases.all}
@@ -277,7 +277,7 @@ def answers(request: Request, cases: Cases, outcomes: Mapping[int, Outcome]) -> 
     }
 
 
-def _point(case: Case, outcome: Outcome | None) -> Data:
+def _point(case: SimulationCase, outcome: Outcome | None) -> Data:
     """Return the figures of one simulation; None where there are none."""
     report = outcome.report if outcome is not None and outcome.answered else None
     energy = (report["simulation"]["energy"] or {}) if report is not None else {}
@@ -321,7 +321,7 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 # After --------------------------------------------------------------------------------------------------------------------
 
 
-def _pictures(request: Request, base: Outcome, answer: Data) -> list[str]:
+def _pictures(request: SimulateRequest, base: Outcome, answer: Data) -> list[str]:
     """Write the pictures that were asked for, each at once or not at all."""
     written = []
     if request.gantt is not None and base.report is not None:
@@ -339,7 +339,7 @@ def _pictures(request: Request, base: Outcome, answer: Data) -> list[str]:
     return written
 
 
-def _say_what_is_missing(request: Request, base: Outcome, answer: Data) -> None:
+def _say_what_is_missing(request: SimulateRequest, base: Outcome, answer: Data) -> None:
     """Say on stderr what kept the simulation from its end."""
     if base.report is None:
         say("coexec: the script used no coexec array, so there is nothing to simulate")

@@ -85,7 +85,7 @@ def simulate(
 
     coexec simulate --platform laptop --execute app.py -- --steps 100
     """
-    from .simulate import Request, execute as run
+    from .simulate import SimulateRequest, execute as run
 
     given = tuple(arguments or ()), platform, devices, memory, scenario, execute, until_read, ranks
-    run(Request(script, *given, trace, gantt, tuple(sweeps or ()), plot, tuple(changes or ()), json))
+    run(SimulateRequest(script, *given, trace, gantt, tuple(sweeps or ()), plot, tuple(changes or ()), json))

@@ -24,7 +24,7 @@ from ..program.mapper import all as map_all
 from ..program.overlap import share_elements
 from ..program.ufunc import outputs_of
 from .reduce import SMALL, as_array, block_rows, cut_axis, reduced_axes, squeezed
-from .reduce_kernels import ABSENT, Kept
+from .reduce_kernels import ABSENT, AlongReduced
 
 INDEX = np.dtype(np.intp)
 
@@ -90,7 +90,7 @@ class Best:
 def _along_kernel(function: Any, ndim: int, axis: int | None, cut: int | None) -> Kernel:
     body = Along(function, axis)
     kept = [] if axis is None else [a for a in range(ndim) if a != axis]
-    mapper = Kept(tuple(kept.index(a) if a in kept else -1 for a in range(ndim)))
+    mapper = AlongReduced(tuple(kept.index(a) if a in kept else -1 for a in range(ndim)))
     split = None if cut is None else kept.index(cut)
     return Kernel(body, {"x": read(mapper), "out": write}, split=split, over="out", name=body.__name__)
 
@@ -99,7 +99,7 @@ def _along_kernel(function: Any, ndim: int, axis: int | None, cut: int | None) -
 def _pairs_kernel(function: Any, ndim: int, axis: int | None, blocked: int, rows: int) -> Kernel:
     body = Pairs(function, axis, blocked)
     kept = [] if axis is None else [a for a in range(ndim) if a != axis]
-    mapper = Kept(
+    mapper = AlongReduced(
         tuple(kept.index(a) + 1 if a in kept else 0 if a == blocked else -1 for a in range(ndim)), rows, blocked
     )
     accesses = {"x": read(mapper), "values": write, "places": write}

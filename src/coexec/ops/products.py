@@ -19,7 +19,7 @@ from ..program.kernel import Kernel
 from ..program.ufunc import applied, elementwise, outputs_of
 from .matmul import matmul
 from .reduce import SMALL, as_array, block_rows, record, reduce_ufunc
-from .reduce_kernels import Kept, Request
+from .reduce_kernels import AlongReduced, Request
 
 
 class InnerBlocks:
@@ -38,7 +38,7 @@ class InnerBlocks:
 
 @lru_cache(maxsize=64)
 def _inner_kernel(rows: int) -> Kernel:
-    mapper = Kept((0,), rows, 0)
+    mapper = AlongReduced((0,), rows, 0)
     body = InnerBlocks()
     accesses = {"x": read(mapper), "y": read(mapper), "out": write}
     return Kernel(body, accesses, split=0, over="out", name=body.__name__)

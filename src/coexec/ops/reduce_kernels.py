@@ -23,7 +23,7 @@ NUMERICS = close(64)
 ABSENT: Any = getattr(np, "_NoValue")  # noqa: B009 - what NumPy passes for an option that was not given
 
 
-class Kept(Mapper):
+class AlongReduced(Mapper):
     """The part of an operand that some results need: everything along the axes that go away.
 
     Per axis of the operand: the axis of the results that stands for it, or -1 if it goes away, and how many elements of
@@ -68,7 +68,7 @@ class Request(NamedTuple):
         self.ufunc.reduce(x, axis=self.axes, dtype=self.dtype, out=out, **options)
 
 
-class Whole:
+class WholeReduction:
     """A body: reduces all of its part into the results."""
 
     def __init__(self, request: Request, *, masked: bool, lone: int = -1) -> None:
@@ -90,7 +90,7 @@ class Whole:
         out[...] = twice[..., :1]
 
 
-class Blocks:
+class BlockReduction:
     """A body: reduces each block of rows along one axis into its own results."""
 
     def __init__(self, request: Request, blocked: int, *, masked: bool) -> None:
@@ -129,8 +129,8 @@ class Blocks:
 def whole_kernel(request: Request, ndim: int, taken: np.dtype[Any], masked: bool, cut: int | None) -> Kernel:
     """Return the kernel that gives each result from all of its operands; `cut` is the kept axis it is divided along."""
     kept = [axis for axis in range(ndim) if axis not in request.axes]
-    mapper = Kept(tuple(kept.index(axis) if axis in kept else -1 for axis in range(ndim)))
-    body = Whole(request, masked=masked, lone=ndim - 1 if cut == ndim - 1 else -1)
+    mapper = AlongReduced(tuple(kept.index(axis) if axis in kept else -1 for axis in range(ndim)))
+    body = WholeReduction(request, masked=masked, lone=ndim - 1 if cut == ndim - 1 else -1)
     accesses = {"x": read(mapper), "out": write} | ({"mask": read(mapper)} if masked else {})
     split = None if cut is None else kept.index(cut)
     kernel = Kernel(body, accesses, split=split, over="out", name=body.__name__)
@@ -145,8 +145,8 @@ def blocks_kernel(request: Request, ndim: int, taken: np.dtype[Any], masked: boo
     """Return the kernel that reduces blocks along one axis, each into its own row of the results."""
     kept = [axis for axis in range(ndim) if axis not in request.axes]
     positions = tuple(kept.index(axis) + 1 if axis in kept else 0 if axis == blocked else -1 for axis in range(ndim))
-    mapper = Kept(positions, rows, blocked)
-    body = Blocks(request, blocked, masked=masked)
+    mapper = AlongReduced(positions, rows, blocked)
+    body = BlockReduction(request, blocked, masked=masked)
     accesses = {"x": read(mapper), "out": write} | ({"mask": read(mapper)} if masked else {})
     kernel = Kernel(body, accesses, split=0, over="out", name=body.__name__)
     text = None

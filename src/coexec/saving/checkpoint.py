@@ -198,7 +198,7 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointError(f"{self.path / piece.file} cannot be read: {error.strerror}{self._hint()}") from error
         try:
-            blocks = Blocks(self, file, name, piece, prod(shape) * size)
+            blocks = PieceBlocks(self, file, name, piece, prod(shape) * size)
             for start, outer in runs(inside, shape):
                 found = np.ndarray(inside.shape[axis:], into.dtype, blocks.read(start * size, length))
                 into[(*outer, ...)] = found
@@ -213,7 +213,7 @@ class Checkpoint:
         return f"; the one before it is number {self._older[-1]}" if self._older else ""
 
 
-class Blocks:
+class PieceBlocks:
     """The blocks of one piece, each compared with its checksum when it is read. The last one is kept."""
 
     def __init__(self, checkpoint: Checkpoint, file: int, name: str, piece: Saved, nbytes: int) -> None:

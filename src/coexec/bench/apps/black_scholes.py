@@ -11,7 +11,7 @@ import numpy as np
 
 from .app import App, Results
 from .programs import load
-from .team import Team
+from .team import ThreadTeam
 
 OPTIONS, QUICK_OPTIONS = 4_000_000, 60_000
 RATE, VOLATILITY = 0.02, 0.3
@@ -22,7 +22,7 @@ def make(quick: bool) -> App:
     options = QUICK_OPTIONS if quick else OPTIONS
     example: Any = load("black_scholes")
 
-    def hand(team: Team, spot: Any, strike: Any, years: Any, call: Any, put: Any, value: Any) -> Results:
+    def hand(team: ThreadTeam, spot: Any, strike: Any, years: Any, call: Any, put: Any, value: Any) -> Results:
         sums = np.zeros(team.size)
 
         def share(rank: int) -> None:

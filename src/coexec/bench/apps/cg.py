@@ -12,7 +12,7 @@ import numpy as np
 
 from .app import App, Results
 from .programs import load
-from .team import Team
+from .team import ThreadTeam
 
 SIDE, STEPS = 2048, 12
 QUICK_SIDE, QUICK_STEPS = 220, 4
@@ -49,7 +49,7 @@ def make(quick: bool) -> App:
     side, steps = (QUICK_SIDE, QUICK_STEPS) if quick else (SIDE, STEPS)
     example: Any = load("cg")
 
-    def hand(team: Team, x: Any, r: Any, p: Any, q: Any, rr: Any) -> Results:
+    def hand(team: ThreadTeam, x: Any, r: Any, p: Any, q: Any, rr: Any) -> Results:
         along, left = np.zeros(team.size), np.zeros(team.size)  # what each thread adds to p . q and r . r
 
         def share(rank: int) -> None:

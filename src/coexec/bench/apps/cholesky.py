@@ -14,14 +14,14 @@ import numpy as np
 
 from .app import App, Results
 from .programs import load
-from .team import Team
+from .team import ThreadTeam
 
 SIZE, TILE = 2048, 256
 QUICK_SIZE, QUICK_TILE = 200, 64
 Place = tuple[int, int]
 
 
-class Job(NamedTuple):
+class TileTask(NamedTuple):
     """One task of the factorisation: a kernel's name, and the tiles it reads and the one it changes."""
 
     name: str
@@ -30,22 +30,22 @@ class Job(NamedTuple):
     priority: int = 0
 
 
-def jobs(tiles: int) -> Iterator[Job]:
+def jobs(tiles: int) -> Iterator[TileTask]:
     """Yield the tasks in the order of the example's program; (k, -1) is the inverse of tile (k, k)."""
     for k in range(tiles):
-        yield Job("potrf", (), (k, k), 3)
+        yield TileTask("potrf", (), (k, k), 3)
         for i in range(k + 1, tiles):
-            yield Job("trsm", ((k, -1),), (i, k), 2)
+            yield TileTask("trsm", ((k, -1),), (i, k), 2)
         for i in range(k + 1, tiles):
-            yield Job("syrk", ((i, k),), (i, i), 1)
+            yield TileTask("syrk", ((i, k),), (i, i), 1)
             for j in range(k + 1, i):
-                yield Job("gemm", ((i, k), (j, k)), (i, j))
+                yield TileTask("gemm", ((i, k), (j, k)), (i, j))
 
 
-class Ready:
+class ReadyTasks:
     """The tasks that may run, the most urgent first; threads take from it until all are done."""
 
-    def __init__(self, program: list[Job]) -> None:
+    def __init__(self, program: list[TileTask]) -> None:
         self._program = program
         self._children: list[list[int]] = [[] for _ in program]
         self._missing = [0] * len(program)
@@ -64,7 +64,7 @@ class Ready:
             if not parents:
                 heappush(self._heap, (-job.priority, number))
 
-    def work(self, run: Callable[[Job], None]) -> None:
+    def work(self, run: Callable[[TileTask], None]) -> None:
         """Run tasks until none is left. Called by every thread."""
         try:
             number = self._next()
@@ -103,15 +103,15 @@ def make(quick: bool) -> App:
     cuts = [slice(lo, min(lo + tile, size)) for lo in range(0, size, tile)]
     program = list(jobs(len(cuts)))
 
-    def hand(team: Team, a: Any) -> Results:
-        ready = Ready(program)
+    def hand(team: ThreadTeam, a: Any) -> Results:
+        ready = ReadyTasks(program)
         inverses = [np.empty_like(a[cut, cut]) for cut in cuts]
 
         def at(place: Place) -> Any:
             row, column = place
             return inverses[row] if column < 0 else a[cuts[row], cuts[column]]
 
-        def run(job: Job) -> None:
+        def run(job: TileTask) -> None:
             row = job.tile[0]
             further = (inverses[row],) if job.name == "potrf" else ()
             getattr(example, job.name).function(*map(at, job.reads), at(job.tile), *further)

@@ -28,7 +28,7 @@ from ..measure import Data, Others, Progress, bandwidth, geometric_mean, in_turn
 from ..split.harness import usable
 from ..split.through import store_at
 from .app import App
-from .ways import ByHand, InNumPy, Through, Way
+from .ways import AppThroughCoexec, AppWay, ByHand, InNumPy
 
 SPEEDUP, OF_HANDWRITTEN, COST, OF_NUMPY = 1.85, 0.95, 1.05, 1.0
 """The bars: two cores over one, coexec over hand-written, runtime cost of kernels of LONG ms and more, coexec over NumPy."""
@@ -86,7 +86,7 @@ def observed(app: App, devices: str, warm_up: int, runs: int) -> Data:
     """Return the runtime's cost in recorded runs after the warm-up, and how long a kernel took; medians over the runs."""
     with TemporaryDirectory() as folder:
         path = str(Path(folder, "trace.json"))
-        way = Through(app, devices, path)
+        way = AppThroughCoexec(app, devices, path)
         try:
             begins = []
             for _ in range(warm_up + runs):
@@ -100,7 +100,7 @@ def observed(app: App, devices: str, warm_up: int, runs: int) -> Data:
     return {key: median(one[key] for one in found) for key in found[0]}
 
 
-def _last_moment(way: Through) -> float:
+def _last_moment(way: AppThroughCoexec) -> float:
     """Return the present in the trace's time."""
     recorder = way.runtime._driver.recorder
     return recorder._since(recorder.clock())
@@ -169,7 +169,7 @@ APPS = ("wave_sim", "nbody", "rsim", "black_scholes", "kmeans", "cholesky", "cg"
 DEVICES = ("cpu:0", "cpu:0,cpu:1", "cpu:0,opencl:0@1")
 
 
-class Effort(NamedTuple):
+class AppEffort(NamedTuple):
     """How long to measure."""
 
     seconds: float  # per application, within the bounds of rounds
@@ -178,8 +178,8 @@ class Effort(NamedTuple):
     recorded: int  # runs with a trace
 
 
-THOROUGH = Effort(20.0, (5, 11), 4, 3)
-BRIEF = Effort(0.0, (2, 2), 1, 1)
+THOROUGH = AppEffort(20.0, (5, 11), 4, 3)
+BRIEF = AppEffort(0.0, (2, 2), 1, 1)
 
 
 def run(quick: bool, progress: Progress, only: Sequence[str] = (), devices: Sequence[str] = ()) -> Data:
@@ -214,17 +214,19 @@ def _cores(devices: str) -> int:
     return len(devices.split(","))
 
 
-def measure(app: App, devices: Sequence[str], effort: Effort, progress: Progress) -> tuple[list[Data], dict[str, str]]:
+def measure(
+    app: App, devices: Sequence[str], effort: AppEffort, progress: Progress
+) -> tuple[list[Data], dict[str, str]]:
     """Return a case per set of devices, and which devices cannot run the application alone and why."""
     progress(f"{app.name}: {app.size}")
     off: dict[str, str] = {}
     with _ways(app, devices) as ways:
         for name in list(ways):
             try:
-                for _ in range(effort.warm_up if isinstance(ways[name], Through) else 1):
+                for _ in range(effort.warm_up if isinstance(ways[name], AppThroughCoexec) else 1):
                     ways[name].seconds()
             except CoexecError as error:  # a kernel without a variant for it, say
-                if name in devices or not isinstance(ways[name], Through):
+                if name in devices or not isinstance(ways[name], AppThroughCoexec):
                     raise
                 off[f"{app.name} on {name} alone"] = str(error)
                 del ways[name]  # closed with the others
@@ -239,11 +241,11 @@ def measure(app: App, devices: Sequence[str], effort: Effort, progress: Progress
 
 
 @contextmanager
-def _ways(app: App, devices: Sequence[str]) -> Iterator[dict[str, Way]]:
+def _ways(app: App, devices: Sequence[str]) -> Iterator[dict[str, AppWay]]:
     """Give every way to run an application, by name: numpy, hand 1, hand 2, each set of devices, each device alone."""
     cores = available_cores()
     with ExitStack() as stack:
-        ways: dict[str, Way] = {"numpy": InNumPy(app, len(cores))}
+        ways: dict[str, AppWay] = {"numpy": InNumPy(app, len(cores))}
         if app.libraries and any(_cores(chosen) == 1 for chosen in devices):
             ways["numpy 1"] = InNumPy(app, 1)
         for count in sorted({_cores(chosen) for chosen in devices}):
@@ -251,7 +253,7 @@ def _ways(app: App, devices: Sequence[str]) -> Iterator[dict[str, Way]]:
             stack.callback(ways[f"hand {count}"].close)
         alone = [single for chosen in devices for single in _singles(chosen)]
         for chosen in dict.fromkeys([*devices, *alone]):
-            ways[chosen] = Through(app, chosen)
+            ways[chosen] = AppThroughCoexec(app, chosen)
             stack.callback(ways[chosen].close)
         yield ways
 
@@ -261,7 +263,7 @@ def _singles(devices: str) -> list[str]:
     return ["cpu:0" if single.startswith("cpu:") else single for single in devices.split(",")]
 
 
-def _check(app: App, ways: dict[str, Way]) -> None:
+def _check(app: App, ways: dict[str, AppWay]) -> None:
     """Raise unless all ways gave the results of plain NumPy, up to rounding."""
     wanted = ways["numpy"].results
     wrong = {name: bad for name, way in ways.items() if (bad := app.wrong(way.results, wanted))}

@@ -11,7 +11,7 @@ import numpy as np
 
 from .app import App, Results
 from .programs import load
-from .team import Team
+from .team import ThreadTeam
 
 POINTS, CLUSTERS, STEPS = 1_000_000, 16, 5
 QUICK_POINTS, QUICK_CLUSTERS, QUICK_STEPS = 40_000, 5, 2
@@ -22,7 +22,7 @@ def make(quick: bool) -> App:
     points, clusters, steps = (QUICK_POINTS, QUICK_CLUSTERS, QUICK_STEPS) if quick else (POINTS, CLUSTERS, STEPS)
     example: Any = load("kmeans")
 
-    def hand(team: Team, x: Any, centre: Any, label: Any, sums: Any, count: Any) -> Results:
+    def hand(team: ThreadTeam, x: Any, centre: Any, label: Any, sums: Any, count: Any) -> Results:
         mine = [(np.empty_like(sums), np.empty_like(count)) for _ in range(team.size)]
 
         def share(rank: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .app import App, Results
 from .programs import load
-from .team import Team
+from .team import ThreadTeam
 
 BODIES, STEPS = 4096, 8
 QUICK_BODIES, QUICK_STEPS = 300, 3
@@ -20,7 +20,7 @@ def make(quick: bool) -> App:
     bodies, steps = (QUICK_BODIES, QUICK_STEPS) if quick else (BODIES, STEPS)
     example: Any = load("nbody")
 
-    def hand(team: Team, place: Any, next: Any, speed: Any, mass: Any) -> Results:
+    def hand(team: ThreadTeam, place: Any, next: Any, speed: Any, mass: Any) -> Results:
         def share(rank: int) -> None:
             part = team.part(bodies, rank)
             old, new = place, next

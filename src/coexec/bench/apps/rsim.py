@@ -9,7 +9,7 @@ from typing import Any
 
 from .app import App, Results
 from .programs import load
-from .team import Team
+from .team import ThreadTeam
 
 EDGE, STEPS = 20, 40
 QUICK_EDGE, QUICK_STEPS = 5, 6
@@ -20,7 +20,7 @@ def make(quick: bool) -> App:
     edge, steps = (QUICK_EDGE, QUICK_STEPS) if quick else (EDGE, STEPS)
     example: Any = load("rsim")
 
-    def hand(team: Team, form: Any, when: Any, history: Any) -> Results:
+    def hand(team: ThreadTeam, form: Any, when: Any, history: Any) -> Results:
         def share(rank: int) -> None:
             part = team.part(len(form), rank)
             mine, mine_when = form[part], when[part]

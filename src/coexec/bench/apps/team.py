@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 
-from ..dag.hand import Crew
+from ..dag.hand import ThreadCrew
 
 
-class Team:
+class ThreadTeam:
     """Threads on the given cores."""
 
     def __init__(self, cores: tuple[int, ...]) -> None:
@@ -21,7 +21,7 @@ class Team:
         self._share: Callable[[int], object] = lambda _: None
         self._rank = threading.local()
         self._tokens = [[SimpleQueue[bool]() for _ in cores] for _ in cores]  # [from][to]
-        self._crew = Crew()
+        self._crew = ThreadCrew()
         for rank, core in enumerate(cores):
             self._crew.add(partial(self._work, rank), core)
 

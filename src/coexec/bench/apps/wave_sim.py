@@ -9,7 +9,7 @@ from typing import Any
 
 from .app import App, Results
 from .programs import load
-from .team import Team
+from .team import ThreadTeam
 
 SIDE, STEPS = 2048, 40
 QUICK_SIDE, QUICK_STEPS = 300, 6
@@ -20,7 +20,7 @@ def make(quick: bool) -> App:
     side, steps = (QUICK_SIDE, QUICK_STEPS) if quick else (SIDE, STEPS)
     example: Any = load("wave_sim")
 
-    def hand(team: Team, before: Any, now: Any) -> Results:
+    def hand(team: ThreadTeam, before: Any, now: Any) -> Results:
         def share(rank: int) -> None:
             part = team.part(side - 2, rank)
             old, new = before, now

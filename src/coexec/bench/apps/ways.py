@@ -16,10 +16,10 @@ from ...backend.launch import aligned_empty
 from ..measure import current
 from ..split.single import SPINNING
 from .app import App, Array, Results
-from .team import Team
+from .team import ThreadTeam
 
 
-class Way(Protocol):
+class AppWay(Protocol):
     """One way to run an application."""
 
     results: Results  # of the last run
@@ -71,7 +71,7 @@ class ByHand:
     """Hand-written threads on the given cores."""
 
     def __init__(self, app: App, cores: tuple[int, ...]) -> None:
-        self._app, self._arrays, self._team = app, own_arrays(app), Team(cores)
+        self._app, self._arrays, self._team = app, own_arrays(app), ThreadTeam(cores)
         self.results: Results = ()
 
     def seconds(self) -> float:
@@ -85,7 +85,7 @@ class ByHand:
         self._arrays = self.results = ()
 
 
-class Through:
+class AppThroughCoexec:
     """Through coexec."""
 
     def __init__(self, app: App, devices: str, trace: str | None = None, compile_bodies: str | None = None) -> None:

@@ -29,7 +29,7 @@ from . import apps
 from .apps import APPS, EMPTY, FULL, QUICK, TINY, RankApp
 
 
-class Effort(NamedTuple):
+class RankEffort(NamedTuple):
     """How much is measured."""
 
     sizes: Mapping[str, tuple[int, int]]
@@ -39,9 +39,9 @@ class Effort(NamedTuple):
 
 
 EFFORTS = {
-    "full": Effort(FULL, 7, (200, 7)),
-    "quick": Effort(QUICK, 3, (50, 3)),
-    "tiny": Effort(TINY, 1, (2, 1), 1 << 16),  # for tests: exact counts, times that say nothing
+    "full": RankEffort(FULL, 7, (200, 7)),
+    "quick": RankEffort(QUICK, 3, (50, 3)),
+    "tiny": RankEffort(TINY, 1, (2, 1), 1 << 16),  # for tests: exact counts, times that say nothing
 }
 IDLE = 1.0  # seconds that a rank waits for a message
 
@@ -194,7 +194,7 @@ def _run(app: RankApp, arrays: Any) -> Any:
     return result
 
 
-def measure(effort: Effort, parts: Sequence[str]) -> Data:
+def measure(effort: RankEffort, parts: Sequence[str]) -> Data:
     """Run these parts on this rank; the figures of rank 0 are those of all. Bare messages are part of all of them."""
     from mpi4py import MPI
 

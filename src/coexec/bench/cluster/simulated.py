@@ -25,7 +25,7 @@ from ...machine.platform import Device, Platform
 from ...ranked import Ranks
 from ..measure import Data
 from .apps import APPS, RankApp
-from .on_rank import Effort, kernel_name
+from .on_rank import RankEffort, kernel_name
 
 PLATFORM = """
 nodes = {ranks}
@@ -84,7 +84,7 @@ class Replayed:
         self._law.configure(device)
 
 
-def compare(found: Data, effort: Effort, folder: Path, costs: Costs, memory: float) -> None:
+def compare(found: Data, effort: RankEffort, folder: Path, costs: Costs, memory: float) -> None:
     """Add simulated seconds, and their error relative to the measured ones, to each case that real ranks `found`.
 
     Takes from each case what its kernels took. `memory` is what a core gets, in bytes per second.

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...compile.serving import compiled_bodies
 from ...compile.verify import compare
-from ..apps.ways import InNumPy, Through
+from ..apps.ways import AppThroughCoexec, InNumPy
 from ..measure import Data, in_turns, one_library_thread
 from ..split.harness import usable
 from ..split.through import store_at
@@ -37,8 +37,8 @@ def app_case(name: str, rounds: tuple[int, int], seconds: float, *, quick: bool)
         TemporaryDirectory() as folder,
         store_at(str(Path(folder) / "store.sqlite")),
         closing(InNumPy(app, 2)) as numpy,
-        closing(Through(app, CORES, compile_bodies="off")) as blocked,
-        closing(Through(app, CORES, compile_bodies="always")) as compiled,
+        closing(AppThroughCoexec(app, CORES, compile_bodies="off")) as blocked,
+        closing(AppThroughCoexec(app, CORES, compile_bodies="always")) as compiled,
     ):
         ways = {"numpy": numpy.seconds, "blocked": blocked.seconds, "compiled": compiled.seconds}
         for _ in range(1 if quick else WARM_UP):

@@ -35,7 +35,7 @@ BLOCK = 1 << 17  # elements of a block of rows: what the body makes of them stay
 Arrays = dict[str, Any]
 
 
-class Case(NamedTuple):
+class BodyCase(NamedTuple):
     """A body, its arguments for a number of elements, what it writes, and the arrays that it goes through once."""
 
     body: Callable[..., Any]
@@ -144,9 +144,9 @@ def _options(n: int, rng: np.random.Generator) -> Arrays:
 
 _PAIR = ("x", "y", "out")
 _MARKET = ("spot", "strike", "years", "call", "put")
-CASES: dict[str, Case] = {
-    "triad": Case(_triad, _with(_vectors(*_PAIR), s=3.0), ("out",), _PAIR, _PAIR),
-    "triad_in_place": Case(
+CASES: dict[str, BodyCase] = {
+    "triad": BodyCase(_triad, _with(_vectors(*_PAIR), s=3.0), ("out",), _PAIR, _PAIR),
+    "triad_in_place": BodyCase(
         _in_place,
         _with(_vectors("x", "out"), s=0.5),
         ("out",),
@@ -154,17 +154,17 @@ CASES: dict[str, Case] = {
         ("x", "out"),
         triad="triad_in_place",
     ),
-    "wave": Case(
+    "wave": BodyCase(
         _wave, _with(_grid("f4"), speed=0.25), ("out",), ("u", "out", "out"), ("u", "out"), exact, 4, "triad_in_place"
     ),
-    "heat": Case(_heat, _with(_grid("f8"), k=0.2), ("out",), ("u", "out"), ("u", "out")),
-    "black_scholes": Case(_black_scholes, _options, ("call", "put"), _MARKET, _MARKET),
-    "chain": Case(_chain, _vectors(*_PAIR), ("out",), _PAIR, _PAIR),
-    "nbody": Case(_nbody, _stars, ("pull",), ("mine", "pull"), ("mine", "pull")),
-    "nbody_close": Case(_nbody, _stars, ("pull",), ("mine", "pull"), ("mine", "pull"), close(1024)),
-    "kmeans_assign": Case(_assign, _points, ("label",), ("x", "label"), ("x", "label")),
-    "softmax": Case(_softmax, _table, ("out",), ("x", "out"), ("x", "out")),
-    "masked": Case(
+    "heat": BodyCase(_heat, _with(_grid("f8"), k=0.2), ("out",), ("u", "out"), ("u", "out")),
+    "black_scholes": BodyCase(_black_scholes, _options, ("call", "put"), _MARKET, _MARKET),
+    "chain": BodyCase(_chain, _vectors(*_PAIR), ("out",), _PAIR, _PAIR),
+    "nbody": BodyCase(_nbody, _stars, ("pull",), ("mine", "pull"), ("mine", "pull")),
+    "nbody_close": BodyCase(_nbody, _stars, ("pull",), ("mine", "pull"), ("mine", "pull"), close(1024)),
+    "kmeans_assign": BodyCase(_assign, _points, ("label",), ("x", "label"), ("x", "label")),
+    "softmax": BodyCase(_softmax, _table, ("out",), ("x", "out"), ("x", "out")),
+    "masked": BodyCase(
         _masked,
         _with(_vectors(*_PAIR, dtype="f4"), limit=0.5),
         ("out",),
@@ -210,12 +210,12 @@ def run(quick: bool, progress: Progress, only: Collection[str] = ()) -> Data:
     }
 
 
-def elements(case: Case, cache: int) -> int:
+def elements(case: BodyCase, cache: int) -> int:
     """Return how many elements the long vectors of a case have, several last caches of so many bytes."""
     return min(MOST, CACHES * cache // case.itemsize)
 
 
-def _measured(name: str, case: Case, device: Run | None, off: dict[str, str], *, quick: bool) -> list[Data]:
+def _measured(name: str, case: BodyCase, device: Run | None, off: dict[str, str], *, quick: bool) -> list[Data]:
     """Return the figures of one case, on one core, on two, and on the OpenCL device if there is one."""
     arguments = case.make(SMALL if quick else elements(case, last_cache_bytes()), np.random.default_rng(0))
     form = compile_body(case.body, arguments, writes=case.writes, numerics=case.numerics)
@@ -263,7 +263,7 @@ def _measured(name: str, case: Case, device: Run | None, off: dict[str, str], *,
 
 
 def _beside(
-    name: str, case: Case, arguments: Arrays, wanted: Arrays, off: dict[str, str]
+    name: str, case: BodyCase, arguments: Arrays, wanted: Arrays, off: dict[str, str]
 ) -> dict[str, Callable[[], float]]:
     """Return how long the peers that are installed take for a case, by "peer devices"; all but one thread's by the clock."""
     ways: dict[str, Callable[[], float]] = {}
@@ -287,7 +287,7 @@ def _beside(
     return ways
 
 
-def _bits(case: Case, wanted: Arrays, got: Arrays) -> str:
+def _bits(case: BodyCase, wanted: Arrays, got: Arrays) -> str:
     return how_equal([wanted[key] for key in case.writes], [got[key] for key in case.writes])
 
 
@@ -303,20 +303,20 @@ def _run(form: Compiled, arguments: Arrays) -> None:
         raise BackendError(f"the compiled form of {form.name} does not take its own arguments: {missed}")
 
 
-def _halves(case: Case, arguments: Arrays) -> list[Arrays]:
+def _halves(case: BodyCase, arguments: Arrays) -> list[Arrays]:
     """Return the arguments of two threads: half of the rows each."""
     rows = len(arguments[case.writes[0]])
     return _cut(case, arguments, [0, rows // 2, rows])
 
 
-def _blocks(case: Case, arguments: Arrays) -> list[Arrays]:
+def _blocks(case: BodyCase, arguments: Arrays) -> list[Arrays]:
     """Return the arguments of one block of rows after the other, as one would write it by hand for NumPy."""
     written = arguments[case.writes[0]]
     each = max(1, BLOCK * len(written) // written.size)
     return _cut(case, arguments, [*range(0, len(written), each), len(written)])
 
 
-def _cut(case: Case, arguments: Arrays, cuts: list[int]) -> list[Arrays]:
+def _cut(case: BodyCase, arguments: Arrays, cuts: list[int]) -> list[Arrays]:
     """Return the arguments of each run of rows, with a halo where an array has one."""
     rows = len(arguments[case.writes[0]])
     parts = []

@@ -33,7 +33,7 @@ _TEXTS = {
 }
 
 
-class Kept:
+class OutputStandIn:
     """Stands for an array that a body writes: keeps what was written, and shows it."""
 
     __array_ufunc__ = None  # arrays leave operators to this class
@@ -85,7 +85,7 @@ def in_namespace(body: Callable[..., Any], namespace: Any) -> Callable[..., Any]
 
 def _kept(body: Callable[..., Any], given: Arrays, writes: tuple[str, ...]) -> tuple[Any, ...]:
     """Return what a body writes, in order."""
-    targets = {name: Kept(given[name]) for name in writes}
+    targets = {name: OutputStandIn(given[name]) for name in writes}
     body(**given | targets)
     return tuple(target.value for target in targets.values())
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import coexec as cx
 
-from .program import Arrays, Call, Program, blocks
+from .program import Arrays, DagProgram, KernelCall, blocks
 
 STOCKS = 10
 R, V, T, K = 0.08, 0.3, 1.0, 60.0  # rate, volatility, time to maturity, strike price
@@ -91,15 +91,15 @@ for (long at = lo; at < hi; at += {_VECTOR}) {{
 )
 
 
-def make(n: int) -> Program:
+def make(n: int) -> DagProgram:
     """Return the program for `n` prices per stock."""
     random = np.random.default_rng(5)
     arrays: Arrays = {f"x{j}": 59.5 + random.random(n) for j in range(STOCKS)}
     arrays |= {f"y{j}": np.empty(n) for j in range(STOCKS)}
-    steps = tuple(Call(f"K{j}", price, (f"x{j}", f"y{j}")) for j in range(STOCKS))
+    steps = tuple(KernelCall(f"K{j}", price, (f"x{j}", f"y{j}")) for j in range(STOCKS))
     results = tuple(f"y{j}" for j in range(STOCKS))
     reads = tuple((name, (0,)) for name in results)
-    return Program("B&S", arrays, tuple(f"x{j}" for j in range(STOCKS)), steps, reads, results, expected, 1e-9)
+    return DagProgram("B&S", arrays, tuple(f"x{j}" for j in range(STOCKS)), steps, reads, results, expected, 1e-9)
 
 
 def expected(arrays: Arrays) -> Arrays:

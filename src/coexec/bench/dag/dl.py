@@ -11,7 +11,7 @@ import numpy as np
 
 import coexec as cx
 
-from .program import Arrays, Call, Program, blocks
+from .program import Arrays, DagProgram, KernelCall, blocks
 
 CHANNELS1, CHANNELS2, POOL = 8, 16, 5
 STRIDE = 2 * POOL * 2  # the image's side is a multiple of this
@@ -137,7 +137,7 @@ res(0) += rest + four.x + four.y + four.z + four.w;
 )
 
 
-def make(n: int) -> Program:
+def make(n: int) -> DagProgram:
     """Return the program for two images of n x n pixels; n is a multiple of 20."""
     if n % STRIDE:
         raise ValueError(f"the images of DL have a multiple of {STRIDE} pixels on each side, not {n}")
@@ -154,16 +154,16 @@ def make(n: int) -> Program:
     arrays["z"] = np.empty((2, CHANNELS2, n // 20, n // 20), real)
     arrays["weights"] = np.asarray(random.uniform(-1, 1, arrays["z"].shape), real)
     steps = (
-        Call("conv1x", convolve, ("x", "k1", "x1")),
-        Call("conv1y", convolve, ("y", "k3", "y1")),
-        Call("poolx", mean_pool, ("x1", "x11")),
-        Call("pooly", mean_pool, ("y1", "y11")),
-        Call("conv2x", convolve, ("x11", "k2", "x2")),
-        Call("conv2y", convolve, ("y11", "k4", "y2")),
-        Call("concat", concat, ("x2", "y2", "z")),
-        Call("dot", dot, ("z", "weights", "res")),
+        KernelCall("conv1x", convolve, ("x", "k1", "x1")),
+        KernelCall("conv1y", convolve, ("y", "k3", "y1")),
+        KernelCall("poolx", mean_pool, ("x1", "x11")),
+        KernelCall("pooly", mean_pool, ("y1", "y11")),
+        KernelCall("conv2x", convolve, ("x11", "k2", "x2")),
+        KernelCall("conv2y", convolve, ("y11", "k4", "y2")),
+        KernelCall("concat", concat, ("x2", "y2", "z")),
+        KernelCall("dot", dot, ("z", "weights", "res")),
     )
-    return Program("DL", arrays, ("x", "y", "res"), steps, (("res", (0,)),), ("x2", "y2", "res"), expected, 1e-3)
+    return DagProgram("DL", arrays, ("x", "y", "res"), steps, (("res", (0,)),), ("x2", "y2", "res"), expected, 1e-3)
 
 
 def expected(arrays: Arrays) -> Arrays:

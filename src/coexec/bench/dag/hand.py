@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from .program import Arrays, Call, Program, dependencies
+from .program import Arrays, DagProgram, KernelCall, dependencies
 from .schedule import Schedule
 from .ways import Values, copies
 
 
-class Crew:
+class ThreadCrew:
     """Threads that each run their share of an iteration whenever asked to."""
 
     def __init__(self) -> None:
@@ -61,10 +61,10 @@ class Crew:
             thread.join()
 
 
-class Signals:
+class StepSignals:
     """One signal per dependency between steps of different threads; it may carry what the waiting side needs."""
 
-    def __init__(self, program: Program, schedule: Schedule) -> None:
+    def __init__(self, program: DagProgram, schedule: Schedule) -> None:
         place = [schedule.place[step.label] for step in program.steps]
         crossing = [
             (parent, number)
@@ -90,23 +90,23 @@ class Signals:
         return bool(self._behind[number])
 
 
-def run_step(program: Program, number: int, arrays: Arrays) -> None:
+def run_step(program: DagProgram, number: int, arrays: Arrays) -> None:
     """Run one step in NumPy."""
     step = program.steps[number]
-    if isinstance(step, Call):
+    if isinstance(step, KernelCall):
         step.kernel.function(*step.bind(arrays))
     else:
         arrays[step.array][...] = step.value
 
 
-class ByHand:
+class TwoThreads:
     """Two threads on two cores."""
 
-    def __init__(self, program: Program, schedule: Schedule, cores: tuple[int, ...]) -> None:
+    def __init__(self, program: DagProgram, schedule: Schedule, cores: tuple[int, ...]) -> None:
         self.program = program
         self.arrays = copies(program)
-        self._signals = Signals(program, schedule)
-        self._crew = Crew()
+        self._signals = StepSignals(program, schedule)
+        self._crew = ThreadCrew()
         for numbers, core in zip(schedule.order.values(), cores, strict=True):
             self._crew.add(lambda numbers=numbers: self._share(numbers), core)
 

@@ -36,17 +36,17 @@ from ..measure import (
     one_library_thread,
 )
 from . import black_scholes, dl, hits, img, ml, vec
-from .hand import ByHand
-from .program import Arrays, Program
-from .schedule import Costs, best_schedule, shortest
-from .ways import Plain, Single, Through, Way
+from .hand import TwoThreads
+from .program import Arrays, DagProgram
+from .schedule import MeasuredCosts, best_schedule, shortest
+from .ways import DagThroughCoexec, DagWay, OneDevice, Plain
 
 
-def observed(program: Program, devices: str, memory: Mapping[str, str], warm_up: int) -> Data:
+def observed(program: DagProgram, devices: str, memory: Mapping[str, str], warm_up: int) -> Data:
     """Return overlap (CT, TC, CC, TOT) and the number of lanes of an iteration after the warm-up."""
     with TemporaryDirectory() as folder:
         path = str(Path(folder, "trace.json"))
-        way = Through(program, devices, memory, trace=path)
+        way = DagThroughCoexec(program, devices, memory, trace=path)
         try:
             for _ in range(warm_up + 1):
                 way.prepare()
@@ -57,7 +57,7 @@ def observed(program: Program, devices: str, memory: Mapping[str, str], warm_up:
         return figures(Trace.load(path), program)
 
 
-def figures(trace: Trace, program: Program) -> Data:
+def figures(trace: Trace, program: DagProgram) -> Data:
     """Return the figures of the last iteration in a trace."""
     count = len(program.steps)
     names = {call.kernel.name for call in program.calls()} | {"fill", "set"}
@@ -77,7 +77,7 @@ def figures(trace: Trace, program: Program) -> Data:
 class Benchmark(NamedTuple):
     """How to make a program, and how large."""
 
-    make: Callable[[int], Program]
+    make: Callable[[int], DagProgram]
     size: int
     quick: int
 
@@ -163,14 +163,14 @@ def _usable(mixes: tuple[Mix, ...]) -> tuple[list[Mix], dict[str, str]]:
     return [mix for mix in mixes if mix.name not in off], off
 
 
-def measure(program: Program, wanted: Arrays, mix: Mix, repetitions: int) -> Data:
+def measure(program: DagProgram, wanted: Arrays, mix: Mix, repetitions: int) -> Data:
     """Return one case: a program on a mix of devices."""
     with _one_at_a_time(program, mix) as singles:
         for way in singles.values():
             _iterate({"": way}, 3)
         costs = _costs(program, mix, singles)
-        ways: dict[str, Way] = {**singles, "hand": _by_hand(program, mix, costs)}
-        ways["coexec"] = Through(program, mix.devices, mix.limits)
+        ways: dict[str, DagWay] = {**singles, "hand": _by_hand(program, mix, costs)}
+        ways["coexec"] = DagThroughCoexec(program, mix.devices, mix.limits)
         try:
             _iterate(ways, WARM_UP)
             for plain in singles.values():
@@ -189,9 +189,9 @@ def measure(program: Program, wanted: Arrays, mix: Mix, repetitions: int) -> Dat
 
 
 @contextmanager
-def _one_at_a_time(program: Program, mix: Mix) -> Iterator[dict[str, Single]]:
+def _one_at_a_time(program: DagProgram, mix: Mix) -> Iterator[dict[str, OneDevice]]:
     """Give the synchronous way for each kind of device."""
-    found: dict[str, Single] = {"cpu": Plain(program)}
+    found: dict[str, OneDevice] = {"cpu": Plain(program)}
     if mix.memory:
         from .opencl import PlainOpenCL
 
@@ -203,17 +203,17 @@ def _one_at_a_time(program: Program, mix: Mix) -> Iterator[dict[str, Single]]:
             way.close()
 
 
-def _by_hand(program: Program, mix: Mix, costs: Costs) -> Way:
+def _by_hand(program: DagProgram, mix: Mix, costs: MeasuredCosts) -> DagWay:
     schedule = best_schedule(program, costs)
     cores = available_cores()
     if not mix.memory:
-        return ByHand(program, schedule, cores[:2])
+        return TwoThreads(program, schedule, cores[:2])
     from .opencl import ByHandOpenCL
 
     return ByHandOpenCL(program, schedule, cores[0], cores[1:2], shared=mix.memory == "shared")
 
 
-def _costs(program: Program, mix: Mix, singles: Mapping[str, Single]) -> Costs:
+def _costs(program: DagProgram, mix: Mix, singles: Mapping[str, OneDevice]) -> MeasuredCosts:
     """Return what the synchronous runs measured of each kernel on each device."""
     seconds = {kind: middle(way.seconds) for kind, way in singles.items()}
     devices = ("cpu", "opencl") if mix.memory else ("cpu:0", "cpu:1")
@@ -221,13 +221,13 @@ def _costs(program: Program, mix: Mix, singles: Mapping[str, Single]) -> Costs:
     kernels = {
         (label, device): seconds[device.partition(":")[0]][label] for label in program.labels() for device in devices
     }
-    return Costs(kernels, moves, devices)
+    return MeasuredCosts(kernels, moves, devices)
 
 
-def _iterate(ways: Mapping[str, Way], repetitions: int) -> dict[str, list[float]]:
+def _iterate(ways: Mapping[str, DagWay], repetitions: int) -> dict[str, list[float]]:
     """Run every way so many times, in turns; return the seconds of each."""
 
-    def timed(way: Way) -> Callable[[], float]:
+    def timed(way: DagWay) -> Callable[[], float]:
         def seconds() -> float:
             way.prepare()
             start = perf_counter()
@@ -239,7 +239,7 @@ def _iterate(ways: Mapping[str, Way], repetitions: int) -> dict[str, list[float]
     return in_turns({name: timed(way) for name, way in ways.items()}, (repetitions, repetitions))
 
 
-def _compared(program: Program, mix: Mix, times: Mapping[str, list[float]], costs: Costs) -> Data:
+def _compared(program: DagProgram, mix: Mix, times: Mapping[str, list[float]], costs: MeasuredCosts) -> Data:
     """Return a case's figures. The synchronous time is that of the best single device."""
     medians = middle(times)
     alone = {name: seconds for name, seconds in medians.items() if name in ("cpu", "opencl")}
@@ -265,7 +265,7 @@ def _compared(program: Program, mix: Mix, times: Mapping[str, list[float]], cost
     }
 
 
-def _kernels(program: Program, mix: Mix, costs: Costs) -> list[Data]:
+def _kernels(program: DagProgram, mix: Mix, costs: MeasuredCosts) -> list[Data]:
     """Return the seconds of each kernel on each device, one at a time: what the bound is made of."""
     return [
         {"name": program.name, "mix": mix.name, "kernel": label}

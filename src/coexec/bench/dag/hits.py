@@ -12,7 +12,7 @@ import numpy as np
 
 import coexec as cx
 
-from .program import Arrays, Call, Program, Reset, Step, blocks
+from .program import Arrays, DagProgram, KernelCall, Reset, Step, blocks
 
 ITERATIONS, DEGREE = 5, 3
 ROWS = 1 << 17  # vertices a NumPy call works on
@@ -81,7 +81,7 @@ norm(0) += rest + four.x + four.y + four.z + four.w;
 divide.opencl("out(i) = x(i) / norm(0);")
 
 
-def make(n: int) -> Program:
+def make(n: int) -> DagProgram:
     """Return the program for a graph of `n` vertices."""
     random = np.random.default_rng(7)
     graph: Arrays = {
@@ -94,17 +94,17 @@ def make(n: int) -> Program:
     norms = {name: np.zeros(1, np.float32) for name in ("auth_norm", "hub_norm")}
     arrays: Arrays = {**graph, **copies, **vectors, **norms}
     iteration: tuple[Step, ...] = (
-        Call("A1", spmv, ("ptr2", "idx2", "val2", "hub1", "auth2")),
-        Call("H1", spmv, ("ptr", "idx", "val", "auth1", "hub2")),
-        Call("A2", add_sum, ("auth2", "auth_norm")),
-        Call("H2", add_sum, ("hub2", "hub_norm")),
-        Call("A3", divide, ("auth2", "auth_norm", "auth1")),
-        Call("H3", divide, ("hub2", "hub_norm", "hub1")),
+        KernelCall("A1", spmv, ("ptr2", "idx2", "val2", "hub1", "auth2")),
+        KernelCall("H1", spmv, ("ptr", "idx", "val", "auth1", "hub2")),
+        KernelCall("A2", add_sum, ("auth2", "auth_norm")),
+        KernelCall("H2", add_sum, ("hub2", "hub_norm")),
+        KernelCall("A3", divide, ("auth2", "auth_norm", "auth1")),
+        KernelCall("H3", divide, ("hub2", "hub_norm", "hub1")),
         Reset("reset auth_norm", "auth_norm", 0.0, "A2"),
         Reset("reset hub_norm", "hub_norm", 0.0, "H2"),
     )
     ends = (("auth1", (0,)), ("hub1", (0,)))
-    return Program("HITS", arrays, tuple(arrays), iteration * ITERATIONS, ends, ("auth1", "hub1"), expected)
+    return DagProgram("HITS", arrays, tuple(arrays), iteration * ITERATIONS, ends, ("auth1", "hub1"), expected)
 
 
 def expected(arrays: Arrays) -> Arrays:

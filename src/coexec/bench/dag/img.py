@@ -11,7 +11,7 @@ import numpy as np
 
 import coexec as cx
 
-from .program import Arrays, Call, Program, blocks
+from .program import Arrays, DagProgram, KernelCall, blocks
 
 AMOUNT = 0.5
 BLOCK = 1 << 18  # pixels a NumPy call works on
@@ -230,7 +230,7 @@ out(i, j) = pixel > 1.0f ? 1.0f : pixel;
 combine.opencl("out(i, j) = b(i, j) + (a(i, j) - b(i, j)) * mask(i, j);")
 
 
-def make(n: int) -> Program:
+def make(n: int) -> DagProgram:
     """Return the program for an image of n x n pixels."""
     image = np.random.default_rng(8).random((n, n), np.float32)
     filters = {"small": gaussian(3, 1), "large": gaussian(5, 10), "unsharp": gaussian(3, 5)}
@@ -238,19 +238,19 @@ def make(n: int) -> Program:
     scalars = {"mx": np.zeros(1, np.float32), "mn": np.full(1, 1e9, np.float32)}
     arrays: Arrays = {"image": image, **filters, **planes, **scalars}
     steps = (
-        Call("k1", blur, ("image", "small", "bs")),
-        Call("k2", blur, ("image", "large", "bl")),
-        Call("k3", blur, ("image", "unsharp", "bu")),
-        Call("k4", sobel, ("bs", "ms")),
-        Call("k5", sobel, ("bl", "ml")),
-        Call("k6", maximum, ("ml", "mx")),
-        Call("k7", minimum, ("ml", "mn")),
-        Call("k8", extend, ("ml", "mn", "mx")),
-        Call("k9", unsharpen, ("image", "bu", "iu", AMOUNT)),
-        Call("k10", combine, ("iu", "bl", "ml", "image2")),
-        Call("k11", combine, ("image2", "bs", "ms", "image3")),
+        KernelCall("k1", blur, ("image", "small", "bs")),
+        KernelCall("k2", blur, ("image", "large", "bl")),
+        KernelCall("k3", blur, ("image", "unsharp", "bu")),
+        KernelCall("k4", sobel, ("bs", "ms")),
+        KernelCall("k5", sobel, ("bl", "ml")),
+        KernelCall("k6", maximum, ("ml", "mx")),
+        KernelCall("k7", minimum, ("ml", "mn")),
+        KernelCall("k8", extend, ("ml", "mn", "mx")),
+        KernelCall("k9", unsharpen, ("image", "bu", "iu", AMOUNT)),
+        KernelCall("k10", combine, ("iu", "bl", "ml", "image2")),
+        KernelCall("k11", combine, ("image2", "bs", "ms", "image3")),
     )
-    return Program("IMG", arrays, ("mx", "mn"), steps, (("image3", (0, 0)),), ("image3",), expected)
+    return DagProgram("IMG", arrays, ("mx", "mn"), steps, (("image3", (0, 0)),), ("image3",), expected)
 
 
 def expected(arrays: Arrays) -> Arrays:

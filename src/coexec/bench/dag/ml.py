@@ -11,7 +11,7 @@ import numpy as np
 
 import coexec as cx
 
-from .program import Arrays, Call, Program, blocks
+from .program import Arrays, DagProgram, KernelCall, blocks
 
 FEATURES, CLASSES = 200, 10
 ROWS = 2048  # rows a NumPy call works on
@@ -202,7 +202,7 @@ best(i) = found;
 )
 
 
-def make(n: int) -> Program:
+def make(n: int) -> DagProgram:
     """Return the program for `n` rows."""
     random = np.random.default_rng(6)
     real = np.float32
@@ -220,18 +220,18 @@ def make(n: int) -> Program:
         "best": np.empty(n, np.int32),
     }
     steps = (
-        Call("rr1", rr1, ("x", "z")),
-        Call("nb1", nb1, ("x", "logp", "r1")),
-        Call("rr2", rr2, ("z", "coef", "r2")),
-        Call("nb2", nb2, ("r1", "amax")),
-        Call("nb3", nb3, ("r1", "amax", "log_sum")),
-        Call("rr3", rr3, ("intercept", "r2")),
-        Call("nb4", nb4, ("log_sum", "r1")),
-        Call("sm1", softmax, ("r1",)),
-        Call("sm2", softmax, ("r2",)),
-        Call("argmax", argmax, ("r1", "r2", "best")),
+        KernelCall("rr1", rr1, ("x", "z")),
+        KernelCall("nb1", nb1, ("x", "logp", "r1")),
+        KernelCall("rr2", rr2, ("z", "coef", "r2")),
+        KernelCall("nb2", nb2, ("r1", "amax")),
+        KernelCall("nb3", nb3, ("r1", "amax", "log_sum")),
+        KernelCall("rr3", rr3, ("intercept", "r2")),
+        KernelCall("nb4", nb4, ("log_sum", "r1")),
+        KernelCall("sm1", softmax, ("r1",)),
+        KernelCall("sm2", softmax, ("r2",)),
+        KernelCall("argmax", argmax, ("r1", "r2", "best")),
     )
-    return Program("ML", arrays, ("r1", "r2"), steps, (("best", (0,)),), ("r1", "r2", "best"), expected, 1e-3)
+    return DagProgram("ML", arrays, ("r1", "r2"), steps, (("best", (0,)),), ("r1", "r2", "best"), expected, 1e-3)
 
 
 def expected(arrays: Arrays) -> Arrays:

@@ -15,15 +15,15 @@ from ...backend.opencl import driver
 from ...backend.opencl.layout import WorkRange, dividing_group, launches, rounded
 from ...backend.opencl.source import WrittenSource, write
 from ..arguments import arguments
-from .hand import Crew, Signals, run_step
-from .program import Arrays, Call, Program, Reset
+from .hand import StepSignals, ThreadCrew, run_step
+from .program import Arrays, DagProgram, KernelCall, Reset
 from .schedule import Schedule, arrivals
 from .ways import Values, copies
 
 HOST, DEVICE = "cpu", "opencl"
 
 
-class Ready(NamedTuple):
+class ReadyKernel(NamedTuple):
     """A kernel with its arguments set, and how to launch it."""
 
     kernel: Any
@@ -33,7 +33,7 @@ class Ready(NamedTuple):
 class Buffers:
     """A program's arrays as OpenCL buffers: apart from the host's memory, or the host's memory in place."""
 
-    def __init__(self, program: Program, cores: tuple[int, ...], *, shared: bool) -> None:
+    def __init__(self, program: DagProgram, cores: tuple[int, ...], *, shared: bool) -> None:
         import pyopencl as cl
 
         device = driver.device_at(0)
@@ -46,7 +46,7 @@ class Buffers:
         self.arrays = copies(program)
         self._programs: dict[str, Any] = {}
         self.buffers = {name: self._buffer(array) for name, array in self.arrays.items()}
-        self.ready = {n: self._prepare(s) for n, s in enumerate(program.steps) if isinstance(s, Call)}
+        self.ready = {n: self._prepare(s) for n, s in enumerate(program.steps) if isinstance(s, KernelCall)}
 
     def _buffer(self, array: Any) -> Any:
         import pyopencl as cl
@@ -54,7 +54,7 @@ class Buffers:
         flags = cl.mem_flags.USE_HOST_PTR if self.shared else cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(self.context, cl.mem_flags.READ_WRITE | flags, hostbuf=array)
 
-    def _prepare(self, call: Call) -> list[Ready]:
+    def _prepare(self, call: KernelCall) -> list[ReadyKernel]:
         """Build a call's kernel and set its arguments, once."""
         import pyopencl as cl
 
@@ -78,7 +78,7 @@ class Buffers:
             built = cl.Kernel(self._program(written), written.entry)
             built.set_scalar_arg_dtypes(passed.dtypes + [np.int64] * (len(shape) + len(extents)))
             built.set_args(*passed.values, *shape, *extents)
-            ready.append(Ready(built, launch))
+            ready.append(ReadyKernel(built, launch))
         return ready
 
     def _program(self, written: WrittenSource) -> Any:
@@ -152,7 +152,7 @@ class Buffers:
 class PlainOpenCL:
     """One kernel after another on the OpenCL device, each waited for before the next."""
 
-    def __init__(self, program: Program, cores: tuple[int, ...], *, shared: bool) -> None:
+    def __init__(self, program: DagProgram, cores: tuple[int, ...], *, shared: bool) -> None:
         self.program = program
         self.memory = Buffers(program, cores, shared=shared)
         self.seconds: dict[str, list[float]] = {label: [] for label in program.labels()}
@@ -170,7 +170,7 @@ class PlainOpenCL:
                     memory.to_device(name).wait()
             events = memory.enqueue(number)
             events[-1].wait()
-            if isinstance(step, Call):
+            if isinstance(step, KernelCall):
                 self.seconds[step.label].append((events[-1].profile.end - events[0].profile.start) * 1e-9)
         return [memory.element(name, index) for name, index in self.program.reads]
 
@@ -202,19 +202,19 @@ class ByHandOpenCL:
     """A NumPy thread on one core beside an OpenCL queue on another, with a fixed schedule."""
 
     def __init__(
-        self, program: Program, schedule: Schedule, cpu_core: int, cores: tuple[int, ...], *, shared: bool
+        self, program: DagProgram, schedule: Schedule, cpu_core: int, cores: tuple[int, ...], *, shared: bool
     ) -> None:
         self.program = program
         self.memory = Buffers(program, cores, shared=shared)
         self._place = [schedule.place[step.label] for step in program.steps]
-        self._signals = Signals(program, schedule)
+        self._signals = StepSignals(program, schedule)
         self._arrivals = dict(arrivals(program, schedule.place, HOST)) if not shared else {}
         self._exports = self._leaving()
         self._final = {
             name: self._last_place(name) for name, _ in program.reads + tuple((r, ()) for r in program.results)
         }
         self._kept: list[Any] = []
-        self._crew = Crew()
+        self._crew = ThreadCrew()
         self._crew.add(lambda: self._numpy(schedule.order[HOST]), cpu_core)
         self._crew.add(lambda: self._opencl(schedule.order[DEVICE]), None)
 

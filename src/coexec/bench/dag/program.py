@@ -17,7 +17,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 Bodies = Mapping[str, Any]
 
 
-class Call(NamedTuple):
+class KernelCall(NamedTuple):
     """A kernel call: arrays by name, numbers by value. Calls with one label are the same kernel on the same data."""
 
     label: str
@@ -54,11 +54,11 @@ class Reset(NamedTuple):
         return {self.array}
 
 
-Step = Call | Reset
+Step = KernelCall | Reset
 
 
 @dataclass(frozen=True)
-class Program:
+class DagProgram:
     """One benchmark at one size."""
 
     name: str
@@ -70,9 +70,9 @@ class Program:
     expected: Callable[[Arrays], Arrays]  # the results in plain NumPy, from the first contents
     tolerance: float = 1e-4  # relative to the largest value of each array
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[KernelCall]:
         """Return the kernel calls alone."""
-        return [step for step in self.steps if isinstance(step, Call)]
+        return [step for step in self.steps if isinstance(step, KernelCall)]
 
     def labels(self) -> list[str]:
         """Return the labels of the calls, each once."""

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from .program import Call, Program, dependencies
+from .program import DagProgram, KernelCall, dependencies
 
 Assignment = Mapping[str, str]  # label -> device
 
 
-class Costs(NamedTuple):
+class MeasuredCosts(NamedTuple):
     """What was measured: seconds per kernel by (label, device), and seconds to move an array to or from a memory."""
 
     kernels: Mapping[tuple[str, str], float]
@@ -36,14 +36,14 @@ class Schedule(NamedTuple):
     seconds: float
 
 
-def best_schedule(program: Program, costs: Costs) -> Schedule:
+def best_schedule(program: DagProgram, costs: MeasuredCosts) -> Schedule:
     """Return the schedule that is predicted to end first."""
     parents = dependencies(program.steps)
     found = (_simulate(program, parents, place, costs) for place in _assignments(program, costs))
     return min(found, key=lambda schedule: schedule.seconds)
 
 
-def shortest(program: Program, costs: Costs) -> float:
+def shortest(program: DagProgram, costs: MeasuredCosts) -> float:
     """Return the seconds below which no schedule of these indivisible kernels can come.
 
     For each assignment: no device's load, no path of dependencies (with the moves on it), and not half of all the work,
@@ -56,27 +56,27 @@ def shortest(program: Program, costs: Costs) -> float:
     )
 
 
-def _assignments(program: Program, costs: Costs) -> Iterator[dict[str, str]]:
+def _assignments(program: DagProgram, costs: MeasuredCosts) -> Iterator[dict[str, str]]:
     labels = program.labels()
     first = costs.devices[:1] if _alike(labels, costs) else costs.devices
     for choice in product(first, *([costs.devices] * (len(labels) - 1))):
         place = dict(zip(labels, choice, strict=True))
         for step in program.steps:
-            if not isinstance(step, Call):
+            if not isinstance(step, KernelCall):
                 place[step.label] = place[step.like]
         yield place
 
 
-def _alike(labels: Sequence[str], costs: Costs) -> bool:
+def _alike(labels: Sequence[str], costs: MeasuredCosts) -> bool:
     return all(len({costs.kernels[label, device] for device in costs.devices}) == 1 for label in labels)
 
 
-def _seconds(program: Program, number: int, place: Assignment, costs: Costs) -> float:
+def _seconds(program: DagProgram, number: int, place: Assignment, costs: MeasuredCosts) -> float:
     label = program.steps[number].label
     return costs.kernels.get((label, place[label]), 0.0)
 
 
-def _load(program: Program, place: Assignment, costs: Costs) -> float:
+def _load(program: DagProgram, place: Assignment, costs: MeasuredCosts) -> float:
     loads = dict.fromkeys(costs.devices, 0.0)
     for number, step in enumerate(program.steps):
         loads[place[step.label]] += _seconds(program, number, place, costs)
@@ -84,7 +84,7 @@ def _load(program: Program, place: Assignment, costs: Costs) -> float:
     return max(*loads.values(), (sum(loads.values()) + moved) / len(loads))
 
 
-def _path(program: Program, parents: Sequence[Sequence[int]], place: Assignment, costs: Costs) -> float:
+def _path(program: DagProgram, parents: Sequence[Sequence[int]], place: Assignment, costs: MeasuredCosts) -> float:
     ends: list[float] = []
     moves = _moves(program, place, costs)
     for number in range(len(program.steps)):
@@ -94,12 +94,12 @@ def _path(program: Program, parents: Sequence[Sequence[int]], place: Assignment,
     return max(ends)
 
 
-def _moves(program: Program, place: Assignment, costs: Costs) -> dict[int, list[str]]:
+def _moves(program: DagProgram, place: Assignment, costs: MeasuredCosts) -> dict[int, list[str]]:
     """Return the arrays to move before each step; none where the devices share a memory."""
     return dict(arrivals(program, place, costs.devices[0])) if costs.moves else {}
 
 
-def arrivals(program: Program, place: Assignment, host: str) -> list[tuple[int, list[str]]]:
+def arrivals(program: DagProgram, place: Assignment, host: str) -> list[tuple[int, list[str]]]:
     """Return, for devices with memories of their own, the arrays that must arrive before each step.
 
     What the program never writes, and the host does not rewrite, is everywhere. `host` is the device in whose memory
@@ -120,7 +120,9 @@ def arrivals(program: Program, place: Assignment, host: str) -> list[tuple[int, 
     return found
 
 
-def _simulate(program: Program, parents: Sequence[Sequence[int]], place: dict[str, str], costs: Costs) -> Schedule:
+def _simulate(
+    program: DagProgram, parents: Sequence[Sequence[int]], place: dict[str, str], costs: MeasuredCosts
+) -> Schedule:
     """Run the steps on a virtual clock: whatever can start first does, the one with more behind it first."""
     behind = _behind(program, parents, place, costs)
     moves = _moves(program, place, costs)
@@ -142,7 +144,9 @@ def _simulate(program: Program, parents: Sequence[Sequence[int]], place: dict[st
     return Schedule(place, order, max(ends.values()))
 
 
-def _behind(program: Program, parents: Sequence[Sequence[int]], place: Assignment, costs: Costs) -> list[float]:
+def _behind(
+    program: DagProgram, parents: Sequence[Sequence[int]], place: Assignment, costs: MeasuredCosts
+) -> list[float]:
     """Return per step the longest path from its start to the end."""
     longest = [0.0] * len(program.steps)
     for number in reversed(range(len(program.steps))):

@@ -11,7 +11,7 @@ import numpy as np
 
 import coexec as cx
 
-from .program import Arrays, Call, Program
+from .program import Arrays, DagProgram, KernelCall
 
 
 @cx.kernel(x=cx.read, out=cx.write)
@@ -47,7 +47,7 @@ res(0) += rest + four.x + four.y + four.z + four.w;
 )
 
 
-def make(n: int) -> Program:
+def make(n: int) -> DagProgram:
     """Return the program for vectors of `n` elements."""
     down = 1.0 / np.arange(1, n + 1)
     arrays: Arrays = {
@@ -58,11 +58,11 @@ def make(n: int) -> Program:
         "res": np.zeros(1, np.float32),
     }
     steps = (
-        Call("K1", square, ("x", "x1")),
-        Call("K2", square, ("y", "y1")),
-        Call("K3", add_difference, ("x1", "y1", "res")),
+        KernelCall("K1", square, ("x", "x1")),
+        KernelCall("K2", square, ("y", "y1")),
+        KernelCall("K3", add_difference, ("x1", "y1", "res")),
     )
-    return Program("VEC", arrays, ("x", "y", "res"), steps, (("res", (0,)),), ("res",), expected)
+    return DagProgram("VEC", arrays, ("x", "y", "res"), steps, (("res", (0,)),), ("res",), expected)
 
 
 def expected(arrays: Arrays) -> Arrays:

@@ -15,12 +15,12 @@ import coexec as cx
 
 from ...backend.launch import aligned_empty
 from ..measure import current
-from .program import Arrays, Call, Program
+from .program import Arrays, DagProgram, KernelCall
 
 Values = list[float]
 
 
-class Way(Protocol):
+class DagWay(Protocol):
     """One way to run a program again and again on the same arrays."""
 
     def prepare(self) -> None:
@@ -36,7 +36,7 @@ class Way(Protocol):
         """Give back threads and memory."""
 
 
-class Single(Way, Protocol):
+class OneDevice(DagWay, Protocol):
     """A way that uses one device, one kernel after another, and times each."""
 
     seconds: dict[str, list[float]]  # by label
@@ -45,7 +45,7 @@ class Single(Way, Protocol):
         """Return the seconds to move each array to or from the device's memory; nothing if it is the host's."""
 
 
-def copies(program: Program) -> Arrays:
+def copies(program: DagProgram) -> Arrays:
     """Return arrays of a program's own, which any device can use in place."""
     made = {}
     for name, array in program.arrays.items():
@@ -57,7 +57,7 @@ def copies(program: Program) -> Arrays:
 class Plain:
     """Plain calls of the NumPy bodies, one after another, on the calling thread."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: DagProgram) -> None:
         self.program = program
         self.arrays = copies(program)
         self.seconds: dict[str, list[float]] = {label: [] for label in program.labels()}
@@ -69,7 +69,7 @@ class Plain:
     def run(self) -> Values:
         for step in self.program.steps:
             start = perf_counter()
-            if isinstance(step, Call):
+            if isinstance(step, KernelCall):
                 step.kernel.function(*step.bind(self.arrays))
                 self.seconds[step.label].append(perf_counter() - start)
             else:
@@ -86,11 +86,11 @@ class Plain:
         self.arrays.clear()
 
 
-class Through:
+class DagThroughCoexec:
     """The same calls through coexec."""
 
     def __init__(
-        self, program: Program, devices: str, memory: Mapping[str, str], trace: str | None = None, **options: Any
+        self, program: DagProgram, devices: str, memory: Mapping[str, str], trace: str | None = None, **options: Any
     ) -> None:
         self.program = program
         self.runtime = cx.Runtime(devices=devices, memory=memory, trace=trace, **options)
@@ -107,7 +107,7 @@ class Through:
     def run(self) -> Values:
         with current(self.runtime):
             for step in self.program.steps:
-                if isinstance(step, Call):
+                if isinstance(step, KernelCall):
                     step.kernel(*step.bind(self.arrays))
                 else:
                     self.arrays[step.array][...] = step.value

@@ -16,7 +16,7 @@ import numpy as np
 import coexec as cx
 
 from .exact import _smooth as smooth
-from .program import Given, Program, Turn, read
+from .program import ArrayMaker, SizedProgram, Turn, read
 
 
 @cx.kernel(split=0, u=cx.read(cx.halo(1, border="inside")), out=cx.update, flops=6)
@@ -24,7 +24,7 @@ def _sweep(u: Any, out: Any) -> None:
     out[...] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
 
 
-def _reads(side: int, given: Given) -> Turn:
+def _reads(side: int, given: ArrayMaker) -> Turn:
     arrays = given(side, side), given(side, side)
 
     def turn(number: int) -> None:
@@ -34,7 +34,7 @@ def _reads(side: int, given: Given) -> Turn:
     return turn
 
 
-def _tenth(side: int, given: Given) -> Turn:
+def _tenth(side: int, given: ArrayMaker) -> Turn:
     arrays = given(side, side), given(side, side)
     shown = given(side, side)
 
@@ -46,7 +46,7 @@ def _tenth(side: int, given: Given) -> Turn:
     return turn
 
 
-def _red_black(side: int, given: Given) -> Turn:
+def _red_black(side: int, given: ArrayMaker) -> Turn:
     red, black = given(side, side), given(side, side)
 
     def turn(number: int) -> None:
@@ -59,7 +59,7 @@ def _red_black(side: int, given: Given) -> Turn:
     return turn
 
 
-def _v_cycle(side: int, given: Given) -> Turn:
+def _v_cycle(side: int, given: ArrayMaker) -> Turn:
     sides = [side >> level for level in range(4)]
     fields = [(given(n, n), given(n, n)) for n in sides]
 
@@ -74,7 +74,7 @@ def _v_cycle(side: int, given: Given) -> Turn:
     return turn
 
 
-def _branch(side: int, given: Given) -> Turn:
+def _branch(side: int, given: ArrayMaker) -> Turn:
     a, b = given(side, side), given(side, side)
     coin = Random(3)
 
@@ -89,7 +89,7 @@ def _branch(side: int, given: Given) -> Turn:
     return turn
 
 
-def _inner(side: int, given: Given) -> Turn:
+def _inner(side: int, given: ArrayMaker) -> Turn:
     a, b = given(side, side), given(side, side)
     coin = Random(5)
 
@@ -109,7 +109,7 @@ def _eliminate(column: Any, row: Any, rest: Any) -> None:
     rest -= column @ row
 
 
-def _lu(side: int, given: Given) -> Turn:
+def _lu(side: int, given: ArrayMaker) -> Turn:
     a = given(side, side)
     block = side // 64
 
@@ -120,7 +120,7 @@ def _lu(side: int, given: Given) -> Turn:
     return turn
 
 
-def _growing(side: int, given: Given) -> Turn:
+def _growing(side: int, given: ArrayMaker) -> Turn:
     history = given(256, side, dtype=float)
 
     def turn(number: int) -> None:
@@ -130,7 +130,7 @@ def _growing(side: int, given: Given) -> Turn:
     return turn
 
 
-def _two_threads(side: int, given: Given) -> Turn:
+def _two_threads(side: int, given: ArrayMaker) -> Turn:
     fields = [(given(side, side), given(side, side)) for _ in range(2)]
 
     def turn(number: int) -> None:
@@ -161,8 +161,8 @@ CHANGING: dict[str, Callable[..., Turn]] = {
 }
 
 
-def programs(*, quick: bool) -> Iterator[Program]:
+def programs(*, quick: bool) -> Iterator[SizedProgram]:
     """Yield every program at one size or, unless quick, at two."""
     for name, make in CHANGING.items():
         for side in (4096,) if quick else (4096, 1024):
-            yield Program(name, f"{side} x {side}", partial(make, side), exact=False)
+            yield SizedProgram(name, f"{side} x {side}", partial(make, side), exact=False)

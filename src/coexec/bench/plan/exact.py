@@ -15,21 +15,21 @@ import coexec as cx
 
 from ..apps.programs import load
 from ..dag.harness import PROGRAMS
-from ..dag.program import Call
-from .program import Given, Program, Turn, from_numpy, read
+from ..dag.program import KernelCall
+from .program import ArrayMaker, SizedProgram, Turn, from_numpy, read
 
 
-def _matmul(side: int, given: Given) -> Turn:
+def _matmul(side: int, given: ArrayMaker) -> Turn:
     a, b, c = (given(side, side) for _ in range(3))
     return lambda _: cx.matmul(a, b, c)
 
 
-def _conv2d(images: int, given: Given) -> Turn:
+def _conv2d(images: int, given: ArrayMaker) -> Turn:
     x, w = given(images, 64, 56, 56), given(64, 64, 3, 3)
     return lambda _: cx.conv2d(x, w, padding=1)
 
 
-def _chain(side: int, given: Given) -> Turn:
+def _chain(side: int, given: ArrayMaker) -> Turn:
     a, b, c = (given(side, side) for _ in range(3))
 
     def turn(number: int) -> None:
@@ -39,7 +39,7 @@ def _chain(side: int, given: Given) -> Turn:
     return turn
 
 
-def _sum(side: int, given: Given) -> Turn:
+def _sum(side: int, given: ArrayMaker) -> Turn:
     a = given(side, side)
     return lambda _: a.sum()
 
@@ -49,7 +49,7 @@ def _smooth(u: Any, out: Any) -> None:
     out[...] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
 
 
-def _unlike(side: int, given: Given) -> Turn:
+def _unlike(side: int, given: ArrayMaker) -> Turn:
     u, v, w = (given(side, side) for _ in range(3))
 
     def turn(number: int) -> Any:
@@ -62,13 +62,13 @@ def _unlike(side: int, given: Given) -> Turn:
     return turn
 
 
-def _wave(side: int, given: Given) -> Turn:
+def _wave(side: int, given: ArrayMaker) -> Turn:
     example: Any = load("wave_sim")
     arrays = given(side, side), given(side, side)
     return lambda turn: example.step(arrays[turn % 2], arrays[1 - turn % 2], 0.25)
 
 
-def _nbody(bodies: int, given: Given) -> Turn:
+def _nbody(bodies: int, given: ArrayMaker) -> Turn:
     example: Any = load("nbody")
     places = given(bodies, 3, dtype=float), given(bodies, 3, dtype=float)
     speed, mass = given(bodies, 3, dtype=float), given(bodies, dtype=float)
@@ -80,14 +80,14 @@ def _nbody(bodies: int, given: Given) -> Turn:
     return turn
 
 
-def _kmeans(points: int, given: Given) -> Turn:
+def _kmeans(points: int, given: ArrayMaker) -> Turn:
     example: Any = load("kmeans")
     arrays = from_numpy(given, example.start(1000, 16))
     arrays[0], arrays[2] = given(points, 8, dtype=float), given(points, dtype=np.int32)
     return lambda _: example.compute(*arrays, steps=1)
 
 
-def _cg(side: int, given: Given) -> Turn:
+def _cg(side: int, given: ArrayMaker) -> Turn:
     example: Any = load("cg")
     x, r, p, q = (given(side, side, dtype=float) for _ in range(4))
     rr, pq, new = (cx.zeros(()) for _ in range(3))
@@ -102,27 +102,27 @@ def _cg(side: int, given: Given) -> Turn:
     return turn
 
 
-def _black_scholes(options: int, given: Given) -> Turn:
+def _black_scholes(options: int, given: ArrayMaker) -> Turn:
     example: Any = load("black_scholes")
     arrays = [given(options, dtype=float) for _ in range(5)]
     value = cx.zeros(())
     return lambda _: example.compute(*arrays, value)
 
 
-def _image(side: int, given: Given) -> Turn:
+def _image(side: int, given: ArrayMaker) -> Turn:
     example: Any = load("image")
     picture = given(side, side, dtype=float)
     return lambda _: example.compute(picture)
 
 
-def _rsim(edge: int, given: Given) -> Turn:
+def _rsim(edge: int, given: ArrayMaker) -> Turn:
     example: Any = load("rsim")
     steps = 12
     arrays = from_numpy(given, example.start(edge, steps))
     return lambda _: example.compute(*arrays, steps)
 
 
-def _dag(name: str, size: int, given: Given) -> Turn:
+def _dag(name: str, size: int, given: ArrayMaker) -> Turn:
     program = PROGRAMS[name].make(size)
     arrays = {known: given.like(array) for known, array in program.arrays.items()}
     steps, reads = program.steps, program.reads
@@ -131,7 +131,7 @@ def _dag(name: str, size: int, given: Given) -> Turn:
     def turn(number: int) -> None:
         del number
         for step in steps:
-            if isinstance(step, Call):
+            if isinstance(step, KernelCall):
                 step.kernel(*step.bind(arrays))
             else:
                 arrays[step.array][...] = step.value
@@ -159,11 +159,11 @@ MADE: dict[str, tuple[Callable[..., Turn], tuple[int, ...], str]] = {
 DAG = {"VEC": 20_000_000, "B&S": 400_000, "IMG": 1600, "ML": 60_000, "HITS": 300_000, "DL": 2000}
 
 
-def programs(*, quick: bool) -> Iterator[Program]:
+def programs(*, quick: bool) -> Iterator[SizedProgram]:
     """Yield every program at one size or, unless quick, at all."""
     for name, (make, sizes, text) in MADE.items():
         for size in sizes[:1] if quick else sizes:
-            yield Program(name, text.format(size), partial(make, size))
+            yield SizedProgram(name, text.format(size), partial(make, size))
     for name, size in DAG.items():
         for times in (1,) if quick else (1, 10):
-            yield Program(f"dag {name}", f"{size // times:,}", partial(_dag, name, size // times))
+            yield SizedProgram(f"dag {name}", f"{size // times:,}", partial(_dag, name, size // times))

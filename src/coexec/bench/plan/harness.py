@@ -23,7 +23,7 @@ from ...errors import CoexecError, ConfigError
 from ...machine.platform import Device, Platform
 from ..measure import Data, Progress
 from . import changing, exact
-from .program import Given, Program
+from .program import ArrayMaker, SizedProgram
 
 
 def classes(platform: Platform) -> list[list[str]]:
@@ -55,7 +55,7 @@ QUICK = ("workstation", "a100x4")
 QUICK_PROGRAMS = frozenset({"chain", "wave_sim", "matmul", "unlike", "reads", "branch"})
 
 
-class Ran(NamedTuple):
+class VirtualRun(NamedTuple):
     """What a run of a program took, in virtual seconds."""
 
     whole: float  # TURNS turns, from arrays in the host's memory
@@ -86,17 +86,17 @@ def run(quick: bool, progress: Progress, only: Sequence[str] = ()) -> Data:
     return summary(found)
 
 
-def is_named(only: Sequence[str], platform: str, program: Program) -> bool:
+def is_named(only: Sequence[str], platform: str, program: SizedProgram) -> bool:
     """Tell whether all words are in what a case is called."""
     called = f"{platform} {program.name} {program.size}".split()
     return all(word in called for word in only)
 
 
-def compare(platform: Platform, program: Program) -> Data | None:
+def compare(platform: Platform, program: SizedProgram) -> Data | None:
     """Return the figures of one case; None if no device of the platform can run the program."""
     choices = sets(platform)
     everything = tuple(device.name for device in platform.devices)
-    ran: dict[tuple[str, ...], Ran] = {}
+    ran: dict[tuple[str, ...], VirtualRun] = {}
     for chosen in [*choices, everything]:
         if frozenset(chosen) not in {frozenset(done) for done in ran}:
             try:
@@ -140,11 +140,11 @@ def opened(platform: Platform, devices: Sequence[str]) -> cx.Runtime:
     return cx.Runtime(",".join(devices), platform=platform, store="off", diagnostics="off")
 
 
-def told_run(platform: Platform, devices: Sequence[str], program: Program) -> float:
+def told_run(platform: Platform, devices: Sequence[str], program: SizedProgram) -> float:
     """Return the seconds of a run on some devices of a program that says how often its turn comes."""
     with opened(platform, devices) as runtime:
         clock: Callable[[], float] = runtime.machine.lanes["host"].clock
-        turn, step = program.make(Given(runtime._driver)), cx.record(times=TURNS)
+        turn, step = program.make(ArrayMaker(runtime._driver)), cx.record(times=TURNS)
         begin = clock()
         for number in range(TURNS):
             with step:
@@ -159,12 +159,12 @@ def _end(runtime: cx.Runtime) -> None:
     runtime.wait()
 
 
-def simulated(platform: Platform, devices: Sequence[str], program: Program) -> Ran:
+def simulated(platform: Platform, devices: Sequence[str], program: SizedProgram) -> VirtualRun:
     """Run a program on some devices of a platform."""
     with opened(platform, devices) as runtime:
         driver = runtime._driver
         clock: Callable[[], float] = runtime.machine.lanes["host"].clock
-        turn = program.make(Given(driver))
+        turn = program.make(ArrayMaker(driver))
         begin = clock()
         for number in range(TURNS):
             turn(number)
@@ -185,7 +185,7 @@ def simulated(platform: Platform, devices: Sequence[str], program: Program) -> R
             "plan_s": 0.0 if spent is None else spent.seconds,
             "candidates": 0 if spent is None else spent.candidates,
         }
-        return Ran(whole, (clock() - begin) / STEADY, planning)
+        return VirtualRun(whole, (clock() - begin) / STEADY, planning)
 
 
 def named(chosen: Iterable[str], platform: Platform) -> str:

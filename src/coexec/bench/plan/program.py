@@ -20,7 +20,7 @@ Turn = Callable[[int], Any]
 """Does one turn of a program, which is given its number; waits for nothing that the program does not read."""
 
 
-class Given:
+class ArrayMaker:
     """Makes arrays for a runtime. Their contents are in the host's memory, and nobody looks at them: they need no memory."""
 
     def __init__(self, driver: Driver) -> None:
@@ -36,12 +36,12 @@ class Given:
         return self(*given.shape, dtype=given.dtype)
 
 
-class Program(NamedTuple):
+class SizedProgram(NamedTuple):
     """A program at one size."""
 
     name: str
     size: str  # for the reader
-    make: Callable[[Given], Turn]
+    make: Callable[[ArrayMaker], Turn]
     exact: bool = True  # its turns are alike
 
 
@@ -51,6 +51,6 @@ def read(array: Any) -> None:
         np.asarray(array)
 
 
-def from_numpy(given: Given, arrays: Any) -> list[Any]:
+def from_numpy(given: ArrayMaker, arrays: Any) -> list[Any]:
     """Return arrays of the shapes and types of these."""
     return [given.like(array) for array in arrays]

@@ -40,7 +40,7 @@ COUNTED = """instructions_per_s: all instructions over all wall seconds of the l
 or the largest case if quick. seconds_128: of the slower one of the two simulations of the largest case."""
 
 
-class Ran(NamedTuple):
+class SimulationRun(NamedTuple):
     """What one simulation gave."""
 
     virtual: float
@@ -123,7 +123,7 @@ def step_seconds(gpus: int, costs: Costs, pieces: int = 1) -> float:
         return (_virtual(runtime) - begin) / COUNTED_STEPS
 
 
-def _figures(gpus: int, ran: Ran, cases: list[Data]) -> Data:
+def _figures(gpus: int, ran: SimulationRun, cases: list[Data]) -> Data:
     data = ran.data(cases[0]["virtual_s"] if cases else ran.virtual)
     return {**data, "efficiency": data["speedup"] / gpus}
 
@@ -142,17 +142,17 @@ def million(gpus: int = GPUS[-1], instructions: int = MILLION) -> Data:
         cx.wait()
         virtual, count = _virtual(runtime), runtime.instructions
     wall = perf_counter() - begin
-    return {"gpus": gpus, "steps": steps, **Ran(virtual, count, wall).data(virtual)}
+    return {"gpus": gpus, "steps": steps, **SimulationRun(virtual, count, wall).data(virtual)}
 
 
-def simulated(gpus: int, steps: int, *, ranks: int) -> Ran:
+def simulated(gpus: int, steps: int, *, ranks: int) -> SimulationRun:
     """Simulate wave_sim on some of the GPUs; `ranks` is 0 for one process on each node, and 1 for one in all."""
     begin = perf_counter()
     with opened(gpus, ranks=ranks) as runtime:
         load("wave_sim").compute(*_start(), steps)
         cx.wait()
         virtual, instructions = _virtual(runtime), runtime.instructions
-    return Ran(virtual, instructions, perf_counter() - begin)
+    return SimulationRun(virtual, instructions, perf_counter() - begin)
 
 
 @contextmanager

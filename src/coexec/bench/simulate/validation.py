@@ -27,12 +27,12 @@ from ...graph.instruction import Launch
 from ...machine.cores import available_cores
 from ...machine.platform import HOST, Platform
 from ..measure import Data, Others, Progress, bandwidth, one_library_thread
-from .programs import Case, Turns, cases
+from .programs import SimulatedProgram, Turns, cases
 
 TWO = "cpu:0,cpu:1"
 
 
-class Effort(NamedTuple):
+class Repetitions(NamedTuple):
     """How often to run a program."""
 
     warm_up: int  # runs that do not count: coexec learns meanwhile
@@ -43,8 +43,8 @@ class Effort(NamedTuple):
 
 
 AGAIN = 3  # runs that do not count at the beginning of a further round
-THOROUGH = Effort(8, 5, 4, 5, rounds=3)
-BRIEF = Effort(4, 5, 2, 5)
+THOROUGH = Repetitions(8, 5, 4, 5, rounds=3)
+BRIEF = Repetitions(4, 5, 2, 5)
 
 
 class Rates(NamedTuple):
@@ -54,7 +54,7 @@ class Rates(NamedTuple):
     all: float
 
 
-class Watched(NamedTuple):
+class WatchedRuns(NamedTuple):
     """What some runs of a program took."""
 
     seconds: list[float]  # of each run
@@ -103,7 +103,7 @@ def measured_rates(elements: int) -> Rates:
     return Rates(found["threads_1_GB_per_s"] * 1e9, max(found.values()) * 1e9)
 
 
-def compare(case: Case, devices: str, effort: Effort, costs: Costs, rates: Rates, store: Path) -> Data:
+def compare(case: SimulatedProgram, devices: str, effort: Repetitions, costs: Costs, rates: Rates, store: Path) -> Data:
     """Return one case: a program on the machine that is here, and on the same machine simulated.
 
     The store keeps the latest measurements of a kernel, which may be those of a slow moment: hence several rounds.
@@ -120,10 +120,10 @@ def compare(case: Case, devices: str, effort: Effort, costs: Costs, rates: Rates
     return found | {"sources": shares(machine.lanes["host"])}
 
 
-def together(rounds: Sequence[Watched]) -> Watched:
+def together(rounds: Sequence[WatchedRuns]) -> WatchedRuns:
     """Return what all rounds took."""
     kernels, busy, waited = (median(column) for column in list(zip(*rounds, strict=True))[1:])
-    return Watched([seconds for one in rounds for seconds in one.seconds], kernels, busy, waited)
+    return WatchedRuns([seconds for one in rounds for seconds in one.seconds], kernels, busy, waited)
 
 
 def described(platform: Platform, rates: Rates) -> Platform:
@@ -134,9 +134,9 @@ def described(platform: Platform, rates: Rates) -> Platform:
     return replace(platform, devices=devices, memories=tuple(memories))
 
 
-def observe(case: Case, runtime: cx.Runtime, warm_up: int, runs: int) -> Watched:
+def observe(case: SimulatedProgram, runtime: cx.Runtime, warm_up: int, runs: int) -> WatchedRuns:
     """Run a program again and again; return what the runs after the warm-up took, by the runtime's clock."""
-    turns, count = Turns(case, runtime), Count(runtime._driver.executor.on_finished)
+    turns, count = Turns(case, runtime), KernelAdder(runtime._driver.executor.on_finished)
     runtime._driver.executor.on_finished = count
     try:
         for _ in range(warm_up):
@@ -146,13 +146,13 @@ def observe(case: Case, runtime: cx.Runtime, warm_up: int, runs: int) -> Watched
             seconds.append(turns.seconds(count.begin))
             parts.append(count.ended())
         middle = [median(column) for column in zip(*parts, strict=True)]
-        return Watched(seconds, *middle)
+        return WatchedRuns(seconds, *middle)
     finally:
         runtime._driver.executor.on_finished = count.then
         turns.close()
 
 
-class Count:
+class KernelAdder:
     """Stands in front of a runtime's own account of what is over, and adds up kernels."""
 
     def __init__(self, then: Callable[[Ran], object]) -> None:
@@ -175,7 +175,7 @@ class Count:
         self.then(ran)
 
 
-def figures(case: Case, devices: str, measured: Watched, simulated: Watched) -> Data:
+def figures(case: SimulatedProgram, devices: str, measured: WatchedRuns, simulated: WatchedRuns) -> Data:
     """Return a case's figures; the error is relative to what was measured."""
     real, virtual = median(measured.seconds), median(simulated.seconds)
     return {

@@ -54,7 +54,7 @@ class Problem:
         return tuple(array.shape for array in self.inputs)
 
 
-class Case(NamedTuple):
+class SplitCase(NamedTuple):
     """A problem that is made when its turn comes: the largest ones take hundreds of megabytes."""
 
     op: str
@@ -73,10 +73,10 @@ def numbers(*shape: int) -> Values:
 # Products -----------------------------------------------------------------------------------------------------------------
 
 
-def product(rows: int, columns: int, inner: int) -> Case:
+def product(rows: int, columns: int, inner: int) -> SplitCase:
     """Return a matrix product of float32."""
     label = f"{rows}x{columns}x{inner}"
-    return Case("matmul", label, partial(_product, rows, columns, inner))
+    return SplitCase("matmul", label, partial(_product, rows, columns, inner))
 
 
 def _product(rows: int, columns: int, inner: int) -> Problem:
@@ -102,7 +102,7 @@ def _torch_product(a: Any, b: Any, out: Any) -> Any:
 # Convolutions -------------------------------------------------------------------------------------------------------------
 
 
-class Layer(NamedTuple):
+class ConvolutionLayer(NamedTuple):
     """A convolution with stride 1 whose output has the input's rows and columns."""
 
     name: str
@@ -113,17 +113,17 @@ class Layer(NamedTuple):
     taps: int
 
 
-def convolution(layer: Layer) -> Case:
+def convolution(layer: ConvolutionLayer) -> SplitCase:
     """Return a layer of an image network on a few images of float32."""
-    return Case("conv2d", _label(layer), partial(_convolution, layer))
+    return SplitCase("conv2d", _label(layer), partial(_convolution, layer))
 
 
-def _label(layer: Layer) -> str:
+def _label(layer: ConvolutionLayer) -> str:
     images = f"{layer.images}x{layer.channels}x{layer.side}x{layer.side}"
     return f"{layer.name} {images} * {layer.filters}x{layer.channels}x{layer.taps}x{layer.taps}"
 
 
-def _convolution(layer: Layer) -> Problem:
+def _convolution(layer: ConvolutionLayer) -> Problem:
     out = (layer.images, layer.filters, layer.side, layer.side)
     padding = layer.taps // 2
     products = float(prod(out) * layer.channels * layer.taps**2)
@@ -154,9 +154,9 @@ def _torch_convolution(padding: int, x: Any, w: Any, out: Any) -> Any:
 # A chain, and a sum -------------------------------------------------------------------------------------------------------
 
 
-def chain(elements: int) -> Case:
+def chain(elements: int) -> SplitCase:
     """Return sqrt(x y + 1) / 2 + x over vectors of float32."""
-    return Case("chain", f"{elements}", partial(_chain, elements))
+    return SplitCase("chain", f"{elements}", partial(_chain, elements))
 
 
 def _chain(elements: int) -> Problem:
@@ -195,9 +195,9 @@ def _torch_chain(x: Any, y: Any, out: Any) -> Any:
     return out
 
 
-def summation(elements: int) -> Case:
+def summation(elements: int) -> SplitCase:
     """Return the sum of a vector of float32."""
-    return Case("sum", f"{elements}", partial(_summation, elements))
+    return SplitCase("sum", f"{elements}", partial(_summation, elements))
 
 
 def _summation(elements: int) -> Problem:
@@ -224,9 +224,9 @@ def _torch_sum(x: Any, out: Any) -> Any:
 # The tables ---------------------------------------------------------------------------------------------------------------
 
 LAYERS = (
-    Layer("VGG16 conv1_2", 2, 64, 224, 64, 3),
-    Layer("VGG16 conv3_2", 2, 256, 56, 256, 3),
-    Layer("ResNet50 conv3_x", 16, 128, 28, 128, 3),
+    ConvolutionLayer("VGG16 conv1_2", 2, 64, 224, 64, 3),
+    ConvolutionLayer("VGG16 conv3_2", 2, 256, 56, 256, 3),
+    ConvolutionLayer("ResNet50 conv3_x", 16, 128, 28, 128, 3),
 )
 CASES = (
     *(product(side, side, side) for side in (512, 1024, 2048, 4096)),
@@ -240,15 +240,15 @@ CASES = (
 QUICK = (
     product(96, 96, 96),
     product(512, 64, 80),
-    convolution(Layer("tiny", 2, 8, 20, 16, 3)),
+    convolution(ConvolutionLayer("tiny", 2, 8, 20, 16, 3)),
     chain(200_000),
     summation(200_001),
 )
 UNSEEN = (
     *(product(side, side, side) for side in (640, 1200, 1800, 3000)),
     product(2500, 900, 1500),
-    convolution(Layer("ResNet50 conv4_x", 8, 256, 14, 256, 3)),
-    convolution(Layer("VGG16 conv4_2", 1, 512, 28, 512, 3)),
+    convolution(ConvolutionLayer("ResNet50 conv4_x", 8, 256, 14, 256, 3)),
+    convolution(ConvolutionLayer("VGG16 conv4_2", 1, 512, 28, 512, 3)),
     summation(7_000_000),
 )
 """Predicted, then run through coexec alone: shapes that no calibration has measured."""

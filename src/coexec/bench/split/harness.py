@@ -24,18 +24,18 @@ from ...calibrate import calibrate
 from ...calibrate.designs import designs, numbers
 from ...machine.cores import available_cores
 from ..measure import Data, Others, Progress, bandwidth, in_turns, machine, named, one_library_thread
-from .cases import CASES, QUICK, QUICK_UNSEEN, UNSEEN, Case, Problem
+from .cases import CASES, QUICK, QUICK_UNSEEN, UNSEEN, Problem, SplitCase
 from .figures import by_group, compared, error_of, summary
 from .opencl import InOpenCL
-from .single import AllThreads, Bare, InNumPy, InTorch, Worker, rewrite, together, torch_threads_kept
-from .through import Through, Watched, code_of, predict, store_at, watched
+from .single import AllThreads, Bare, DeviceThread, InTorch, NumPyCalls, rewrite, together, torch_threads_kept
+from .through import SplitThroughCoexec, WatchedPlanner, code_of, predict, store_at, watched
 
 MIXES = ("cpu:0,opencl:0@1", "cpu:0,cpu:1", "cpu:0,torch:cpu@1")
 DESIGNED = {"matmul": "matmul", "conv2d": "conv2d", "chain": "elementwise", "sum": "reduce"}
 """What calibration calls the operations here."""
 
 
-class Effort(NamedTuple):
+class SplitEffort(NamedTuple):
     """How long to measure."""
 
     calibration: float  # seconds per mix
@@ -44,8 +44,8 @@ class Effort(NamedTuple):
     warm_up: tuple[int, int]  # calls through coexec that are dropped: it learns meanwhile
 
 
-THOROUGH = Effort(38.0, 2.5, (3, 11), (3, 6))
-BRIEF = Effort(0.5, 0.05, (2, 2), (2, 2))
+THOROUGH = SplitEffort(38.0, 2.5, (3, 11), (3, 6))
+BRIEF = SplitEffort(0.5, 0.05, (2, 2), (2, 2))
 
 
 class Foretold(NamedTuple):
@@ -119,7 +119,9 @@ def _missing(mix: str) -> str:
 # One mix of devices -------------------------------------------------------------------------------------------------------
 
 
-def on_mix(mix: str, cases: Sequence[Case], unseen: Sequence[Case], effort: Effort, progress: Progress) -> Data:
+def on_mix(
+    mix: str, cases: Sequence[SplitCase], unseen: Sequence[SplitCase], effort: SplitEffort, progress: Progress
+) -> Data:
     """Calibrate, predict everything, then measure everything on one mix of devices."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
@@ -159,7 +161,7 @@ def _in_tenths(mix: str, progress: Progress) -> Callable[[float, str], None]:
     return tell
 
 
-def predictions(mix: str, cases: Sequence[Case], progress: Progress) -> dict[Case, Foretold]:
+def predictions(mix: str, cases: Sequence[SplitCase], progress: Progress) -> dict[SplitCase, Foretold]:
     """Predict every case before any of them runs."""
     calibrated = {
         (design.name, tuple(np.shape(value) for value in known.inputs))
@@ -177,9 +179,9 @@ def predictions(mix: str, cases: Sequence[Case], progress: Progress) -> dict[Cas
     return found
 
 
-def _run_unseen(problem: Problem, foretold: Foretold, mix: str, runtime: cx.Runtime, planner: Watched) -> Data:
+def _run_unseen(problem: Problem, foretold: Foretold, mix: str, runtime: cx.Runtime, planner: WatchedPlanner) -> Data:
     """Run a predicted case through coexec: once cold, then a few times."""
-    through = Through(problem, runtime, planner)
+    through = SplitThroughCoexec(problem, runtime, planner)
     try:
         times = [through.seconds() for _ in range(4)][1:]
     finally:
@@ -205,12 +207,12 @@ def _prediction(foretold: Foretold, measured: float) -> Data:
 
 
 def measure(
-    problem: Problem, foretold: Foretold, mix: str, runtime: cx.Runtime, planner: Watched, effort: Effort
+    problem: Problem, foretold: Foretold, mix: str, runtime: cx.Runtime, planner: WatchedPlanner, effort: SplitEffort
 ) -> Data:
     """Return one case: a problem on a mix of devices."""
     with _workers(problem, runtime) as workers:
         everything = AllThreads(problem, len(available_cores()))
-        through = Through(problem, runtime, planner)
+        through = SplitThroughCoexec(problem, runtime, planner)
         try:
             alone = {worker.device: worker.seconds() for worker in workers}
             everything.seconds()
@@ -224,13 +226,13 @@ def measure(
 
 
 @contextmanager
-def _workers(problem: Problem, runtime: cx.Runtime) -> Iterator[list[Worker]]:
+def _workers(problem: Problem, runtime: cx.Runtime) -> Iterator[list[DeviceThread]]:
     """Give each device of the runtime a thread with the problem in its own library."""
     with ExitStack() as stack:
         found = []
         for device in runtime.platform.devices:
             core = device.cores[0]
-            found.append(worker := Worker(device.name, core, _bare(device.kind, problem, core, runtime)))
+            found.append(worker := DeviceThread(device.name, core, _bare(device.kind, problem, core, runtime)))
             stack.callback(worker.close)
         yield found
 
@@ -238,10 +240,10 @@ def _workers(problem: Problem, runtime: cx.Runtime) -> Iterator[list[Worker]]:
 def _bare(kind: str, problem: Problem, core: int, runtime: cx.Runtime) -> Bare:
     if kind == "opencl":
         return InOpenCL(problem, code_of(problem, runtime), core)
-    return InTorch(problem) if kind == "torch" else InNumPy(problem)
+    return InTorch(problem) if kind == "torch" else NumPyCalls(problem)
 
 
-def _warm_up(through: Through, effort: Effort) -> None:
+def _warm_up(through: SplitThroughCoexec, effort: SplitEffort) -> None:
     """Let coexec learn, as long as that is cheap."""
     least, most = effort.warm_up
     start = perf_counter()
@@ -253,11 +255,11 @@ def _warm_up(through: Through, effort: Effort) -> None:
 
 def _rounds(
     problem: Problem,
-    workers: Sequence[Worker],
+    workers: Sequence[DeviceThread],
     everything: AllThreads,
-    through: Through,
+    through: SplitThroughCoexec,
     alone: dict[str, float],
-    effort: Effort,
+    effort: SplitEffort,
 ) -> dict[str, list[Any]]:
     """Run all ways in turns until the time is over; return the seconds of each."""
 
@@ -278,7 +280,9 @@ def _rounds(
     return in_turns(ways, effort.rounds, effort.case)
 
 
-def _check(problem: Problem, mix: str, workers: Sequence[Worker], everything: AllThreads, through: Through) -> None:
+def _check(
+    problem: Problem, mix: str, workers: Sequence[DeviceThread], everything: AllThreads, through: SplitThroughCoexec
+) -> None:
     """Raise unless all ways gave the same numbers, up to rounding."""
     wanted = everything.result()
     found = {worker.device: worker.bare.result() for worker in workers} | {"coexec": through.result()}
@@ -292,7 +296,7 @@ def _figures(
     foretold: Foretold,
     mix: str,
     times: dict[str, list[Any]],
-    through: Through,
+    through: SplitThroughCoexec,
     kernels: dict[str, float],
 ) -> Data:
     beside = times.pop("together")

@@ -39,7 +39,7 @@ class Bare(Protocol):
         """Give memory back."""
 
 
-class InNumPy:
+class NumPyCalls:
     """Calls of NumPy into memory that is there beforehand."""
 
     def __init__(self, problem: Problem) -> None:
@@ -86,7 +86,7 @@ class InTorch:
         self._out = None
 
 
-class Worker:
+class DeviceThread:
     """A device's thread, kept on the device's core, with the problem that it computes."""
 
     def __init__(self, device: str, core: int, bare: Bare) -> None:
@@ -124,7 +124,7 @@ class AllThreads:
     def __init__(self, problem: Problem, threads: int) -> None:
         from threadpoolctl import ThreadpoolController
 
-        self._bare = InNumPy(problem)
+        self._bare = NumPyCalls(problem)
         self._libraries = ThreadpoolController()
         self._threads = threads
 
@@ -164,7 +164,7 @@ LEAST = 0.02  # seconds: shorter problems are repeated, so that a late start doe
 PATIENCE = 600.0  # seconds: a device that failed must not let the others wait for ever
 
 
-def together(workers: Sequence[Worker], alone: Mapping[str, float]) -> dict[str, float]:
+def together(workers: Sequence[DeviceThread], alone: Mapping[str, float]) -> dict[str, float]:
     """Return each device's seconds for the problem while all others compute it too.
 
     All begin at once; each goes on until the slowest is through, so that none runs beside idle ones. What a device
@@ -173,7 +173,7 @@ def together(workers: Sequence[Worker], alone: Mapping[str, float]) -> dict[str,
     barrier = threading.Barrier(len(workers), timeout=PATIENCE)
     left = {worker.device for worker in workers}
 
-    def compute(worker: Worker) -> float:
+    def compute(worker: DeviceThread) -> float:
         least = max(1, round(LEAST / max(alone[worker.device], 1e-6)))
         try:
             barrier.wait()

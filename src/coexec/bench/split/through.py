@@ -109,7 +109,7 @@ def code_of(problem: Problem, runtime: cx.Runtime) -> Code:
     return Code(kernel, named, outputs)
 
 
-class Watched:
+class WatchedPlanner:
     """A planner that notes how long each plan took, and who got how much of the last task."""
 
     def __init__(self, planner: Any) -> None:
@@ -137,10 +137,10 @@ class Watched:
 
 
 @contextmanager
-def watched(runtime: cx.Runtime) -> Iterator[Watched]:
+def watched(runtime: cx.Runtime) -> Iterator[WatchedPlanner]:
     """Stand in front of a runtime's planner."""
     planner = runtime._driver.scheduler.plan.planner
-    runtime._driver.scheduler.plan.planner = found = Watched(planner)
+    runtime._driver.scheduler.plan.planner = found = WatchedPlanner(planner)
     try:
         yield found
     finally:
@@ -158,10 +158,10 @@ def arrived(array: Any) -> None:
     """Let the host look at a result, in place: all parts of it are here when this runs."""
 
 
-class Through:
+class SplitThroughCoexec:
     """A problem through coexec. Arrays are made once; the host writes the inputs before each repetition, not timed."""
 
-    def __init__(self, problem: Problem, runtime: cx.Runtime, planner: Watched) -> None:
+    def __init__(self, problem: Problem, runtime: cx.Runtime, planner: WatchedPlanner) -> None:
         self._problem = problem
         self._runtime = runtime
         self.planner = planner

@@ -29,7 +29,7 @@ class Bar(NamedTuple):
     failed: bool = False
 
 
-class Block(NamedTuple):
+class BarGroup(NamedTuple):
     """A bar, or several too small to be drawn apart."""
 
     bar: Bar
@@ -37,7 +37,7 @@ class Block(NamedTuple):
     cover: float = 1.0  # share of its width that is really covered
 
 
-def blocks(bars: Sequence[Bar]) -> Iterator[Block]:
+def blocks(bars: Sequence[Bar]) -> Iterator[BarGroup]:
     """Yield bars (given by start), with neighbours that are too small to be seen drawn as one."""
     group: list[Bar] = []
     for bar in bars:
@@ -48,15 +48,15 @@ def blocks(bars: Sequence[Bar]) -> Iterator[Block]:
         if small:
             group.append(bar)
         else:
-            yield Block(bar)
+            yield BarGroup(bar)
     if group:
         yield _block(group)
 
 
-def _block(group: list[Bar]) -> Block:
+def _block(group: list[Bar]) -> BarGroup:
     """Return one block for small neighbours, in the colour that fills most of it."""
     if len(group) == 1:
-        return Block(group[0])
+        return BarGroup(group[0])
     share: Counter[tuple[str, str]] = Counter()
     for bar in group:
         share[bar.fill, bar.css] += bar.x1 - bar.x0  # type: ignore[assignment]
@@ -66,10 +66,10 @@ def _block(group: list[Bar]) -> Block:
     title = f"{len(group):,} together: " + ", ".join(f"{name} {count:,}" for name, count in names)
     cover = sum(share.values()) / max(x1 - x0, SMALL)
     bar = Bar(x0, x1, fill, css, "", title, any(bar.failed for bar in group))
-    return Block(bar, len(group), min(1.0, cover))
+    return BarGroup(bar, len(group), min(1.0, cover))
 
 
-def bar_svg(block: Block, y: float, height: float, round: float = 2) -> str:
+def bar_svg(block: BarGroup, y: float, height: float, round: float = 2) -> str:
     """Return the block as SVG: a rectangle with a tooltip, and its label where it fits."""
     bar, width = block.bar, max(block.bar.x1 - block.bar.x0, SMALL)
     paint = f' fill="{bar.fill}"' if bar.fill else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...plan.plan import Part, Plan
-from .bars import Bar, Block, bar_svg
+from .bars import Bar, BarGroup, bar_svg
 from .svg import PALETTE, document, esc, fit, seconds_text, text_width, ticks
 
 WIDTH, LEFT, RIGHT = 860.0, 120.0, 28.0
@@ -83,7 +83,7 @@ def _part(part: Part, y: float, scale: float) -> Iterator[str]:
     ):
         if stop > start:
             bar = Bar(LEFT + start * scale, LEFT + stop * scale, fill, "", label, title)
-            yield bar_svg(Block(bar), y, HEIGHT)
+            yield bar_svg(BarGroup(bar), y, HEIGHT)
 
 
 def _idle(why: str, y: float) -> str:
