@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from coexec.errors import UnknownName
-from coexec.geometry import Box
-from coexec.graph.command import Chunk
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
 from coexec.plan.candidate import Candidate
 from coexec.plan.policies import LOOKS, PLACEMENTS, Asked, Loads, load_placement
@@ -17,7 +15,6 @@ from coexec.predict.model import Model
 from coexec.predict.work import Work
 from coexec.program.array import Array
 from coexec.program.variant import Variant
-from coexec.testing.conformance import NO_SHARE
 from coexec.testing.graphs import GraphBuilder
 from coexec.testing.invented import invented_platform
 
@@ -43,11 +40,6 @@ class Choosing:
         candidates = [self.candidates[i] for i in (range(len(self.candidates)) if among is None else among)]
         chosen, _ = self.policy.choose(candidates, asked(size), lambda: where)
         return self.candidates.index(chosen)
-
-
-def _shared_cores() -> Platform:
-    """Return two devices that occupy the same core."""
-    return Platform(tuple(Device(f"dev:{i}", "cpu", HOST, (HOST, USER), cores=(0,)) for i in range(2)))
 
 
 def work(size: int) -> Work:
@@ -321,22 +313,6 @@ def test_work_of_a_wide_device_occupies_the_narrow_ones_and_the_other_way_round(
     loads.remove("cpu:0", 0.5)
     assert loads.seconds == {"cpu:0": 0.0, "cpu:1": 0.0, "cpu:all": 0.0}
     assert set(loads.tasks.values()) == {0}
-
-
-def test_what_the_host_itself_does_is_no_load_of_a_device() -> None:
-    """Told of it in any way, one by one, as a step again or cut anew, the loads are those of the devices."""
-    for platform in (invented_platform(2), _shared_cores()):
-        loads = Loads(platform)
-        loads.add("host", 1.0, 0.0, 7)
-        chunks = [Chunk(device, Box((0,), (4,))) for device in ("host", "dev:0")]
-        shares = [NO_SHARE._replace(seconds=1.0), NO_SHARE._replace(seconds=2.0)]
-        loads.again(loads.parts(chunks, shares), 8)
-        loads.in_pieces(["host"], ["host", "host"])
-        assert loads.tasks == {"dev:0": 1, "dev:1": 0}
-        assert loads.ready((7,)) == 0.0
-        loads.remove("host", 1.0)
-        loads.remove("dev:0", 2.0)
-        assert loads.idle
 
 
 def test_an_unknown_policy_is_an_error_with_the_nearest_name() -> None:
