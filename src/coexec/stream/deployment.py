@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ..errors import DeviceLost
 from ..plan.pipeline import PipelinePoint
 from .features import Key, features_of, key_of
@@ -77,6 +79,7 @@ class Deployment:
         self.watch: StreamWatch | None = None  # what stages really take
         self._watched = Watched(self._constants)
         self._terms = Terms(1)
+        self._keys: dict[Any, Key] = {}  # of items that are single arrays
         self._looking: dict[ItemRun, tuple[Key, Watched]] = {}  # items whose calls are noted, to be planned for
         self._planning: tuple[Key, threading.Thread] | None = None
         self._found: list[tuple[Key, Prepared | None, str]] = []  # what planning gave, not taken yet
@@ -130,7 +133,7 @@ class Deployment:
             self.lost(run.item)  # nothing of it need have failed: others may have taken the lost device's part
         if self.fixed:
             return self.route, self._watched
-        key = key_of(features_of(run.item, self._features))
+        key = self._key(run)
         adviser = self._adviser
         if not adviser.items:
             adviser.learn(key, self.prepared)
@@ -138,6 +141,8 @@ class Deployment:
         adviser.seen(key)
         self._take_found()
         self._look_at_drift()
+        if adviser.keeps(key, self.point):
+            return self.route, self._watched
         if not adviser.knows(key):
             if self._planning is None and not self._looking:
                 watched = self._watched._replace(log=[], made=[])
@@ -150,6 +155,16 @@ class Deployment:
             if plan is not None:
                 self.adopt(*plan)
         return self.route, self._watched
+
+    def _key(self, run: ItemRun) -> Key:
+        """Return the kind of an item by its features; of single arrays it is known from the last one like it."""
+        single = type(run.item) is np.ndarray and not self._features
+        key = self._keys.get(run.kind) if single else None
+        if key is None:
+            key = key_of(features_of(run.item, self._features))
+            if single and len(self._keys) < KEPT:
+                self._keys[run.kind] = key
+        return key
 
     def over(self, run: ItemRun) -> None:
         """Take note of an item that is over: if its calls were noted, plan for its kind, beside the stream."""

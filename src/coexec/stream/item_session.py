@@ -9,9 +9,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from ..errors import PlanError, ProgramError
+from ..graph.call import describe
 from ..graph.task import raise_unseen
 from ..in_front import InFront
 from ..origin import program_line
@@ -145,6 +147,30 @@ class ItemSession(InFront):
         if self._watched.log is not None:
             self._note(self._watched.log, kernel, args, kwargs, options, result)
         return result
+
+    def record(
+        self,
+        kernel: Kernel,
+        arrays: list[Array],
+        scalars: dict[str, Any],
+        options: Options,
+        returned: tuple[Array, ...],
+    ) -> None:
+        """Record a call whose arguments are bound, and whose new arrays are there, on the devices of its stage."""
+        place, driver, begin = self._place(kernel.name), self.runtime._driver, perf_counter()
+        for where in (place or options, options):
+            task = describe(kernel, [*arrays, *returned], scalars, where, self.runtime)
+            task.submitted = begin
+            try:
+                with driver.lock:
+                    driver.pump.catch_up()
+                    driver._homes.leave(task.arrays)
+                    driver.pump.call(task, begin)
+                break
+            except PlanError:  # these cannot run it: anywhere
+                if where is options:
+                    raise
+        driver.keep_pace(task)
 
     def fuse(self, operation: Operation) -> bool:
         """Hold an operation back, to be computed with others of its stage; not while calls are looked at one by one."""

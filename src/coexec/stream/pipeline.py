@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from ..errors import ArgumentError, CoexecError, NoValues, ProgramError
 from ..joules.meter import EnergyMeter
-from ..joules.modelled import devices_now
 from ..machine.platform import Platform
 from ..plan.pipeline import PipelinePoint
 from ..plan.plan import Plan
@@ -19,6 +18,7 @@ from ..program import session
 from ..runtime import Runtime
 from . import asynchronous, sources
 from .as_plan import as_plan, one_more
+from .bundles import Tapes
 from .checking import PlanCheck, check
 from .deployment import Deployment
 from .designs import configurer, looking
@@ -34,6 +34,7 @@ from .statistics import StreamWatch, told
 from .stream import Stream
 from .trees import described, leaves, mapped, plain, taken
 from .trials import drags_of
+from .watching import ended, over, watching
 from .window import Ahead, Window
 
 KEPT = 8  # items that wait while newer ones come, with drop="oldest", unless the user says something else
@@ -51,6 +52,8 @@ class Pipeline:
         self.name = getattr(fn, "__name__", type(fn).__name__)
         self._given = constants
         self._home: tuple[Runtime, dict[str, Any]] | None = None  # the constants as arrays of a runtime
+        self._tapes: Tapes | None = None  # what is known of items there
+        self._lent = False  # nobody changes the items of the stream that begins
         self._features: dict[str, Callable[[Any], float]] = {}
         self._planned: list[tuple[Plan, Prepared, PipelinePoint]] = []  # of the last call of plan()
         self._planned_on: Runtime | None = None
@@ -146,7 +149,7 @@ class Pipeline:
             **self._limits(),
         )
         prepared = prepared.paced(pace_of_python(runtime, self.fn, constants, sample, prepared, recorded))
-        return prepared.tried(drags_of(runtime, self.fn, constants, sample, prepared, recorded))
+        return prepared.tried(drags_of(runtime, self.fn, constants, sample, prepared, recorded, self._tapes))
 
     def _limits(self) -> dict[str, Any]:
         """Return what plan() was asked to keep to."""
@@ -166,6 +169,7 @@ class Pipeline:
         if self._home is None or self._home[0] is not current:
             with session.within(current):
                 self._home = (current, {name: taken(value) for name, value in self._given.items()})
+            self._tapes = Tapes(current)
             self._deployment = None
         return self._home
 
@@ -191,6 +195,7 @@ class Pipeline:
         The first item is the sample if nothing was planned. `plan` is one of those that `plan(...)` returned.
         `after=n` goes on after item n.
         """
+        lent, self._lent = self._lent, False
         runtime, constants = self._at_home()
         if drop not in (None, "oldest"):
             raise ArgumentError(f"drop={drop!r}; say 'oldest', or leave it away")
@@ -198,16 +203,15 @@ class Pipeline:
         if not isinstance(items, AsyncIterable | Iterable):
             raise ArgumentError(f"stream() takes an iterable of items, not a {type(items).__name__}")
         deployment = self._deployment = self._deploy(runtime, constants, objective, plan)
-        window = Window(
-            runtime, self.fn, constants, deployment, ahead=Ahead.of(ahead, 0, float(MOST_BYTES)), order=order
-        )
+        most = Ahead.of(ahead, 0, float(MOST_BYTES))
+        window = Window(runtime, self.fn, constants, deployment, ahead=most, order=order, tapes=self._tapes, lent=lent)
         kept = max(1, window.ahead.items or KEPT) if drop is not None else None
         source: ItemSource
         if isinstance(items, AsyncIterable) and not isinstance(items, Iterable):  # a stream of results is both
             source = asynchronous.source_of(items, after, size, kept)
         else:
             source = sources.source_of(items, after, size, kept)
-        watch = self._watch = deployment.watch = _watching(runtime)
+        watch = self._watch = deployment.watch = watching(runtime)
         meter = self._meter = EnergyMeter()
         bar = ProgressBar(progress, items, self.name)
         stream = Stream(
@@ -215,8 +219,8 @@ class Pipeline:
             window,
             policy,
             stage_of=deployment.stage_of,
-            ended=lambda: _ended(self.name, runtime, watch, window, source, bar, deployment, meter),
-            told=lambda _: _over(watch, bar),
+            ended=lambda: ended(self.name, runtime, watch, window, source, bar, deployment, meter),
+            told=lambda _: over(watch, bar),
             consumer=watch,
         )
         self._stream, self._policy = weakref.ref(stream), policy
@@ -260,6 +264,7 @@ class Pipeline:
 
     def map(self, items: Iterable[Any], **options: Any) -> list[Any]:
         """Return the results of all items, as a list. Options are those of `stream`."""
+        self._lent = type(items) in (list, tuple)  # nothing else happens until all results are there
         with self.stream(items, **options) as results:
             return list(results)
 
@@ -353,7 +358,7 @@ class Pipeline:
         stream = self._stream()
         if stream is not None:
             stream.close()
-        self._home = None
+        self._home = self._tapes = None
 
     def __enter__(self) -> Self:
         return self
@@ -363,35 +368,3 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"<cx.Pipeline {self.name}({', '.join(['item', *self._given])})>"
-
-
-def _watching(runtime: Runtime) -> StreamWatch:
-    driver = driver_of(runtime)
-    return StreamWatch(driver.recorder.clock, runtime.platform, driver.pump.drain, devices=devices_now(driver))
-
-
-def _over(watch: StreamWatch, bar: ProgressBar) -> None:
-    watch.over()
-    bar.step()
-
-
-def _ended(
-    name: str,
-    runtime: Runtime,
-    watch: StreamWatch,
-    window: Window,
-    source: ItemSource,
-    bar: ProgressBar,
-    deployment: Deployment,
-    meter: EnergyMeter,
-) -> None:
-    deployment.finish_planning()
-    watch.ended, watch.again, watch.dropped = watch.clock(), window.again, source.dropped
-    bar.close()
-    if not runtime.closed:
-        pump = driver_of(runtime).pump
-        pump.drain()
-        pump.ignore(watch)
-    meter.end()
-    if deployment.point is not None and not runtime.closed:
-        driver_of(runtime).recorder.stream({"name": name, **watch.table(deployment.point, deployment.route, 0, meter)})

@@ -62,6 +62,10 @@ class Adviser:
         self._recent: deque[Key] = deque(maxlen=WINDOW)
         self._costs: dict[tuple[int, Key], float] = {}  # of plans, by identity of the point, and keys
         self._last: tuple[str, Key | None] = ("", None)  # the last decision that was told
+        self._alike = 0  # the last items that are all of one kind
+        self._steady: tuple[Key, PipelinePoint] | None = (
+            None  # the plan to keep while they are, once it was found to be
+        )
         self.items = 0
 
     def choose(self, prepared: Prepared) -> PipelinePoint:
@@ -79,6 +83,7 @@ class Adviser:
         while len(self._fronts) > FRONTS:
             self._fronts.popitem(last=False)
         self._costs.clear()
+        self._steady = None
 
     def fail(self, key: Key) -> None:
         """Note that no plan was found for one kind of items."""
@@ -89,13 +94,20 @@ class Adviser:
         self._fronts.clear()
         self._failed.clear()
         self._costs.clear()
+        self._steady = None
 
     def seen(self, key: Key) -> None:
         """Note the kind of an item that is about to begin."""
         self.items += 1
+        self._alike = self._alike + 1 if self._recent and self._recent[-1] == key else 1
         self._recent.append(key)
         if key in self._fronts:
             self._fronts.move_to_end(key)
+
+    def keeps(self, key: Key, point: PipelinePoint) -> bool:
+        """Tell whether nothing can have changed since it was decided to keep a plan for items of this kind."""
+        known = self._steady
+        return known is not None and self._alike > WINDOW and known[1] is point and known[0] == key
 
     def cost(self, point: PipelinePoint, key: Key) -> float:
         """Return what an item of a known kind costs under a pipeline; inf if that cannot compute it."""
@@ -137,6 +149,7 @@ class Adviser:
         per_second = (best / items) / max(candidate[1].period, 1e-12)  # what standing still costs
         cost = stall * per_second
         if same:
+            self._steady = (key, point) if self._alike >= WINDOW else None
             return self._decision(KEEP, key, now, best, 0.0, 0.0, "the plan in force is the best that is known"), None
         if now - best > cost + LEAST_GAIN * min(now, best):
             why = f"saves {now - best:.4g} over {items} items, which is more than the change costs"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from time import perf_counter
 from typing import Any, NamedTuple, Protocol, Self
 
 from ..errors import ProgramError
@@ -17,6 +18,8 @@ from .failures import FailurePolicy, StreamFailure
 from .item import ItemRun
 from .sources import ItemSource, Pulled, Unlike, unstacked
 from .window import NOTHING, Window
+
+PATIENCE = 200e-6  # seconds that a source takes for an item, from which on devices do not wait for the next one
 
 
 class AsyncItems(ItemSource, Protocol):
@@ -162,21 +165,33 @@ class Stream(Iterator[Any]):
 
     def _fill(self) -> None:
         """Begin with items as long as there is room. Once a result is there, it does not wait for more than one."""
-        begun = 0
-        while self._window.has_room and not self._source.over:
-            if begun and self._is_ready():
-                return
-            if not self._window.runs or self._source.at_once:
+        window = self._window
+        if window.waits_for_room and self._is_ready():
+            return
+        begun, waited = 0, 0.0
+        window.gathering = True
+        try:
+            while window.has_room and not self._source.over:
+                if begun and (begun >= window.together or waited > PATIENCE) and self._is_ready():
+                    return
+                if window.runs and not self._source.at_once:
+                    return
+                start = perf_counter()
                 pulled = self._source.pull()
-            else:
-                return
-            if pulled is None:
-                return
-            self.begin(pulled)
-            begun += 1
+                waited = perf_counter() - start
+                if pulled is None:
+                    return
+                self.begin(pulled)
+                begun += 1
+                if waited > PATIENCE:  # the next one may take as long: nobody waits for it
+                    window.flush()
+        finally:
+            window.gathering = False
+            window.flush()
 
     def _is_ready(self) -> bool:
-        return bool(self._out) or any(run.over for run in list(self._window.runs)[:1])
+        runs = self._window.runs
+        return bool(self._out) or (bool(runs) and runs[0].over)
 
     def begin(self, pulled: Pulled) -> None:
         """Begin with an item, or with a stack of them; with each item of a stack that is none."""
@@ -219,8 +234,13 @@ class Stream(Iterator[Any]):
     def _handed_over(self, index: int) -> None:
         """Count an item that is over, and say up to which one all are."""
         self._last = max(self._last, index)
-        left = [*[run.index for run in self._window.runs], *[entry.pulled.index for entry in self._out]]
-        self.position = min(self._last, min(left, default=self._last + 1) - 1)
+        runs = self._window.runs
+        left = self._last + 1
+        if runs:
+            left = runs[0].index if self._window.in_order else min([run.index for run in runs])
+        if self._out:
+            left = min(left, *[entry.pulled.index for entry in self._out])
+        self.position = min(self._last, left - 1)
         self._told(index)
 
     def _outcome(self, run: ItemRun) -> Any:

@@ -19,6 +19,7 @@ from ..plan.pipeline import PipelinePoint, PipelineStage, judged
 from ..plan.pipeline.front import OBJECTIVES
 from ..program import session
 from ..runtime import Runtime
+from .bundles import Tapes
 from .deployment import under_way
 from .failures import FailurePolicy
 from .item import Function, ItemRun, driver_of
@@ -87,6 +88,7 @@ def drags_of(
     sample: Any,
     prepared: Prepared,
     recorded: Recorded,
+    tapes: Tapes | None = None,
 ) -> dict[tuple[Any, ...], float]:
     """Return how many times longer items take in short streams than stages and Python alone explain, by pipeline.
 
@@ -111,7 +113,7 @@ def drags_of(
     took, left, begin = dict.fromkeys(counts, inf), points, perf_counter()
     for number in range(1, ROUNDS + 1):
         for point in left:
-            seconds = _seconds(runtime, function, constants, sample, prepared, point, counts[point.shape])
+            seconds = _seconds(runtime, function, constants, sample, prepared, point, counts[point.shape], tapes)
             if seconds is None:
                 return {}
             took[point.shape] = min(took[point.shape], seconds)
@@ -152,6 +154,7 @@ def _seconds(
     prepared: Prepared,
     point: PipelinePoint,
     count: int,
+    tapes: Tapes | None,
 ) -> float | None:
     """Return the seconds per item of a short stream; None if an item fails."""
     route = prepared.route(point)
@@ -167,6 +170,7 @@ def _seconds(
         _Fixed(route, Watched(outer), terms),
         ahead=Ahead.of(None, 0, float(MOST_BYTES)),
         order="input",
+        tapes=tapes,
     )
     policy = FailurePolicy("skip", None)
     stream = Stream(

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 from ..errors import ArgumentError, RuntimeClosed
 from ..graph.task import Task
+from ..program.call import DEFAULT, Options
 from ..runtime import Runtime
+from .bundles import Bundle, FollowedItem, KnownItems, Tapes
 from .item import Function, ItemRun, driver_of
 from .item_session import Route, Watched
 
@@ -85,27 +87,54 @@ class Window:
         *,
         ahead: Ahead,
         order: str,
+        tapes: Tapes | None = None,
+        lent: bool = False,
     ) -> None:
+        """Begin. `tapes` are what is known of items; None: each is computed by itself. `lent`: nobody changes items meanwhile."""
         if order not in ORDERS:
             raise ArgumentError(f"order={order!r}; say {', '.join(map(repr, ORDERS))}")
         self._make: Callable[[int, Any], ItemRun] = lambda index, item: ItemRun(
-            runtime, function, constants, index, item
+            runtime, function, constants, index, item, tapes, lent=lent
         )
         self._runtime, self._driver, self._dispatcher = runtime, driver_of(runtime), dispatcher
         self._terms = Terms(1)
         self._most_begun = len(runtime.platform.devices) + 1
-        self.ahead, self._in_order = ahead, order == "input"
+        self.ahead, self.in_order = ahead, order == "input"
         self.runs: deque[ItemRun] = deque()
         self.again = 0  # items that were computed once more, since a device was lost
+        self._tapes = tapes
+        self._held = 0  # bytes of all runs
+        self._followed: list[ItemRun] = []  # that wait to be given to a device together
+        self._options: Options = DEFAULT  # where they go
+        self._bundles = 0
+        self.gathering = False  # more items are about to begin: those that wait, go on waiting for them
+        self.together = 1  # how many items a device gets at a time
+
+    @property
+    def most(self) -> int:
+        """How many items may be under way."""
+        return self.ahead.items or self._terms.items * self.together
 
     @property
     def has_room(self) -> bool:
         """Whether another item may begin; one always may if there is none."""
         runs = self.runs
-        if len(runs) >= (self.ahead.items or self._terms.items):
+        if len(runs) >= self.most:
             return not runs
-        held = sum([run.bytes for run in runs])
-        return not runs or held + runs[-1].bytes <= self.ahead.bytes
+        if self._terms.threaded:  # functions make arrays as they go on
+            for run in runs:
+                self._weigh(run)
+        return not runs or self._held + runs[-1].weight <= self.ahead.bytes
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether it is better to take results first: a device gets several items at a time, and has enough to do."""
+        together, begun = self.together, len(self.runs)
+        return together > 1 and 2 * begun > self.most and begun + together > self.most
+
+    def _weigh(self, run: ItemRun) -> None:
+        self._held += run.bytes - run.weight
+        run.weight = run.bytes
 
     def begin(self, index: int, item: Any) -> None:
         """Begin with an item. It is among the others first: Ctrl-C at any moment ends it with them."""
@@ -116,6 +145,9 @@ class Window:
         run = self._make(index, item)
         self.runs.append(run)
         self._start(run, item)
+        self._weigh(run)
+        if not self.gathering:
+            self.flush()
 
     def _start(self, run: ItemRun, item: Any) -> None:
         if run.error is None:
@@ -125,9 +157,50 @@ class Window:
             except Exception as error:  # noqa: BLE001 - no plan, or no features: the stream's policy decides what becomes of it
                 run.error = error
             else:
-                self._finish_sharing(run)
+                if run.borrowed:
+                    self._finish_sharing(run)
                 self._load_designs(run)
-                run.begin(*place, threaded=self._terms.threaded)
+                known, tapes, threaded = run.known, self._tapes, self._terms.threaded
+                taped = known is not None and tapes is not None and not threaded and tapes.serve(*place)
+                run.begin(*place, threaded=threaded, taped=taped)
+                if known is not None and run.followed is not None:
+                    self._gather(run, run.followed, known, place[0])
+
+    def _gather(self, run: ItemRun, followed: FollowedItem, known: KnownItems, route: Route) -> None:
+        """Let an item wait for others, to be given to a device with them."""
+        turns = route.places[0].turns
+        options = turns[self._bundles % len(turns)]
+        first = self._followed[0] if self._followed else run
+        alike = first is run or (first.known is known and first.followed is not None)
+        if not alike or options is not self._options or first.context != run.context:
+            self.flush()
+            options = turns[self._bundles % len(turns)]
+        self._options = options
+        self._followed.append(run)
+        most = known.together
+        if self.ahead.items:
+            most = max(1, min(most, self.ahead.items // (2 * len(turns))))
+        self.together = most
+        if len(self._followed) >= most:
+            self.flush()
+
+    def flush(self) -> None:
+        """Give items that wait for others to a device."""
+        runs = self._followed
+        if not runs:
+            return
+        self._followed = []
+        self._bundles += 1
+        known = runs[0].known
+        assert known is not None
+        bundle = Bundle(known, [run.followed for run in runs if run.followed is not None])
+        for at, run in enumerate(runs):
+            run.join(bundle, at)
+        try:
+            bundle.submit(self._runtime, self._options)
+        except Exception as error:  # noqa: BLE001 - the stream's policy decides what becomes of them
+            for run in runs:
+                run.error = error
 
     def _load_designs(self, run: ItemRun) -> None:
         """Let everything end that is under way, if devices are to be configured anew for an item that is about to begin."""
@@ -160,6 +233,7 @@ class Window:
         run = self._make(index, item)
         try:
             self._start(run, item)
+            self.flush()
             while not run.over or self._begin_again([run]):
                 self._go_on(run)
         except BaseException:  # Ctrl-C: nothing of it may be left behind
@@ -170,30 +244,37 @@ class Window:
 
     def advance(self) -> bool:
         """Let functions go on whose waits are over, and begin again with items of lost devices; tell whether there were any."""
-        ready = [run for run in self.runs if run.suspended and run.waits_for is None]
+        ready = [run for run in self.runs if run.suspended and run.waits_for is None] if self._terms.threaded else []
         for run in ready:
             run.advance()
+        first = self.runs[0] if self.runs and self.in_order else None
+        if first is not None and not (first.over and (first.spoilt or first.failure is not None)):
+            return bool(ready)  # the others are looked at when their turn comes
         return bool(self._begin_again(self.runs) or ready)
 
     def _begin_again(self, runs: Iterable[ItemRun]) -> bool:
-        """Compute items once more that a lost device kept from their results; tell whether there were any."""
-        failed = [run for run in runs if run.over and run.failure is not None and self._begins_again(run)]
+        """Compute items once more that a lost device, or a neighbour, kept from their results; tell whether there were any."""
+        over = [run for run in runs if run.over]
+        failed = [run for run in over if run.failure is not None and self._begins_again(run)]
+        spoilt = [run for run in over if run.failure is None and run.spoilt]
         if failed:
             for run in failed:
                 run.told()
             self._dispatcher.lost(failed[0].item)
-        for run in failed:
-            self.again += 1
+        for run in (*failed, *spoilt):
+            self.again += run in failed
             place = self._dispatcher.place(run)
             self._load_designs(run)
             run.begin(*place, threaded=self._terms.threaded)
-        return bool(failed)
+            self._weigh(run)
+        return bool(failed or spoilt)
 
     def take(self) -> ItemRun | None:
         """Return the next item that is over and remove it; None if none is."""
-        for run in list(self.runs)[: 1 if self._in_order else None]:
+        for run in [self.runs[0]] if self.in_order and self.runs else list(self.runs):
             if run.over:
                 self.runs.remove(run)
+                self._held -= run.weight
                 self._dispatcher.over(run)
                 return run
         return None
@@ -204,7 +285,7 @@ class Window:
 
     def awaited(self) -> list[Task]:
         """Return tasks of which one must be over before anything here can go on; none if something can."""
-        first = [self.runs[0]] if self._in_order and self.runs else list(self.runs)
+        first = [self.runs[0]] if self.in_order and self.runs else list(self.runs)
         runs = [*first, *[run for run in self.runs if run.suspended and run not in first]]
         tasks = [task for run in runs if (task := run.waits_for) is not None]
         return tasks if len(tasks) == len(runs) else []
@@ -217,5 +298,7 @@ class Window:
 
     def abandon(self) -> None:
         """End all items."""
+        self._followed = []
+        self._held = 0
         while self.runs:
             self.runs.popleft().abandon()
