@@ -57,14 +57,18 @@ class Line:
     def __init__(self, sea: Sea, rank: int) -> None:
         self._sea, self._rank = sea, rank
 
-    def send(self, to: int, key: int, data: Any, *, stamp: int = 0, then: Any = None) -> None:
-        self._sea.post(self._rank, Transfer("send", to, key, data, data.nbytes, stamp, then))
+    def send(self, to: int, key: int, data: Any, *, stamp: int = 0, then: Any = None, direct: bool = False) -> Transfer:
+        return self._sea.post(self._rank, Transfer("send", to, key, data, data.nbytes, stamp, then), direct=direct)
 
-    def fail(self, to: int, key: int, nbytes: int, reason: str, *, stamp: int = 0, then: Any = None) -> None:
-        self._sea.post(self._rank, Transfer("send", to, key, reason, nbytes, stamp, then))
+    def fail(self, to: int, key: int, nbytes: int, reason: str, *, stamp: int = 0, then: Any = None) -> Transfer:
+        return self._sea.post(self._rank, Transfer("send", to, key, reason, nbytes, stamp, then), direct=False)
 
-    def receive(self, source: int, key: int, into: Any, *, stamp: int = 0, then: Any = None) -> None:
-        self._sea.post(self._rank, Transfer("receive", source, key, into, into.nbytes, stamp, then))
+    def receive(
+        self, source: int, key: int, into: Any, *, stamp: int = 0, then: Any = None, direct: bool = False
+    ) -> Transfer:
+        return self._sea.post(
+            self._rank, Transfer("receive", source, key, into, into.nbytes, stamp, then), direct=direct
+        )
 
 
 class Sea:
@@ -163,7 +167,9 @@ class Sea:
         if isinstance(instruction.step, Message):
             self.issued.add(key)
             instruction.failure = reason
-            self.backends[rank].issue(instruction, 0)
+            ran = self.backends[rank].issue(instruction, 0)
+            if ran is not None:
+                self._ran(rank, ran)
             return
         if reason is None:
             perform(instruction)
@@ -180,14 +186,15 @@ class Sea:
         for open_edges in self.edges.values():
             open_edges.discard(key)
 
-    def post(self, rank: int, transfer: Transfer) -> None:
-        """Give a message to a rank's postbox."""
+    def post(self, rank: int, transfer: Transfer, *, direct: bool) -> Transfer:
+        """Give a message to a rank's postbox; whoever allows it is told at once of one that is over, or later."""
         self.boxes[rank].post(transfer)
-        self.act(rank)
+        self.act(rank, transfer if direct and self.random.random() < RARELY else None)
+        return transfer
 
-    def act(self, rank: int) -> None:
+    def act(self, rank: int, here: Transfer | None = None) -> None:
         """Do what a postbox asks for."""
-        actions, self.boxes[rank].actions = self.boxes[rank].actions, []
+        actions, self.boxes[rank].actions = self.boxes[rank].actions, deque()
         for action in actions:
             match action:
                 case PutPacket(to, packet):
@@ -195,6 +202,8 @@ class Sea:
                 case MovePart():
                     way = (rank, action.peer) if action.side == "send" else (action.peer, rank)
                     self.parts.setdefault(way, (deque(), deque()))[action.side == "receive"].append(action)
+                case Over(transfer, error) if transfer is here:
+                    transfer.end_at_once(error)
                 case Over(transfer, error):
                     transfer.finish(error)
 

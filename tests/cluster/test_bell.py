@@ -129,3 +129,19 @@ def test_a_closed_bell_is_silent_and_may_be_rung_and_closed_again(bell: Bell) ->
     bell.ring_at(3)
     sleeper = Sleeper(bell)  # the ring before ends this rest
     assert sleeper.woken()
+
+
+def test_a_bell_says_how_many_are_within_reach_and_rings_at_all_of_them() -> None:
+    bells = [Bell(outside=True) for _ in range(3)]
+    if bells[0]._socket is None:
+        return  # there are none on this system
+    bells[0].know({1: bells[1].address, 2: bells[2].address})
+    sleepers = [Sleeper(bell) for bell in bells[1:]]
+    assert bells[0].reach == 2
+    bells[0].ring_at_all()
+    assert all(sleeper.woken() for sleeper in sleepers)
+    bells[1].close()
+    bells[0].ring_at_all()
+    assert bells[0].reach == 1
+    for bell in bells:
+        bell.close()

@@ -9,14 +9,12 @@ import pytest
 
 from coexec.cluster.actions import MovePart
 from coexec.cluster.carrier import Events
-from coexec.cluster.endpoint import BRISK, LEAST, LONGEST, Endpoint, pause
+from coexec.cluster.endpoint import Endpoint
 from coexec.cluster.loopback import Loop, LoopbackCarrier, loopback
 from coexec.cluster.packet import Packet, PacketKind, encode
 from coexec.cluster.postbox import Postbox
 from coexec.errors import ArgumentError, ClusterError, InvariantError, RankLost, RuntimeClosed
 from coexec.testing import on_ranks
-
-LOOK = 20e-6  # s; what one look at a library takes
 
 
 class Broken(LoopbackCarrier):
@@ -42,31 +40,91 @@ class Broken(LoopbackCarrier):
         super().move(move)
 
 
-@pytest.mark.parametrize(("waits", "free"), [(0.05, False), (1.0, False), (60.0, False), (0.5, True), (60.0, True)])
-def test_a_rank_that_waits_uses_less_than_five_percent_of_a_core(waits: float, free: bool) -> None:
-    idle, used = 0.0, 0.0
-    while idle < waits:
-        rest = pause(idle, free=free)
-        used += LOOK
-        idle += LOOK + rest
-    assert used < 0.05 * waits
+class Slow(LoopbackCarrier):
+    """A library that must be looked at on both sides, and whose packets leave late."""
+
+    polls = True
+
+    def __init__(self, loop: Loop, rank: int, all: list[Slow]) -> None:
+        super().__init__(loop, rank)
+        self.all = all  # by rank
+        self.kept: list[tuple[int, bytes]] = []
+        self.there: list[tuple[int, bytes]] = []
+        self.late = threading.Event()
+        self.late.set()
+        self.looked = threading.Event()  # while packets were kept
+
+    def put(self, to: int, packet: bytes) -> None:
+        self.kept.append((to, packet))
+
+    def poll(self) -> bool:
+        while self.kept and self.late.is_set():
+            to, packet = self.kept.pop(0)
+            self.all[to].there.append((self.rank, packet))
+        if self.kept:
+            self.looked.set()
+        happened = bool(self.there)
+        while self.there:
+            self._loop.events[self.rank].arrived(*self.there.pop(0))
+        return happened
+
+    def flushed(self) -> bool:
+        return not self.kept
 
 
-def test_a_wait_is_noticed_soon_after_its_end() -> None:
-    for waited in (1e-5, 1e-4, 1e-3, 1e-2):  # s
-        assert pause(waited) <= 0.2 * waited
-    assert pause(0.0) == 0.0 and pause(3600.0) == LONGEST
+def test_ranks_are_rung_at_once_more_if_packets_leave_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coexec.cluster.pauses.LONGEST", 600.0)  # nobody looks by chance
+    loop, ends = Loop(2), dict[int, Endpoint]()
+    carriers: list[Slow] = []
+    carriers += [Slow(loop, rank, carriers) for rank in range(2)]
+    makers = [threading.Thread(target=lambda r=r: ends.update({r: Endpoint(carriers[r])})) for r in range(2)]
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join()
+    for rank, end in ends.items():
+        end.know_bells({1 - rank: ends[1 - rank].bell})
+    carriers[0].late.clear()
+    arrives = ends[1].receive(0, 1, into := np.zeros(3), direct=True)
+    ends[0].send(1, 1, np.ones(3), direct=True)
+    assert carriers[0].looked.wait(60)
+    carriers[0].late.set()
+    assert arrives.wait(60) and into.all()
+    monkeypatch.undo()
+    on_ranks([ends[0], ends[1]], lambda end: end.close())
 
 
-def test_a_rank_that_waits_for_messages_alone_looks_without_a_pause_for_a_while() -> None:
-    assert pause(BRISK / 2, free=True) == 0.0 < pause(BRISK / 2)
-    assert pause(2 * BRISK, free=True) == pause(2 * BRISK) > 0.0
+def test_a_small_message_leaves_within_a_call_that_allows_it() -> None:
+    first, second = loopback(2)
+    told: list[object] = []
+    sent = first.send(1, 1, np.ones(3), then=told.append, direct=True)
+    into = np.zeros(3)
+    if sent.at_once:
+        assert sent.over and not told
+    waiting = second.receive(0, 1, into, then=told.append, direct=True)
+    assert waiting.wait(60) and into.all()
+    large = first.send(1, 2, np.ones(9000), then=told.append, direct=True)
+    assert not large.at_once
+    assert second.receive(0, 2, np.zeros(9000), direct=True).wait(60) and large.wait(60)
+    on_ranks([first, second], lambda end: end.close())
+    assert len(told) == [sent.at_once, waiting.at_once, large.at_once].count(False)
 
 
-def test_where_other_programs_want_the_core_a_rank_sleeps_between_looks() -> None:
-    assert pause(0.0, crowded=True) == pause(BRISK / 100, free=True, crowded=True) == LEAST
-    assert pause(BRISK / 2, free=True, crowded=True) == pause(BRISK / 2) > LEAST
-    assert pause(3600.0, crowded=True) == LONGEST
+def test_a_library_that_fails_within_a_call_fails_the_transfer_and_not_the_call() -> None:
+    loop, ends = Loop(2), dict[int, Endpoint]()
+    makers = [
+        threading.Thread(target=lambda r=r: ends.update({r: Endpoint(Broken(loop, r, "" if r else "put"))}))
+        for r in range(2)
+    ]
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join()
+    for transfer in [ends[0].send(1, key, np.zeros(2), direct=True) for key in (1, 2)][:1]:
+        with pytest.raises(InvariantError, match="thread of the transport failed"):
+            transfer.wait(60)
+    with pytest.raises(InvariantError):
+        ends[0].close()
 
 
 def test_a_library_that_is_not_there_is_said_at_once() -> None:

@@ -45,7 +45,7 @@ class World:
 
     def act(self, rank: int) -> None:
         box = self.boxes[rank]
-        actions, box.actions = box.actions, []
+        actions, box.actions = box.actions, deque()
         for action in actions:
             match action:
                 case PutPacket(to, packet):

@@ -84,28 +84,30 @@ class NetworkBackend:
     def release(self, allocation: Allocation) -> None:
         """Do nothing: it has no memory."""
 
-    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> None:
-        """Give a message to the transport."""
+    def issue(self, instruction: Instruction, lane: int, waits: Sequence[Instruction] = ()) -> Ran | None:
+        """Give a message to the transport. Small ones leave at once: no thread has to wake up for them."""
         del waits
         start = time.perf_counter()
 
         def over(transfer: Transfer) -> None:
-            self._report(instruction, lane, start, transfer.error)
+            self._finish(self._ran(instruction, lane, start, transfer.error))
 
         try:
-            self._post(instruction, over)
+            transfer = self._post(instruction, over)
         except Exception as error:  # noqa: BLE001 - reported, as whatever else goes wrong with it
             late = error  # whoever issues holds a lock, so another thread reports it
-            threading.Thread(target=lambda: self._report(instruction, lane, start, late), daemon=True).start()
+            ran = self._ran(instruction, lane, start, late)
+            threading.Thread(target=lambda: self._finish(ran), daemon=True).start()
+            return None
+        return self._ran(instruction, lane, start, transfer.error) if transfer.at_once else None
 
-    def _post(self, instruction: Instruction, over: Any) -> None:
+    def _post(self, instruction: Instruction, over: Any) -> Transfer:
         step, task = instruction.step, instruction.task
         assert isinstance(step, Message)
         key, route, stamp = message_key(self._runtime, task.round, step.route), step.route, task.stamp
         if isinstance(step, Send) and instruction.failure is not None:
             reason = told(instruction.failure, task)
-            self._transport.fail(route.receiver, key, step.nbytes, reason, stamp=stamp, then=over)
-            return
+            return self._transport.fail(route.receiver, key, step.nbytes, reason, stamp=stamp, then=over)
         empty = route.grid is not None
         data = np.empty(0, np.uint8) if empty else extract(step.allocation.data, step.allocation.box.lo, step.box, None)
         if isinstance(step, Send):
@@ -114,17 +116,19 @@ class NetworkBackend:
             if route.partial:
                 self.partials += 1
                 self.partial_bytes += step.nbytes
-            self._transport.send(route.receiver, key, data, stamp=stamp, then=over)
-        else:
-            self._transport.receive(route.sender, key, data, stamp=stamp, then=over)
+            return self._transport.send(route.receiver, key, data, stamp=stamp, then=over, direct=True)
+        return self._transport.receive(route.sender, key, data, stamp=stamp, then=over, direct=True)
 
-    def _report(self, instruction: Instruction, lane: int, start: float, error: BaseException | None) -> None:
+    def _finish(self, ran: Ran) -> None:
         assert self._finished is not None, "whoever issues has started it"
+        self._finished(ran)
+
+    def _ran(self, instruction: Instruction, lane: int, start: float, error: BaseException | None) -> Ran:
         if error is None:
             error = instruction.failure
         elif isinstance(error, RemoteFailure):
             error = self.failed_elsewhere(str(error), error)
-        self._finished(Ran(instruction, "network", lane, start, time.perf_counter(), 0.0, error))
+        return Ran(instruction, "network", lane, start, time.perf_counter(), 0.0, error)
 
     def failed_elsewhere(self, words: str, cause: BaseException | None = None) -> TaskFailed:
         """Return the failure that another rank told of, as a program sees it there: caught by the same class."""

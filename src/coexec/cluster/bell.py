@@ -40,6 +40,11 @@ class Bell:
         if self._socket is not None:
             self._others = {rank: address for rank, address in others.items() if address}
 
+    @property
+    def reach(self) -> int:
+        """How many other ranks have a bell within reach: those ring here, too."""
+        return len(self._others)
+
     def ring(self) -> None:
         """Wake the thread, or let its next rest be none."""
         with self._guard:
@@ -59,6 +64,11 @@ class Bell:
         address = self._others.get(rank)
         if address is not None and self._socket is not None and not _ring(self._socket, address):
             del self._others[rank]  # it looks now and then, as ranks of other machines do
+
+    def ring_at_all(self) -> None:
+        """Wake the threads of all ranks that have a bell within reach."""
+        for rank in list(self._others):
+            self.ring_at(rank)
 
     def rest(self, seconds: float | None) -> None:
         """Wait until it rings, so many seconds at most."""

@@ -24,7 +24,7 @@ class Events(Protocol):
 
 
 class Carrier(Protocol):
-    """One library. All methods are called on the thread of one endpoint, `start` first."""
+    """One library. All methods are called on the thread of one endpoint, `start` first, but for what is `shared`."""
 
     rank: int
     """This rank; known once it was started."""
@@ -34,6 +34,8 @@ class Carrier(Protocol):
     """Bytes that a packet may have."""
     polls: bool
     """Whether somebody must call `poll` for anything to happen."""
+    shared: bool
+    """Whether `put` and `move` may be called on any thread, by one at a time, once it was started."""
     ends_together: bool
     """Whether a rank that ends after a failure ends the others, too: their launcher kills them."""
 

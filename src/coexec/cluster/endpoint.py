@@ -5,38 +5,23 @@ Before: cluster/postbox.py, carrier.py.  After: cluster/opening.py.  Knows no li
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, InvariantError, RankLost, RuntimeClosed
-from .actions import PART, Counted, Explains, Heard, MovePart, Over, PutPacket
+from .actions import PART, Action, Counted, Explains, Heard, MovePart, Over, PutPacket
 from .bell import Bell
 from .carrier import Carrier
+from .pauses import LONGEST, Pauses
 from .postbox import Postbox
 from .transport import KEYS, Transfer
 
-EAGER = 100e-6
-"""Seconds after something happened in which a polling thread looks again at once: an answer is often near."""
-BRISK = 10e-3
-"""The same, if the rank has nothing to do but wait for messages: on a busy machine who sleeps gets a core after some 4 ms."""
-CROWDED = 1e-3
-"""Seconds after which a thread that gave way gets its core back only if other programs want it, too."""
-CROWDED_FOR = 1.0
-"""Seconds in which a thread sleeps between looks, since it was found that giving way lets others compute for long."""
-LEAST = 100e-6
-"""Seconds between two looks where others want the core: a ring ends them."""
-SHARE = 1 / 8
-"""How much longer than necessary a wait may last: pauses grow with the time since something happened."""
-LONGEST = 5e-3
-"""Seconds between two looks at a carrier, at most: a look takes some 20 us, so a rank that waits uses 1 % of a core."""
 FAREWELL = 1.0
 """Seconds that a rank that gives up takes to tell the others."""
 LAST_WORDS = 3.0
@@ -48,17 +33,6 @@ Hears = Callable[[int, int, str], None]
 """Takes what another rank told: who, about what, and the words."""
 
 
-def pause(idle: float, *, free: bool = False, crowded: bool = False) -> float:
-    """Return how many seconds to wait before looking again, if nothing has happened for `idle` seconds.
-
-    `free` says that this rank waits for messages alone: no kernel wants the core, and no call the interpreter. On a `crowded`
-    core it sleeps: who gives way there waits for a whole turn of another program, while a sleeper is woken by a ring at once.
-    """
-    if crowded:
-        return min(LONGEST, max(LEAST, idle * SHARE))
-    return 0.0 if idle < (BRISK if free else EAGER) else min(LONGEST, idle * SHARE)
-
-
 class Endpoint:
     """One rank's end of a carrier. Keeps the contract of transport.py's Transport."""
 
@@ -67,23 +41,26 @@ class Endpoint:
         self._part = part
         self._box = Postbox(0, 1, 0)  # stands in until the carrier knows its rank
         self._bell = Bell(outside=carrier.polls)
+        self._turn = threading.Lock()  # guards the postbox and the carrier: who has it lets messages go on
+        self._news: deque[Action] = deque()  # what the thread is to tell others
         self._lock = threading.Lock()  # guards what follows
         self._todo: deque[tuple[str, tuple[Any, ...]]] = deque()  # methods of the postbox, and their arguments
         self._open: set[tuple[str, int, int]] = set()
         self._next_key = KEYS
         self._closing = False
         self._failure: BaseException | None = None  # of our own thread
+        self._failed_in_call: BaseException | None = None  # what went wrong on another thread, on its way to ours
         self._opened = threading.Event()
         self._told = threading.Event()  # everybody was told that nothing works any more
         self._ended = threading.Event()
         self._deadline = float("inf")  # until when a broken transport may take to tell the others
-        self._crowded = 0.0  # until when this thread sleeps between looks
+        self.pauses = Pauses()
+        self._held_up = False  # packets have not left yet whose receivers were rung at
         self._left = 0.0  # when this rank said that it has no more to say
         self._doubted = float("inf")  # until when others may say where they parted from this rank
         self._hears: Hears | None = None
         self._unheard: list[Heard] = []  # what came before anybody listened
         self._when_broken: Callable[[BaseException], None] | None = None
-        self.free: Callable[[], bool] = _no  # tells whether this rank has nothing to do but wait for messages
         self._thread = threading.Thread(target=self._run, name="coexec-transport", daemon=True)
         self._thread.start()
         self._opened.wait()
@@ -123,10 +100,12 @@ class Endpoint:
         """Let errors name the host of each rank."""
         self._box.hosts[:] = hosts
 
-    def send(self, to: int, key: int, data: Any, *, stamp: int = 0, then: Then | None = None) -> Transfer:
+    def send(
+        self, to: int, key: int, data: Any, *, stamp: int = 0, then: Then | None = None, direct: bool = False
+    ) -> Transfer:
         """Send an ndarray of any shape and strides."""
         _check(data, "send")
-        return self._post(Transfer("send", to, key, data, data.nbytes, stamp, then))
+        return self._post(Transfer("send", to, key, data, data.nbytes, stamp, then), direct=direct)
 
     def fail(
         self, to: int, key: int, nbytes: int, reason: str, *, stamp: int = 0, then: Then | None = None
@@ -134,12 +113,14 @@ class Endpoint:
         """Tell that a message of `nbytes` cannot be sent, and why."""
         return self._post(Transfer("send", to, key, str(reason), nbytes, stamp, then))
 
-    def receive(self, source: int, key: int, into: Any, *, stamp: int = 0, then: Then | None = None) -> Transfer:
+    def receive(
+        self, source: int, key: int, into: Any, *, stamp: int = 0, then: Then | None = None, direct: bool = False
+    ) -> Transfer:
         """Take a message into an ndarray of any strides."""
         _check(into, "receive")
         if not into.flags.writeable:
             raise ArgumentError(f"cannot receive into a read-only array of shape {into.shape}")
-        return self._post(Transfer("receive", source, key, into, into.nbytes, stamp, then))
+        return self._post(Transfer("receive", source, key, into, into.nbytes, stamp, then), direct=direct)
 
     def collective_keys(self, number: int) -> int:
         """Return the first of so many keys that every rank gets for its next collective."""
@@ -186,8 +167,7 @@ class Endpoint:
         """End together with the other ranks."""
         with self._lock:
             first, self._closing = not self._closing, True
-            self._todo.append((LOOK, ()))
-        self._bell.ring()
+        self._do(LOOK)
         if not self._ended.wait(timeout):
             silent = [rank for rank in range(self.size) if rank != self.rank and rank not in self._box.gone]
             names = ", ".join(map(self._box.name, silent)) or self._box.name(self.rank)
@@ -215,7 +195,7 @@ class Endpoint:
             self._todo.append((method, arguments))
         self._bell.ring()
 
-    def _post(self, transfer: Transfer) -> Transfer:
+    def _post(self, transfer: Transfer, *, direct: bool = False) -> Transfer:
         peer, key = transfer.peer, transfer.key
         if not 0 <= peer < self.size or peer == self.rank:
             raise ArgumentError(f"rank {self.rank} of {self.size} cannot {transfer.side} with rank {peer}")
@@ -231,8 +211,29 @@ class Endpoint:
                 raise ArgumentError(f"the {transfer} comes while another one with that key is open")
             self._open.add(at)
             self._todo.append(("post", (transfer,)))
-        self._bell.ring()
+        if not direct or not self._carrier.shared or not self._begin_here(transfer):
+            self._bell.ring()
         return transfer
+
+    def _begin_here(self, transfer: Transfer) -> bool:
+        """Begin with a transfer on the calling thread; False if our own thread has the turn, or has something left to do."""
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            if self._failure is not None:
+                return False
+            self._drain()
+            self._carry_out(transfer)
+            busy = self._carrier.polls and (self._box.flowing or not self._carrier.flushed())
+            done = not (busy or self._news or self._todo)
+        except BaseException as error:
+            self._failed_in_call = error  # what a library cannot do is no error of this call
+            if not isinstance(error, Exception):
+                raise
+            return False
+        finally:
+            self._turn.release()
+        return done
 
     # The thread -------------------------------------------------------------------------------------------------------
 
@@ -259,40 +260,46 @@ class Endpoint:
                 self._ended.set()
 
     def _serve(self) -> None:
-        since, polls = monotonic(), self._carrier.polls
-        while not self._may_end():
-            busy = self._work()
-            if polls and self._carrier.poll():
-                busy = True
-            now = monotonic()
-            if busy:
-                since = now
-            idle = now - since
-            free = EAGER <= idle < BRISK and self._awaits()
-            self._rest(pause(idle, free=free, crowded=now < self._crowded) if polls else None)
+        polls = self._carrier.polls
+        while True:
+            with self._turn:
+                if self._failed_in_call is not None:
+                    raise self._failed_in_call
+                ends = self._may_end()
+                busy = not ends and (self._work() | (polls and self._carrier.poll()))
+                rung, flowing = polls and self._rung(), self._box.flowing
+            self._tell()
+            if ends:
+                return
+            self._rest(self.pauses.next(busy=busy, rung=rung, flowing=flowing) if polls else None)
 
-    def _awaits(self) -> bool:
-        """Tell whether this rank can go on only with what a message brings."""
-        return self._box.flowing or self.free()
+    def _rung(self) -> bool:
+        """Tell whether nothing can happen without a ring: all others ring, and nothing of this rank's is on its way."""
+        if not self._carrier.flushed():
+            self._held_up = True
+            return False
+        if self._held_up:  # whoever was rung at before these packets left may have found nothing
+            self._held_up = False
+            self._bell.ring_at_all()
+        return self._bell.reach == self.size - 1 and not self._box.flowing
 
     def _work(self) -> bool:
         if not self._todo:
             return False
+        self._drain()
+        self._carry_out()
+        return True
+
+    def _drain(self) -> None:
         while self._todo:
             method, arguments = self._todo.popleft()
             if method != LOOK:
                 getattr(self._box, method)(*arguments)
-        self._act()
-        return True
 
     def _rest(self, seconds: float | None) -> None:
         """Wait until there is something to do, or it is time to look again."""
         if seconds == 0.0:
-            before = monotonic()
-            give_way()
-            after = monotonic()
-            if after - before > CROWDED and self.free():
-                self._crowded = after + CROWDED_FOR
+            self.pauses.give_way()
             return
         if seconds is None and (self._closing or self._box.broken is not None or self._box.doubt is not None):
             seconds = LONGEST  # no carrier tells when its last packet has left
@@ -306,10 +313,10 @@ class Endpoint:
             self._doubted = min(self._doubted, now + FAREWELL)
             if now >= self._doubted:
                 box.fail(box.doubt)
-                self._act()
+                self._carry_out()
         if self._closing and not box.closed and not self._todo and (box.broken is not None or not box.sending):
             box.leave()
-            self._act()
+            self._carry_out()
             self._left = now
             self._deadline = now + FAREWELL
         if box.broken is not None:
@@ -321,22 +328,39 @@ class Endpoint:
                 )
             return False
         over = box.part()
-        self._act()
+        self._carry_out()
         return over and not self._todo and self._carrier.flushed()
 
-    def _act(self) -> None:
-        actions, self._box.actions = self._box.actions, []
-        for action in actions:
-            match action:
+    def _carry_out(self, here: Transfer | None = None) -> None:
+        """Let packets and parts go; whom it concerns is told of all else later, but `here` whoever posts it, and waits for it."""
+        actions = self._box.actions
+        while actions:
+            match action := actions.popleft():
                 case PutPacket(to, packet):
                     self._carrier.put(to, packet)
                     self._bell.ring_at(to)
                 case MovePart():
                     self._carrier.move(action)
                     self._bell.ring_at(action.peer)
+                case Over(transfer, error) if transfer is here:
+                    self._forget(transfer)
+                    transfer.end_at_once(error)
+                case _:
+                    self._news.append(action)
+        broken = self._box.broken
+        if isinstance(broken, RankLost) and broken.rank is not None:
+            self._carrier.lose(broken.rank)
+
+    def _forget(self, transfer: Transfer) -> None:
+        with self._lock:
+            self._open.discard((transfer.side, transfer.peer, transfer.key))
+
+    def _tell(self) -> None:
+        """Tell whom it concerns what is over, and what other ranks have told. Without the turn: they may post more."""
+        while self._news:
+            match action := self._news.popleft():
                 case Over(transfer, error):
-                    with self._lock:
-                        self._open.discard((transfer.side, transfer.peer, transfer.key))
+                    self._forget(transfer)
                     transfer.finish(error)
                 case Heard():
                     self._unheard.append(action)
@@ -345,8 +369,6 @@ class Endpoint:
             for source, topic, words in heard:
                 self._hears(source, topic, words)
         broken = self._box.broken
-        if isinstance(broken, RankLost) and broken.rank is not None:
-            self._carrier.lose(broken.rank)
         if broken is not None and self._when_broken is not None:
             tell, self._when_broken = self._when_broken, None
             tell(broken)
@@ -355,26 +377,20 @@ class Endpoint:
         """Let everything fail that is open."""
         failure = InvariantError("the thread of the transport failed, and everything that was open with it")
         failure.__cause__ = error
-        with self._lock:
-            self._failure = failure
-            left = [arguments[0] for method, arguments in self._todo if method == "post"]
-        self._box.fail(failure)
-        left += [action.transfer for action in self._box.actions if isinstance(action, Over)]
-        for action in self._box.actions:
-            if isinstance(action, PutPacket):
-                with suppress(Exception):
-                    self._carrier.put(action.to, action.packet)
+        with self._turn:
+            with self._lock:
+                self._failure = failure
+                left = [arguments[0] for method, arguments in self._todo if method == "post"]
+            self._box.fail(failure)
+            actions = [*self._news, *self._box.actions]
+            left += [action.transfer for action in actions if isinstance(action, Over)]
+            for action in actions:
+                if isinstance(action, PutPacket):
+                    with suppress(Exception):
+                        self._carrier.put(action.to, action.packet)
         for transfer in left:
             with suppress(Exception):
                 transfer.finish(failure)
-
-
-give_way: Callable[[], object] = getattr(os, "sched_yield", partial(sleep, 0))
-"""Let others have the interpreter and the core; a sleep of no time takes 50 us on Linux."""
-
-
-def _no() -> bool:
-    return False
 
 
 def _check(data: Any, side: str) -> None:

@@ -49,6 +49,7 @@ class GlooCarrier:
 
     room = ROOM
     polls = False
+    shared = True
     ends_together = False
 
     def __init__(self, rank: int, size: int, store: Callable[[Any], Any], *, interface: str = "") -> None:

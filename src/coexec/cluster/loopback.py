@@ -45,6 +45,7 @@ class LoopbackCarrier:
 
     room = ROOM
     polls = False
+    shared = True
     ends_together = False
 
     def __init__(self, loop: Loop, rank: int) -> None:

@@ -2,8 +2,8 @@
 
 Before: cluster/carrier.py.  After: cluster/opening.py.  The only module that imports mpi4py, and only when it is asked to.
 
-Everything happens on the endpoint's thread, which initialises MPI itself if nobody has: so less than THREAD_MULTIPLE will
-do. A blocked call of MPI would spin, so there is none: requests are tested, and the endpoint pauses between looks.
+Everything happens on one thread at a time, most of it on the endpoint's, which initialises MPI itself if nobody has: so less
+than THREAD_MULTIPLE will do. A blocked call of MPI would spin, so there is none: requests are tested, and the endpoint pauses between looks.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class MpiCarrier:
 
     def __init__(self, expected: int | None = None) -> None:
         self.rank, self.size = 0, 1
+        self.shared = False  # until MPI says what it allows
         self._expected = expected  # ranks, as the launcher says
         self._mpi: Any = None
         self._comm: Any = None
@@ -80,6 +81,7 @@ class MpiCarrier:
                 f"the launcher says {self._expected} ranks, and MPI ({_name(mpi)}) sees {self.size}: they do not belong to "
                 "each other; use `coexec run -n`, mpiexec of the same environment, or srun --mpi=pmi2"
             )
+        self.shared = mpi.Query_thread() >= mpi.THREAD_SERIALIZED
         self._comm = mpi.COMM_WORLD.Dup()
         self._comm.Set_errhandler(mpi.ERRORS_RETURN)
         self._listen()
@@ -94,6 +96,8 @@ class MpiCarrier:
         self._ask(call([move.buffer, self._mpi.BYTE], move.peer, PARTS), move)
 
     def _ask(self, request: Any, about: MovePart | bytes) -> None:
+        if isinstance(about, bytes) and request.Test():
+            return  # it has left, as small ones do
         self._requests.append(request)
         self._about.append(about)
 

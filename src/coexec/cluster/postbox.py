@@ -28,7 +28,7 @@ class Postbox:
         self.inside = room - HEADER  # bytes that fit into a packet
         self._limit = limit  # bytes of a part
         self.hosts = [""] * size
-        self.actions: list[Action] = []
+        self.actions: deque[Action] = deque()
         self.broken: BaseException | None = None
         self.closed = False
         self.gone: set[int] = set()  # ranks that said goodbye

@@ -46,7 +46,7 @@ class Team:
         self._judge = Judge(self.size)
         self._watch = Watch(lambda: self.waiting is not None, self._standing, self._tell_standing)
         endpoint.listen(self._heard, self.calls, self._broke)
-        endpoint.free = lambda: self.waiting is not None and self.asleep()
+        endpoint.pauses.free = lambda: self.waiting is not None and self.asleep()
 
     @property
     def broken(self) -> BaseException | None:

@@ -23,7 +23,7 @@ _NAPS = threading.Lock()  # guards the making of events, which only those who wa
 class Transfer:
     """One side of one message. `data` must stay as it is until the transfer is over."""
 
-    __slots__ = ("_event", "data", "error", "key", "nbytes", "over", "peer", "side", "stamp", "then")
+    __slots__ = ("_event", "at_once", "data", "error", "key", "nbytes", "over", "peer", "side", "stamp", "then")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class Transfer:
         self.stamp = stamp
         self.then = then
         self.over = False
+        self.at_once = False  # it was over before the call that began it returned, and `then` is not called
         self.error: BaseException | None = None
         self._event: threading.Event | None = None
 
@@ -56,6 +57,10 @@ class Transfer:
             event.set()
         if self.then is not None:
             self.then(self)
+
+    def end_at_once(self, error: BaseException | None) -> None:
+        """Let it be over within the call that begins it. The transport's own business."""
+        self.error, self.over, self.at_once = error, True, True
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is over, `timeout` seconds at most; raise its error. False if it is not over yet."""
@@ -90,12 +95,21 @@ class Transport(Protocol):
         """The host of each rank, as errors name it; empty texts until the ranks have told each other."""
 
     def send(
-        self, to: int, key: int, data: Any, *, stamp: int = 0, then: Callable[[Transfer], None] | None = None
+        self,
+        to: int,
+        key: int,
+        data: Any,
+        *,
+        stamp: int = 0,
+        then: Callable[[Transfer], None] | None = None,
+        direct: bool = False,
     ) -> Transfer:
         """Send an ndarray of any shape and strides. Over once `data` may be changed.
 
         `stamp` is a number that the receiver must give, too; else the ranks have diverged, and all of them are told.
         `then(transfer)` is called once, from a thread of the transport, without any lock held, never inside this call.
+        With `direct` the calling thread, which no signal may interrupt meanwhile, may do what a thread of the transport does
+        otherwise. If `transfer.at_once` holds afterwards, it is over, and `then` is not called.
         """
 
     def fail(
@@ -111,7 +125,14 @@ class Transport(Protocol):
         """Tell that a message of `nbytes` cannot be sent, and why: its receive fails with RemoteFailure, and it alone."""
 
     def receive(
-        self, source: int, key: int, into: Any, *, stamp: int = 0, then: Callable[[Transfer], None] | None = None
+        self,
+        source: int,
+        key: int,
+        into: Any,
+        *,
+        stamp: int = 0,
+        then: Callable[[Transfer], None] | None = None,
+        direct: bool = False,
     ) -> Transfer:
         """Take a message into an ndarray of any strides, which is written nowhere else. May be posted long before."""
 
