@@ -10,6 +10,7 @@ import pytest
 import coexec as cx
 from coexec.compile.opencl import statements
 from coexec.compile.trace import trace
+from coexec.compile.verify import differing
 
 pytest.importorskip("pyopencl")
 LENGTHS = (2, 3, 7, 8, 9, 15, 16, 17, 100, 127, 128, 129, 136, 200, 257, 1000, 4099)
@@ -163,3 +164,68 @@ def test_what_a_close_kernel_declares_is_the_limit_on_opencl(runtime: Any) -> No
     out = cx.zeros(50)
     assert "is not NumPy's" in on_opencl(near, cx.array(a), cx.array(b), out)["generated"]
     np.testing.assert_array_equal(np.asarray(out), a @ b)
+
+
+def nearest(x, centre, label):
+    label[...] = ((x[:, None, :] - centre[None]) ** 2).sum(axis=2).argmin(axis=1)
+
+
+def furthest(x, centre, label):
+    label[...] = np.abs(x[:, None, :] - centre[None]).sum(axis=2).argmax(axis=1).astype(np.int32)
+
+
+def columns(x, centre, label):
+    label[...] = (x * 2.0 - centre[0, 0]).sum(axis=0) + x.max(axis=0) * x.min(axis=0)
+
+
+def any_of(x, centre, label):
+    label[...] = ((x > 0.5) | np.isnan(x)).any(axis=0) & (x > -3).all(axis=0) | (centre[0, 0] > 9)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize(
+    ("body", "kind", "axis"), [(nearest, "i8", 0), (furthest, "i4", 0), (columns, "", 1), (any_of, "?", 1)]
+)
+def test_reductions_of_neighbouring_points_are_done_in_vectors(
+    runtime: Any, body: Any, kind: str, axis: int, dtype: str
+) -> None:
+    del runtime
+    for rows in (7, 40):  # a rest, and whole vectors
+        rng = np.random.default_rng(rows)
+        x, centre = (rng.normal(size=(count, 8)).astype(dtype) for count in (rows, 20))
+        x[::5, ::3] = np.nan
+        x[1::5] = centre[3]
+        x = x if axis == 0 else np.ascontiguousarray(x.T)
+        label = np.zeros(x.shape[axis], kind or dtype)
+        traced = trace(body, {"x": x, "centre": centre, "label": label}, {"label"})
+        assert statements(traced, name_numbers=True, vectors=True).width == 8
+        access = cx.read if axis == 0 else cx.read(cx.all)
+        kernel = cx.kernel(over="label", x=access, centre=cx.read(cx.all), label=cx.write)(body)
+        got = cx.zeros(label.shape, label.dtype)
+        assert on_opencl(kernel, cx.array(x), cx.array(centre), got).get("generated") == ""
+        body(x, centre, label)
+        assert not differing(label, np.asarray(got)).any()
+
+
+def test_extremes_of_long_rows_are_found_in_vectors(runtime: Any) -> None:
+    del runtime
+
+    @cx.kernel(split=0, x=cx.read, out=cx.write)
+    def extremes(x, out):
+        size = np.sqrt(np.abs(x))
+        out[...] = size - x.max(axis=1, keepdims=True) * size.min(axis=1, keepdims=True)
+
+    for length in (17, 24, 129, 1003):
+        x = np.random.default_rng(length).normal(size=(9, length))
+        x[1] = -np.inf
+        x[2] = 0 * -np.abs(x[2])
+        x[3, length // 2] = np.nan
+        x[4, -1] = np.nan
+        x[5] = np.nan
+        traced = trace(extremes.function, {"x": x, "out": np.ones(x.shape)}, {"out"})
+        assert "_odd |=" in statements(traced, name_numbers=True, vectors=True).source
+        out, wanted = cx.zeros(x.shape), np.zeros(x.shape)
+        assert on_opencl(extremes, cx.array(x), out).get("generated") == ""
+        with np.errstate(all="ignore"):
+            extremes.function(x, wanted)
+        assert not differing(wanted, np.asarray(out)).any(), length

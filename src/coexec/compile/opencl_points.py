@@ -280,7 +280,7 @@ class Points(Walk):
         if last and floats and node.kind == "sum" and not node.free:
             found: Held = self.within(home, lambda: self.in_pairs(node, at, home))
         else:
-            found = self.within(home, lambda: self._looped(node, at, home, in_a_row=last and floats))
+            found = self.within(home, lambda: self.looped(node, at, home, in_a_row=last and floats))
         return found
 
     def _few(self, node: Fold, at: Index, *, in_pairs: bool) -> Held:
@@ -330,7 +330,9 @@ class Points(Walk):
         self.stack[-1].lines.append(nest)
         self.say(f"if ({own}_n >= 8 && {own}_n % 8 == 0) {own} = {JOINED.format(own=own)};")
 
-    def _looped(self, node: Fold, at: Index, home: Nest, *, in_a_row: bool) -> Held:
+    def looped(self, node: Fold, at: Index, home: Nest, *, in_a_row: bool) -> Held:
+        """Return a reduction one element after the other."""
+
         def element(line: Line) -> Held:
             return self.emit(node.arg, (*at[: node.axis], line, *at[node.axis :]))
 

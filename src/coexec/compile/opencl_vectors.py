@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Apply, Assign, Buffer, Counting, Draw, Fold, Gather, Line, Read, Traced, nodes_of
+from .graph import FIRST, STEPS, Apply, Assign, Buffer, Counting, Draw, Fold, Gather, Line, Read, Traced, nodes_of
 from .host import equal_sizes
-from .opencl_points import BOOL, Points
+from .opencl_points import BOOL, INTEGER, Points
 from .opencl_text import ADDED, EIGHTS, TEXTS
 from .trace import FEW
 from .walk import Held, Index, Nest
+from .zeros import lanes_of_extreme
 
 WIDTHS = {"f4": 8, "f8": 8}
 """Elements of a vector. PoCL 3.0 miscompiles sixteen; eight doubles take 0.6 of the time of twice four where they are a register."""
@@ -47,12 +48,12 @@ class NotVectors(Exception):
 
 
 def vector_type(stores: Sequence[Assign]) -> np.dtype[Any] | None:
-    """Return the floats that are computed in vectors, or None if no function gains by it or there are several types of them."""
+    """Return the floats that are computed in vectors, or None if nothing gains by it or there are several types of them."""
     nodes = list(nodes_of(*(store.value for store in stores)))
     found = {node.dtype for node in nodes if node.dtype.kind == "f"}
     if len(found) != 1 or any(isinstance(node, Gather | Draw | Counting) for node in nodes):
         return None
-    gains = any(isinstance(node, Apply) and _is_wide(node) for node in nodes)
+    gains = any(isinstance(node, Fold) or (isinstance(node, Apply) and _is_wide(node)) for node in nodes)
     return found.pop() if gains else None
 
 
@@ -100,16 +101,84 @@ class Vectors(Points):
         self.stack.append(Nest(AT, (low, high), self.stack[-1], step=self._width))
         self.say(f"const int {LEFT} = min({self._width}L, {high} - {AT});")
 
+    # Reductions ---------------------------------------------------------------------------------------------------------
+
     def fold(self, node: Fold, at: Index) -> Held:
-        if any(line.axis == AT for line in at):
-            raise NotVectors
         last = all(equal_sizes(extent, 1) for extent in node.arg.shape[node.axis + 1 :])
         short = isinstance(node.extent, int) and node.extent <= FEW
+        in_a_row = last and node.dtype == self._float and not node.kind.startswith("arg")
         home = self.home(at)
-        if node.kind != "sum" or not last or short or node.dtype != self._float or home in self._shared:
+        if any(line.axis == AT for line in at):
+            if in_a_row and not short and not (node.free and node.kind == "sum"):
+                raise NotVectors
             return super().fold(node, at)
-        found: Held = self.within(home, lambda: self.in_pairs(node, at, home))
-        return found
+        if short or not in_a_row or home in self._shared:
+            return super().fold(node, at)
+        found: Held
+        if node.kind == "sum":
+            found = self.within(home, lambda: self.in_pairs(node, at, home))
+            return found
+        if node.kind in ("max", "min"):
+            found = self.within(home, lambda: self._extreme(node, at, home))
+            return found
+        return super().fold(node, at)
+
+    def _extreme(self, node: Fold, at: Index, home: Nest) -> Held:
+        """Return the largest or smallest element of a row, NaN if there is one."""
+        kind, mask, own, total = self.c_type(node.dtype), self._mask, self.name("coexec_e"), self.name("coexec_t")
+        sign, worst = (">", "-INFINITY") if node.kind == "max" else ("<", "INFINITY")
+        self.say(f"{kind}8 {own} = ({kind}8)({worst}); {mask} {own}_odd = 0;")
+        self._along("0L", self.size(node.extent))
+        value = self._spread(self.emit(node.arg, (*at[: node.axis], Line(0, 1, AT), *at[node.axis :])))
+        self.say(f"{own} = {own} {sign} {value} ? {own} : {value}; {own}_odd |= {value} != {value};")
+        nest = self.stack.pop()
+        home.lines.append(nest)
+        self.say(f"{kind} {own}_some[8]; vstore8({own}, 0, {own}_some); {kind} {total} = {own}_some[0];")
+        one = f"{own}_some[e]"
+        self.say(f"for (int e = 1; e < 8; e++) {total} = {total} {sign} {one} ? {total} : {one};")
+        self.say(f"if (any({own}_odd)) {total} = NAN;")
+        self.settle_zero(node, at, home, total)
+        return Held(total, node.dtype, False, home)
+
+    def looped(self, node: Fold, at: Index, home: Nest, *, in_a_row: bool) -> Held:
+        if not any(line.axis == AT for line in at):
+            return super().looped(node, at, home, in_a_row=in_a_row)
+        if (
+            in_a_row
+            and node.kind in ("max", "min")
+            and node.extent > len(lanes_of_extreme(STEPS[node.kind], node.dtype.str))
+        ):
+            raise NotVectors
+
+        def element(line: Line) -> Held:
+            return self.emit(node.arg, (*at[: node.axis], line, *at[node.axis :]))
+
+        from_first, places = node.kind not in FIRST, node.kind.startswith("arg")
+        first = element(Line(0, 1, None)) if from_first else self.number(FIRST[node.kind], node.dtype)
+        if first.dtype not in (self._float, BOOL) or (places and first.dtype == BOOL):
+            raise NotVectors
+        total, place = self.name("coexec_t"), self.name("coexec_p")
+        self.say(f"{self._type(first.dtype)} {total} = {self._spread(first)};")
+        nest = Nest(self.name("coexec_r"), ("1L" if from_first else "0L", self.size(node.extent)), home)
+        self.stack.append(nest)
+        now = Held(total, first.dtype, True, nest)
+        value = self._spread(element(Line(0, 1, nest.var)))
+        if places:
+            sign = ">" if node.kind == "argmax" else "<"
+            better = f"(({value} {sign} {total}) | ({value} != {value})) & ({total} == {total})"
+            self.say(f"const {self._mask} {place}_new = {better};")
+            self.say(f"{total} = {place}_new ? {value} : {total};")
+            self.say(f"{place} = {place}_new ? ({self._mask})({nest.var}) : {place};")
+        else:
+            given = Held(value, first.dtype, True, nest)
+            self.say(f"{total} = {self.computed(STEPS[node.kind], [now, given], node.dtype).text};")
+        self.stack.pop()
+        if places:
+            self.say(f"{self._mask} {place} = 0;")
+        home.lines.append(nest)
+        if places:
+            return self._vector(f"convert_long{self._width}({place})", INTEGER, home)
+        return now._replace(home=home)
 
     def eight_sums(self, node: Fold, at: Index, own: str) -> None:
         kind, value = self.c_type(node.dtype), self.name("coexec_v")
@@ -152,6 +221,8 @@ class Vectors(Points):
         if len(moving) > 1 or len(own) != len(at) or not all(map(equal_sizes, node.shape, own)):
             raise NotVectors
         name, nest, width = self.name("coexec_x"), self.home(at), self._width
+        if moving != [last] and nest.var != AT:  # elements from all over, for each turn of a reduction
+            raise NotVectors
         kind = self.c_type(node.dtype)
         single = self._element(node.buffer, at, f"({AT} + min(e, {LEFT} - 1))")
         one_by_one = (
@@ -162,6 +233,9 @@ class Vectors(Points):
             whole = f"{LEFT} == {width} && {node.buffer.name}_stride{last} == 1"
             first = self._element(node.buffer, at, AT)
             one_by_one = f"if ({whole}) {name} = vload{width}(0, &{first}); else {one_by_one}"
+        else:
+            each = ", ".join(self._element(node.buffer, at, f"({AT} + {number})") for number in range(width))
+            one_by_one = f"if ({LEFT} == {width}) {name} = ({kind}{width})({each}); else {one_by_one}"
         self.say(f"{kind}{width} {name}; {one_by_one}", nest)
         if node.dtype == BOOL:
             return self._vector(f"convert_{self._mask}({name}) != 0", BOOL, nest)
@@ -174,7 +248,7 @@ class Vectors(Points):
 
     def put(self, buffer: Buffer, at: Index, value: Held) -> None:
         width, last = self._width, len(at) - 1
-        if at[last].axis != AT or at[last].step != 1 or value.dtype not in (self._float, BOOL):
+        if at[last].axis != AT or at[last].step != 1 or value.dtype.kind not in "fiub":
             raise NotVectors
         text = self._spread(value)
         if value.dtype == BOOL:
@@ -195,6 +269,8 @@ class Vectors(Points):
             one, zero = (self._spread(self.number(n, dtype)) for n in (1, 0))
             return self._vector(f"{value.text} ? {one} : {zero}", dtype, value.home)
         if value.dtype.kind in "iu" and dtype == self._float:
+            return self._vector(f"convert_{self._type(dtype)}({value.text})", dtype, value.home)
+        if value.dtype.kind in "iu" and dtype.kind in "iu":
             return self._vector(f"convert_{self._type(dtype)}({value.text})", dtype, value.home)
         if dtype == BOOL and value.dtype != BOOL:
             zero = f"({self.c_type(value.dtype)})0"
