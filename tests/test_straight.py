@@ -15,7 +15,7 @@ from coexec.backend.base import Ran
 from coexec.driver import Driver
 from coexec.graph.instruction import Launch
 from coexec.graph.task import Task
-from coexec.predict.model import Model
+from coexec.predict.model import KernelModel
 from coexec.program.kernel import Kernel
 from tests.holding import closed_gate, pass_gate
 
@@ -76,7 +76,7 @@ class Seen:
 
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every call be predicted to be short, whatever this machine takes for it."""
-    monkeypatch.setattr(Model, "seconds", lambda self, work, *, together=False: 1e-6)
+    monkeypatch.setattr(KernelModel, "seconds", lambda self, work, *, together=False: 1e-6)
 
 
 def counted(driver: Driver) -> list[str]:

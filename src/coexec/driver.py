@@ -36,7 +36,7 @@ from .program.storage import Storage
 from .program.value import Lending, Value
 from .pump import EventPump
 from .schedule.events import CHAIN, HELD, PLANNED, Adopted, Operated, Over, Read, Settle, StepTold
-from .schedule.lower import Counts
+from .schedule.lower import ReplayCounts
 from .straight import StraightCalls
 from .straight_known import KnownCalls
 from .straight_queue import StraightQueue
@@ -159,7 +159,7 @@ class Driver:
             self.pump.drain()
         return True
 
-    def begin_step(self, times: int = 0) -> Counts:
+    def begin_step(self, times: int = 0) -> ReplayCounts:
         """Begin a step that the program names: `with cx.record()`; told that it comes so many `times`, it waits to be planned."""
         with self.lock:
             self.pump.catch_up()
@@ -168,7 +168,7 @@ class Driver:
                 self._send(StepTold(times))
             return self.scheduler.counts
 
-    def end_step(self, begun: Counts, *, left: bool) -> tuple[bool, str]:
+    def end_step(self, begun: ReplayCounts, *, left: bool) -> tuple[bool, str]:
         """End a named step, which an exception may have left; tell whether it was replayed, and else why not."""
         with self.lock:
             if not left:

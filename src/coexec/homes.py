@@ -20,7 +20,7 @@ from .lower.state import USERS, ArrayState
 from .machine.platform import HOST, USER
 from .program.at_home import KINDS, MOST
 from .program.small import SmallCalls
-from .program.storage import End, Storage
+from .program.storage import HandleEnd, Storage
 from .program.value import numbers_known
 from .pump import EventPump
 from .schedule.events import Crowded, Made
@@ -118,7 +118,7 @@ class Homes:
     def _made(self, storage: Storage, memory: int | None) -> None:
         """Let the stages know an array, whose contents are in `memory` if that is not None. Locked."""
         self._send(Made(storage, memory))
-        storage.end = End(storage.session, storage.id)
+        storage.end = HandleEnd(storage.session, storage.id)
 
     # Coming and leaving -------------------------------------------------------------------------------------------------
 

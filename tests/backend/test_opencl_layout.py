@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from coexec.backend.opencl.layout import (
-    Strip,
+    StripCopy,
     binding_layout,
     dense_strides,
     dividing_group,
@@ -78,7 +78,7 @@ def moves(draw):
     return box, around(box), around(box), draw(st.sampled_from([1, 4, 12]))
 
 
-def offsets(start: int, pitches: tuple[int, int], strip: Strip) -> Any:
+def offsets(start: int, pitches: tuple[int, int], strip: StripCopy) -> Any:
     z, y, x = np.ogrid[: strip.slices, : strip.rows, : strip.run]
     return (start + z * pitches[1] + y * pitches[0] + x).reshape(-1)
 
@@ -107,12 +107,12 @@ def test_strips_are_legal_rectangles_for_opencl(case):
 
 def test_what_is_contiguous_on_both_sides_is_one_run():
     whole_rows = Box((2, 0, 0), (5, 4, 6))
-    assert list(strips(whole_rows, Box((0, 0, 0), (9, 4, 6)), whole_rows, 4)) == [Strip(2 * 24 * 4, 0, 3 * 24 * 4)]
+    assert list(strips(whole_rows, Box((0, 0, 0), (9, 4, 6)), whole_rows, 4)) == [StripCopy(2 * 24 * 4, 0, 3 * 24 * 4)]
 
 
 def test_a_part_of_a_cube_is_one_rectangle():
     found = list(strips(Box((1, 1, 1), (3, 3, 3)), whole((4, 4, 4)), whole((5, 5, 5)), 2))
-    assert found == [Strip(42, 62, 4, 2, 2, (8, 32), (10, 50))]
+    assert found == [StripCopy(42, 62, 4, 2, 2, (8, 32), (10, 50))]
 
 
 def covered(shape: tuple[int, ...], **options) -> np.ndarray:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.backend.simulated import NOTHING, Durations, Given, fixed_durations, simulate
-from coexec.backend.simulated.measured import Measured
+from coexec.backend.simulated import NOTHING, Durations, GivenDurations, fixed_durations, simulate
+from coexec.backend.simulated.measured import StoredModels
 from coexec.graph.instruction import Instruction, Launch
 from coexec.observe.pictures.gantt import gantt_svg
 from coexec.predict.store import Store
@@ -83,14 +83,14 @@ def test_rates_go_by_type() -> None:
 
 
 def test_a_function_may_say_how_long_everything_takes() -> None:
-    law = Given(fixed_durations(kernel=2.0))
+    law = GivenDurations(fixed_durations(kernel=2.0))
     from coexec.geometry import whole
     from coexec.graph.command import Chunk
     from coexec.testing.conformance import NO_SHARE
 
     kernel = Instruction(0, Launch("gpu:0", Chunk("gpu:0", whole((1,))), NO_SHARE, ()), None)
     assert law.timed(kernel)[:2] == (2.0, "given")
-    assert Durations(platform(DIRECT), Measured(Store(None))).seconds(kernel) == (1e-3, "default")
+    assert Durations(platform(DIRECT), StoredModels(Store(None))).seconds(kernel) == (1e-3, "default")
 
 
 def test_a_simulated_trace_opens_in_the_same_viewer(tmp_path) -> None:

@@ -13,7 +13,7 @@ from coexec.backend.simulated.durations import Durations
 from coexec.errors import BackendError
 from coexec.geometry import whole
 from coexec.graph.instruction import Allocation, Instruction
-from coexec.graph.message import Receive, Route, Send
+from coexec.graph.message import MessageKey, Receive, Send
 from coexec.graph.task import Task
 from coexec.machine.platform import HOST
 from tests.clusters import cluster
@@ -47,7 +47,7 @@ class Pair:
         allocation = Allocation(1, HOST, 1, box, np.dtype(float))
         process = self.processes[sender if kind is Send else receiver]
         process.allocate(allocation)
-        route = Route(sender, receiver, 0, False, position)
+        route = MessageKey(sender, receiver, 0, False, position)
         return Instruction(10 * receiver + position + 1, kind(allocation, box, route), task)
 
     def issue(self, kind: Any, sender: int, receiver: int, position: int = 0) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import coexec as cx
-from coexec.backend.simulated.sharing import Crowd, Crowding, FairShare, Resource
+from coexec.backend.simulated.sharing import Crowding, FairShare, Resource, SharedResource
 from coexec.backend.simulated.timeline import Job, Timeline
 from tests.backend.simulated_parts import DIRECT, arrays, backend_of, make, opened, use
 
@@ -139,7 +139,7 @@ def test_independent_transfers_are_over_no_later_on_faster_links(transfers, limi
 
 def test_a_crowd_that_asks_for_too_much_is_slowed_down_alike() -> None:
     time, ends = Timeline(), {}
-    crowding, crowd = Crowding(time, lambda job: 1.0), Crowd(2.0)
+    crowding, crowd = Crowding(time, lambda job: 1.0), SharedResource(2.0)
     jobs: dict[str, Job] = {}
 
     def end(name: str) -> None:

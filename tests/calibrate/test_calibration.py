@@ -17,7 +17,7 @@ from coexec.machine.platform import Device
 from coexec.ops import matmul
 from coexec.plan.plan import Plan
 from coexec.predict.learned import ELEMENTWISE, Learned
-from coexec.predict.model import Model
+from coexec.predict.model import KernelModel
 from coexec.predict.store import Store
 from coexec.predict.work import Work
 from tests.devices import MIXED
@@ -146,7 +146,7 @@ def test_the_highest_rates_come_from_products_and_from_arrays_larger_than_caches
     device = Device("cpu:0", "cpu", 1, speed="fast")
     learned = Learned(Store(None))
     key = "{} | 123 | python | fast | numpy 2 | python 3"
-    products, sums = Model(flops_at=1), Model()
+    products, sums = KernelModel(flops_at=1), KernelModel()
     for size, seconds in ((1e6, 1.0), (4e6, 2.0)):
         for _ in range(3):
             products.learn(Work((size, size * 100), "f4", size), seconds)

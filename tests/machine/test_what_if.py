@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from coexec.errors import ConfigError, UnknownName
 from coexec.machine.files.loading import parse
 from coexec.machine.platform import HOST, USER, Platform
-from coexec.machine.what_if import FIELDS, Change, parse_change, parse_sweep, what_if
+from coexec.machine.what_if import FIELDS, PlatformChange, parse_change, parse_sweep, what_if
 
 A100 = Platform.load("a100x4")
 CLUSTER = Platform.load("a100x128")
@@ -199,9 +199,9 @@ def test_any_sentence_gives_a_platform_that_can_be_saved_or_is_refused(
 
 
 def test_a_change_is_plain_data() -> None:
-    assert parse_change("memory gpu capacity 80GB") == Change("memory", "gpu", "capacity", "=", 80e9)
-    assert parse_change("network latency x0.5") == Change("network", "", "latency", "x", 0.5)
-    assert parse_change("nodes +1") == Change("nodes", "", "nodes", "+", 1.0)
+    assert parse_change("memory gpu capacity 80GB") == PlatformChange("memory", "gpu", "capacity", "=", 80e9)
+    assert parse_change("network latency x0.5") == PlatformChange("network", "", "latency", "x", 0.5)
+    assert parse_change("nodes +1") == PlatformChange("nodes", "", "nodes", "+", 1.0)
 
 
 def test_a_device_without_single_precision_does_not_get_it_by_being_faster() -> None:

@@ -85,7 +85,7 @@ def test_operations_of_neural_networks_agree(dtype):
 def test_attention_agrees_on_any_part(dtype, rows):
     reach, space = 9, whole((2, 150, 6))
     box = Box((0, rows[0], 0), (2, rows[1], 6))
-    near = attention.Neighbours(reach).box(box, space.hi, space.hi)
+    near = attention.NeighbourRows(reach).box(box, space.hi, space.hi)
     chunk = ChunkInfo(box, space, {})
     q, k, v = (numbers(space.hi, dtype, seed) for seed in range(3))
     v[:, 60, 2] = np.inf

@@ -21,7 +21,7 @@ from coexec.plan.steps.estimate import PeriodEstimate
 from coexec.plan.steps.profile import CallProfile
 from coexec.plan.steps.trials import AGAIN, DOUBT, FAR, SHARE, Trials
 from coexec.predict.learned import Learned
-from coexec.predict.model import Model
+from coexec.predict.model import KernelModel
 from coexec.predict.work import Estimate, Work
 from tests.plan.test_step_choice import heavy, machine_of, smooth
 
@@ -125,7 +125,7 @@ def test_a_device_is_a_candidate_although_it_cannot_run_one_small_call() -> None
         assert plan is not None and "gpu:0" in plan.considered
 
 
-class Poisoned(Model):
+class Poisoned(KernelModel):
     """A model that says the same whatever it is asked."""
 
     says = nan
@@ -147,7 +147,7 @@ def test_poisoned_models_give_right_results_within_a_bounded_time_and_a_reason(
 ) -> None:
     honest = Learned.model
 
-    def model(self: Learned, kernel: Any, variant: Any, device: Any, how: str = "") -> Model:
+    def model(self: Learned, kernel: Any, variant: Any, device: Any, how: str = "") -> KernelModel:
         known = honest(self, kernel, variant, device, how)
         if device.name == liar:
             made = object.__new__(Poisoned)

@@ -11,7 +11,7 @@ from coexec.errors import UnknownName
 from coexec.machine.platform import HOST, USER, Device, Link, Memory, Platform, host_links
 from coexec.plan.candidate import Candidate
 from coexec.plan.policies import LOOKS, PLACEMENTS, Asked, Loads, load_placement
-from coexec.predict.model import Model
+from coexec.predict.model import KernelModel
 from coexec.predict.work import Work
 from coexec.program.array import Array
 from coexec.program.variant import Variant
@@ -31,7 +31,7 @@ class Choosing:
         self.platform = platform or invented_platform(devices)
         self.loads = Loads(self.platform)
         self.policy = load_placement(policy, self.loads, threshold)
-        self.candidates = [Candidate(device, PYTHON, Model()) for device in self.platform.devices]
+        self.candidates = [Candidate(device, PYTHON, KernelModel()) for device in self.platform.devices]
 
     def __call__(
         self, where: Sequence[tuple[int, int]] = (), *, among: Sequence[int] | None = None, size: int = 1000

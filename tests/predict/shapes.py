@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from coexec.predict.model import Model
+from coexec.predict.model import KernelModel
 from coexec.predict.work import Work
 
 Shape = tuple[int, int, int]
@@ -42,10 +42,12 @@ def some_shapes(count: int, seed: int, low: int = 256, high: int = 2048) -> list
     return [(int(m), int(n), int(k)) for m, n, k in sides]
 
 
-def calibrated(truth: Truth, shapes: Sequence[Shape], *, noise: float = 0.03, seed: int = 0, runs: int = 5) -> Model:
+def calibrated(
+    truth: Truth, shapes: Sequence[Shape], *, noise: float = 0.03, seed: int = 0, runs: int = 5
+) -> KernelModel:
     """Return a model that saw each shape some times, with noise."""
     rng = np.random.default_rng(seed)
-    model = Model(flops_at=FLOPS_AT)
+    model = KernelModel(flops_at=FLOPS_AT)
     for shape in shapes:
         work = product(shape)
         for _ in range(runs):
@@ -53,7 +55,9 @@ def calibrated(truth: Truth, shapes: Sequence[Shape], *, noise: float = 0.03, se
     return model
 
 
-def relative_errors(model: Model, truth: Truth, shapes: Sequence[Shape], *, together: bool = False) -> list[float]:
+def relative_errors(
+    model: KernelModel, truth: Truth, shapes: Sequence[Shape], *, together: bool = False
+) -> list[float]:
     """Return how far the predictions lie from the truth."""
     found = []
     for shape in shapes:
@@ -73,9 +77,9 @@ def line(size: float, key: object = None, kind: str = "f8") -> Work:
     return Work((float(size),), kind, key)
 
 
-def trained(*seconds: float, work: Work) -> Model:
+def trained(*seconds: float, work: Work) -> KernelModel:
     """Return a model that has seen these seconds."""
-    model = Model()
+    model = KernelModel()
     for value in seconds:
         model.learn(work, value)
     return model

@@ -10,7 +10,7 @@ import pytest
 import coexec as cx
 from coexec.predict.family import Family
 from coexec.predict.learned import ELEMENTWISE
-from coexec.predict.model import Model
+from coexec.predict.model import KernelModel
 from coexec.predict.work import Estimate, Work
 from coexec.program.cost import MIX, mix_of
 
@@ -47,16 +47,16 @@ class Bodies:
     """Models of bodies that share what they learn."""
 
     def __init__(self, *, shared: bool = True) -> None:
-        self._shared = Model()
+        self._shared = KernelModel()
         self._related = shared
         self._rng = np.random.default_rng(0)
 
-    def model(self, names: list[str]) -> Model:
-        model = Model()
+    def model(self, names: list[str]) -> KernelModel:
+        model = KernelModel()
         model.family = Family(self._shared, mix_of(names)) if self._related else None
         return model
 
-    def run(self, model: Model, names: list[str], arrays: int, points: int) -> None:
+    def run(self, model: KernelModel, names: list[str], arrays: int, points: int) -> None:
         for _ in range(4):
             model.learn(work_of(arrays, points), took(names, arrays, points) * self._rng.normal(1.0, 0.02))
 

@@ -11,7 +11,7 @@ import pytest
 import coexec as cx
 from coexec.machine.platform import Device
 from coexec.predict.learned import Learned, model_key
-from coexec.predict.model import Model
+from coexec.predict.model import KernelModel
 from coexec.predict.store import Store
 from coexec.predict.work import Work
 from coexec.program.kernel import Kernel
@@ -39,7 +39,7 @@ def key_of(kernel: Kernel, device: Device = CPU, how: str = "") -> str:
     return key
 
 
-def model_of(learned: Learned, kernel: Kernel) -> Model:
+def model_of(learned: Learned, kernel: Kernel) -> KernelModel:
     return learned.model(kernel, kernel.variants[0], CPU)
 
 

@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from coexec.predict.model import Model
+from coexec.predict.model import KernelModel
 from coexec.predict.roofline import Roofline
 from coexec.predict.work import Estimate, Work
 from tests.predict.shapes import (
@@ -30,7 +30,7 @@ from tests.predict.shapes import (
 
 
 def test_unknown_stays_unknown() -> None:
-    model = Model()
+    model = KernelModel()
     work = product((256, 256, 256))
     assert model.seconds(work) is None and model.estimate(work) is None
     assert model.measured(work) == 0 and model.errors() is None and model.samples() == []
@@ -42,7 +42,7 @@ def test_another_kind_of_call_is_unknown() -> None:
 
 
 def test_the_roofline_answers_estimates_only() -> None:
-    model = Model(Roofline(flops=1e11, bandwidth=1e10), flops_at=FLOPS_AT)
+    model = KernelModel(Roofline(flops=1e11, bandwidth=1e10), flops_at=FLOPS_AT)
     work = product((1024, 1024, 1024))
     assert model.seconds(work) is None
     assert model.estimate(work) == Estimate(2 * 1024**3 / 1e11, 1.0, "roofline")
@@ -52,21 +52,21 @@ def test_the_roofline_answers_estimates_only() -> None:
 
 
 def test_peak_rates_that_are_trusted_count_as_measured_until_something_is() -> None:
-    model = Model(Roofline(flops=1e11, bandwidth=1e10), flops_at=FLOPS_AT, trusting=True)
+    model = KernelModel(Roofline(flops=1e11, bandwidth=1e10), flops_at=FLOPS_AT, trusting=True)
     work = product((1024, 1024, 1024))
     least = 2 * 1024**3 / 1e11
     assert model.seconds(work) == least and model.measured(work) > 10
     assert model.estimate(work) == Estimate(least, 0.0, "roofline")
     model.learn(work, 1.0)
     assert model.seconds(work) == 1.0
-    nothing = Model(Roofline(), trusting=True)
+    nothing = KernelModel(Roofline(), trusting=True)
     assert nothing.seconds(work) is None and nothing.measured(work) == 0
 
 
 def test_without_a_count_of_operations_the_roofline_looks_at_bytes() -> None:
-    estimate = Model(Roofline(flops=1.0, bandwidth=1e6)).estimate(line(2e6))
+    estimate = KernelModel(Roofline(flops=1.0, bandwidth=1e6)).estimate(line(2e6))
     assert estimate == Estimate(2.0, 1.0, "roofline")
-    assert Model(Roofline()).estimate(line(2e6)) is None
+    assert KernelModel(Roofline()).estimate(line(2e6)) is None
 
 
 # history
@@ -157,7 +157,7 @@ def test_what_no_line_describes_is_interpolated() -> None:
     def humped(work: Work) -> float:
         return 1e-9 * work.size * (1.4 if 1e5 < work.size < 1e6 else 1.0)
 
-    model = Model()
+    model = KernelModel()
     for power in range(30, 71):
         for _ in range(3):
             work = line(10 ** (power / 10), power)
@@ -280,7 +280,7 @@ def test_disturbances_of_unlike_size_are_no_change_of_speed() -> None:
 
 def test_the_version_grows_with_what_changes_answers_and_rests_otherwise() -> None:
     work = line(1000, "k")
-    model = Model()
+    model = KernelModel()
     model.learn(work, 2e-3)
     first = model.version
     model.learn(work, 1e-3)
@@ -314,7 +314,7 @@ def test_what_was_measured_together_is_predicted_together() -> None:
 @pytest.mark.parametrize("together", [True, False])
 def test_a_condition_with_few_measurements_is_told_from_the_other(together: bool) -> None:
     """Shapes known under both conditions say what the condition costs."""
-    model = Model(flops_at=FLOPS_AT)
+    model = KernelModel(flops_at=FLOPS_AT)
     for i, shape in enumerate(CALIBRATED):
         work = product(shape)
         for _ in range(3):
@@ -339,7 +339,7 @@ def test_with_one_condition_only_the_other_is_taken_as_equal() -> None:
 
 def test_what_is_learnt_does_not_depend_on_which_object_says_it() -> None:
     """Features are kept between runtimes until there are too many: whether they are the same object is chance."""
-    same, equal = Model(), Model()
+    same, equal = KernelModel(), KernelModel()
     one = Work((1e6, 10.0), "f8", ((100, 100), "f8"))
     for i in range(200):
         seconds = 1e-3 * (1 + 0.05 * math.sin(i))
@@ -359,7 +359,7 @@ def test_what_is_learnt_does_not_depend_on_which_object_says_it() -> None:
 def test_measurements_that_are_learnt_at_once_are_learnt_one_after_the_other(
     odd: list[float], runs: list[tuple[int, bool]]
 ) -> None:
-    at_once, one_by_one = Model(), Model()
+    at_once, one_by_one = KernelModel(), KernelModel()
     work = line(1000, "k", "float32")
     settled = [1e-4] * 40
     for count, together in runs:
@@ -373,7 +373,7 @@ def test_measurements_that_are_learnt_at_once_are_learnt_one_after_the_other(
 
 
 def test_shapes_that_are_nearly_alike_do_not_tell_that_time_follows_what_is_the_same_for_all() -> None:
-    model = Model()
+    model = KernelModel()
     for size, seconds in ((1000.0, 1.33e-4), (1016.0, 1.31e-4)):  # noise: the larger one took less
         for _ in range(3):
             model.learn(Work(features=(size, 8.0), key=("part", size), kind="float64"), seconds, together=True)

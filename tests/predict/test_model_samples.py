@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from coexec.predict.model import Model
+from coexec.predict.model import KernelModel
 from coexec.predict.sample import Sample
 from coexec.predict.table import KEYS
 from coexec.predict.window import SETTLED
@@ -25,7 +25,7 @@ from tests.predict.shapes import (
 def test_samples_loaded_into_another_model_predict_the_same() -> None:
     model = calibrated(steady, CALIBRATED)
     model.learn(line(1000), 1e-3, together=True)
-    other = Model(flops_at=FLOPS_AT)
+    other = KernelModel(flops_at=FLOPS_AT)
     other.load(model.samples())
     assert other.version > 0 and other.changed() == []
     for shape in (*CALIBRATED, *UNSEEN):
@@ -41,7 +41,7 @@ def test_a_sample_has_the_newest_first_and_a_stable_key() -> None:
 
 
 def test_changed_gives_what_was_learnt_since_it_was_last_asked() -> None:
-    model = Model()
+    model = KernelModel()
     model.learn(line(1000, "a"), 1.0)
     model.learn(line(2000, "b"), 1.0, together=True)
     assert [(s.key, s.together) for s in model.changed()] == [("'a'", False), ("'b'", True)]
@@ -66,7 +66,7 @@ def test_a_call_with_other_features_than_were_measured_is_unknown() -> None:
 
 
 def test_samples_with_other_features_than_the_kernel_declares_now_are_forgotten() -> None:
-    model = Model()
+    model = KernelModel()
     model.load([Sample("f8", f"'{i}'", (1000.0 * i, 1.0), (1.0, 1.0), False) for i in range(1, 8)])
     assert model.seconds(line(3000, "new")) is None
     model.learn(line(3000, "new"), 5.0)
@@ -74,7 +74,7 @@ def test_samples_with_other_features_than_the_kernel_declares_now_are_forgotten(
 
 
 def test_memory_stays_bounded() -> None:
-    model = Model()
+    model = KernelModel()
     for i in range(3 * KEYS):
         model.learn(line(1000 + i, i), 1e-3)
         model.learn(line(5000, "again and again"), 1e-3)

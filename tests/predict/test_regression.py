@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from coexec.predict.regression import Fit, fit
-from coexec.predict.table import Local
+from coexec.predict.table import NearestSamples
 from tests.predict.shapes import cached, product, some_shapes, steady
 
 coefficient = st.one_of(st.just(0.0), st.floats(1e-3, 1e3))
@@ -124,7 +124,7 @@ def test_times_of_zero_are_fitted_as_next_to_nothing() -> None:
 def test_neighbours_correct_the_fit_nearby_and_not_far_away() -> None:
     sizes = np.geomspace(1e3, 1e6, 20)[:, None]
     errors = np.where(sizes[:, 0] > 1e5, math.log(1.5), 0.0)
-    local = Local(sizes, errors)
+    local = NearestSamples(sizes, errors)
     assert local.at([5e5])[0] == pytest.approx(1.5, rel=0.05)
     assert local.at([5e3])[0] == pytest.approx(1.0, rel=0.05)
     factor, distance = local.at([1e9])
@@ -135,4 +135,4 @@ def test_a_sample_unlike_its_neighbours_corrects_nothing() -> None:
     sizes = np.geomspace(1e3, 1e6, 20)[:, None]
     errors = np.zeros(20)
     errors[10] = math.log(368.0)
-    assert Local(sizes, errors).at(sizes[10])[0] == pytest.approx(1.0, rel=0.01)
+    assert NearestSamples(sizes, errors).at(sizes[10])[0] == pytest.approx(1.0, rel=0.01)

@@ -6,12 +6,12 @@ import pytest
 
 import coexec as cx
 from coexec.predict.learned import CONDITIONS
-from coexec.predict.model import MEANS, RUNS, Model, Waits
+from coexec.predict.model import MEANS, RUNS, KernelModel, Waits
 from coexec.predict.store import Store
 
 
 def test_a_few_runs_are_averaged_by_condition() -> None:
-    model = Model()
+    model = KernelModel()
     for waited in (0.0, 0.0, 0.3, 0.1):
         model.learn_wait(waited, 1.0)
     model.learn_wait(1.0, 2.0, together=True)
@@ -36,7 +36,7 @@ def test_old_waits_are_forgotten() -> None:
 
 
 def test_nothing_is_known_before_something_took_time() -> None:
-    assert Model().waits() == {}
+    assert KernelModel().waits() == {}
     waits = Waits()
     waits.learn(0.0, 0.0)
     assert waits.share == 0.0

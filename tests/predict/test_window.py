@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from coexec.predict.window import SETTLED, SURPRISES, WINDOW, Window
+from coexec.predict.window import SETTLED, SURPRISES, WINDOW, MeasurementWindow
 
 
-def measured(*seconds: float) -> Window:
-    window = Window()
+def measured(*seconds: float) -> MeasurementWindow:
+    window = MeasurementWindow()
     for value in seconds:
         window.learn(value)
     return window
@@ -87,7 +87,7 @@ def test_older_measurements_come_before_what_is_here() -> None:
 
 
 def test_a_single_loaded_measurement_is_warm() -> None:
-    window = Window()
+    window = MeasurementWindow()
     window.load((1e-3,))
     window.learn(70e-3)
     assert window.middle == 1e-3

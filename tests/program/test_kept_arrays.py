@@ -8,7 +8,7 @@ import pytest
 import coexec as cx
 from coexec.errors import TaskFailed
 from coexec.program import kept_arrays as kept_module
-from coexec.program.kept_arrays import Kept, making
+from coexec.program.kept_arrays import KeptArrays, making
 
 
 @cx.kernel(split=0, x=cx.read, out=cx.write)
@@ -22,7 +22,7 @@ def raises(x, out):
 
 
 def test_a_part_gets_the_arrays_that_it_had_the_time_before() -> None:
-    kept = Kept()
+    kept = KeptArrays()
     turns = []
     for _ in range(3):
         with kept.again():
@@ -38,7 +38,7 @@ def test_a_part_gets_the_arrays_that_it_had_the_time_before() -> None:
 
 
 def test_another_shape_or_type_is_made_and_kept_instead() -> None:
-    kept = Kept()
+    kept = KeptArrays()
     for shape, dtype in (((3,), float), ((4,), float), ((4,), np.float32)):
         for _ in range(2):
             with kept.again():
@@ -48,7 +48,7 @@ def test_another_shape_or_type_is_made_and_kept_instead() -> None:
 
 
 def test_what_a_part_leaves_out_changes_nothing_for_the_others() -> None:
-    kept = Kept()
+    kept = KeptArrays()
     for parts in ((0, 1, 2), (0, 2), (0, 1, 2)):
         with kept.again():
             for part in parts:
@@ -58,7 +58,7 @@ def test_what_a_part_leaves_out_changes_nothing_for_the_others() -> None:
 
 
 def test_arrays_that_somebody_else_has_are_not_given_again() -> None:
-    kept = Kept()
+    kept = KeptArrays()
     with kept.again():
         whole, other = cx.empty((6,)), cx.empty((6,))
     kept.leave([whole[2:4]])
@@ -69,7 +69,7 @@ def test_arrays_that_somebody_else_has_are_not_given_again() -> None:
 
 def test_no_more_is_kept_than_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_module, "MOST_BYTES", 100)
-    kept = Kept()
+    kept = KeptArrays()
     for _ in range(3):
         with kept.again():
             first, _, third = cx.empty(8), cx.empty(8), cx.empty(4)
@@ -82,7 +82,7 @@ def test_no_more_is_kept_than_is_allowed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_exception_leaves_nothing() -> None:
-    kept = Kept()
+    kept = KeptArrays()
     with pytest.raises(RuntimeError, match="oh"), kept.again():
         cx.empty(4)
         raise RuntimeError("oh")
@@ -94,7 +94,7 @@ def test_an_exception_leaves_nothing() -> None:
 
 def test_an_array_that_a_failed_call_should_have_written_holds_what_the_next_one_writes() -> None:
     x = np.arange(100_000.0)
-    kept = Kept()
+    kept = KeptArrays()
     with cx.Runtime("cpu", store="off"):
         with kept.again():
             broken = cx.empty(x.shape)
@@ -111,7 +111,7 @@ def test_an_array_that_a_failed_call_should_have_written_holds_what_the_next_one
 def test_chains_of_large_arrays_are_still_one_kernel() -> None:
     """An array that is kept would have to be written, so what may become part of a chain is new."""
     x = np.arange(100_000.0)
-    kept = Kept()
+    kept = KeptArrays()
     with cx.Runtime("cpu", store="off"):
         for _ in range(2):
             with kept.again():

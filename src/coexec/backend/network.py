@@ -20,7 +20,7 @@ from ..cluster.transport import Transfer, Transport
 from ..errors import InvariantError, RemoteFailure, Reported, TaskFailed
 from ..graph.failure import failed_as
 from ..graph.instruction import Allocation, Instruction
-from ..graph.message import Message, Route, Send
+from ..graph.message import Message, MessageKey, Send
 from ..graph.task import Task
 from ..program.view import extract
 from .base import CallHelper, Finished, Ran
@@ -31,7 +31,7 @@ for partial results they are 63. Deals and runtimes are counted on from 0 when t
 has arrived."""
 
 
-def message_key(runtime: int, round: int, route: Route) -> int:
+def message_key(runtime: int, round: int, route: MessageKey) -> int:
     """Return the number that both sides find a message by: of the messages from one rank to another no two have the same."""
     if route.position >> POSITIONS or route.argument >> ARGUMENTS:
         raise InvariantError(

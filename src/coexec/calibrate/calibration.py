@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..machine.platform import Device
 from ..predict.learned import Learned
-from ..predict.model import Model
+from ..predict.model import KernelModel
 from ..runtime import Runtime
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def peak_rates(devices: Sequence[Device], learned: Learned) -> dict[tuple[str, s
     return found
 
 
-def _best(model: Model, feature: int | None, least: float = 0.0) -> float:
+def _best(model: KernelModel, feature: int | None, least: float = 0.0) -> float:
     """Return the highest rate of a feature per second over calls that touch at least so many bytes."""
     if feature is None:
         return 0.0

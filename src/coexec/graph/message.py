@@ -21,12 +21,12 @@ class Message(Step):
     device = "network"
     priority = 7
 
-    def __init__(self, allocation: Allocation, box: Box, route: Route) -> None:
+    def __init__(self, allocation: Allocation, box: Box, route: MessageKey) -> None:
         self.allocation = allocation  # in host memory
         self.box = box
         self.route = route
 
-    def key(self, task: Task) -> tuple[int, Route]:
+    def key(self, task: Task) -> tuple[int, MessageKey]:
         """Return what a transport finds the other side by: the same on both sides."""
         return task.round, self.route
 
@@ -38,7 +38,7 @@ class Message(Step):
         return type(self)(where(self.allocation), self.box, self.route)
 
 
-class Route(NamedTuple):
+class MessageKey(NamedTuple):
     """Which message of a task it is."""
 
     sender: int  # ranks

@@ -18,7 +18,7 @@ from .evict import Evictor
 from .nearest import Nearest
 from .state import FILL, ArrayState, Backing, grown_box, merged
 from .validity_cache import Boxes, ValidityCache, missing_of
-from .watch import Watch
+from .watch import LoweringWatch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Coherence:
     """Emits what brings array boxes into memories."""
 
-    def __init__(self, platform: Platform, emitter: Emitter, watch: Watch | None = None) -> None:
+    def __init__(self, platform: Platform, emitter: Emitter, watch: LoweringWatch | None = None) -> None:
         self._platform = platform
         self._emitter = emitter
         self.last_allocation = 0  # the last number given to one

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from ..geometry import Box, Grid, every_point, grid_covers
 from ..graph.command import AwaitPush, Deal, Parcel, Parcels, Push
 from ..graph.instruction import Instruction, Join
-from ..graph.message import Receive, Route, Send
+from ..graph.message import MessageKey, Receive, Send
 from ..graph.task import Task
 from ..graph.tracker import Tracker
 from ..machine.platform import HOST, USER
@@ -78,12 +78,12 @@ class Exchanging:
             self._coherence.back(state, memory, box, task)
             self._coherence.validate(state, memory, [box], "host", task)
         for target, parcels in targets:
-            route = Route(self.rank, target, argument, partial, 0)
+            route = MessageKey(self.rank, target, argument, partial, 0)
             for parcel in parcels:
                 backing = self._coherence.back(state, self._memory(state, parcel.box), parcel.box, task)
                 route = self._send(task, backing, parcel, route)
 
-    def _send(self, task: Task, backing: Backing, parcel: Parcel, route: Route) -> Route:
+    def _send(self, task: Task, backing: Backing, parcel: Parcel, route: MessageKey) -> MessageKey:
         """Send a box, and tell what became of strided sets in it; return the route of the message after these."""
         box, tracker, told = parcel.box, backing.tracker, _told(parcel)
         writers: set[int] = set()
@@ -126,7 +126,7 @@ class Exchanging:
                     after: set[int] = set()
                     backing.tracker.before_write(part, grid, after)
                     id = self._emitter.id()
-                    route = Route(source, self.rank, argument, partial, position, grid)
+                    route = MessageKey(source, self.rank, argument, partial, position, grid)
                     roots = self._emitter.roots(after)
                     step = Receive(backing.allocation, part, route)
                     self._emitter.emit(Instruction(id, step, task, (), roots))

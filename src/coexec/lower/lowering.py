@@ -29,7 +29,7 @@ from .reduction import Reductions
 from .state import FILL, MEMORIES, ArrayState, Backing, discard, hulls
 from .touch import Draft, Touch, by_array, slots_of
 from .validity_cache import Boxes
-from .watch import Watch, look, look_at
+from .watch import LoweringWatch, look, look_at
 
 if TYPE_CHECKING:
     from .exchanging import Exchanging
@@ -40,7 +40,7 @@ _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constr
 class Lowering:
     """Turns commands into instructions, one after another, and remembers what later ones need."""
 
-    def __init__(self, platform: Platform, watch: Watch | None = None) -> None:
+    def __init__(self, platform: Platform, watch: LoweringWatch | None = None) -> None:
         if len(platform.memories) > MEMORIES:
             raise ConfigError(
                 f"the platform has {len(platform.memories):,} memories, and one program can use {MEMORIES:,}; take fewer nodes"

@@ -23,7 +23,7 @@ class Unwritten(NamedTuple):
     box: Box
 
 
-class Watch(Protocol):
+class LoweringWatch(Protocol):
     """Whoever wants to know. Asked on the analysed way only: what is warm and in place has nothing to tell."""
 
     def unwritten(self, task: Task, found: Sequence[Unwritten]) -> None:
@@ -36,7 +36,7 @@ class Watch(Protocol):
         """Forget an array."""
 
 
-def look(watch: Watch, task: Task, chunks: Iterable[Iterable[Touch]]) -> None:
+def look(watch: LoweringWatch, task: Task, chunks: Iterable[Iterable[Touch]]) -> None:
     """Tell who watches what the task reads, or its reductions add to, although nobody has written it."""
     blind = task.kernel is not None and task.kernel.blind
     reads = (
@@ -49,7 +49,7 @@ def look(watch: Watch, task: Task, chunks: Iterable[Iterable[Touch]]) -> None:
     look_at(watch, task, chain(reads, _added_to(task)))
 
 
-def look_at(watch: Watch, task: Task, reads: Iterable[tuple[str, ArrayState, Box]]) -> None:
+def look_at(watch: LoweringWatch, task: Task, reads: Iterable[tuple[str, ArrayState, Box]]) -> None:
     """Tell who watches which parts of `reads` nobody has written."""
     found: list[Unwritten] = []
     for name, state, box in reads:

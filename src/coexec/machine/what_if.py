@@ -42,7 +42,7 @@ EXAMPLES = '"link pcie bandwidth x2", "device gpu count +1", "memory gpu capacit
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlatformChange:
     """One figure of a platform, and what becomes of it."""
 
     subject: str
@@ -74,7 +74,7 @@ def what_if(platform: Platform, text: str) -> Platform:
         raise ConfigError(f"{text!r} gives no platform: {error}") from error
 
 
-def parse_change(text: str) -> Change:
+def parse_change(text: str) -> PlatformChange:
     """Read a change; what it names is not looked for."""
     words = text.split()
     subject = words[0] if words else ""
@@ -93,7 +93,7 @@ def parse_change(text: str) -> Change:
     if field not in FIELDS[subject]:
         raise ConfigError(f"{text!r}: {unknown_name(f'field of a {subject}', field, FIELDS[subject])}")
     how, figure = ("=", amount) if amount[0] not in "x+-" else (amount[0], amount[1:])
-    return Change(subject, name, field, how, _figure(figure, field, text))
+    return PlatformChange(subject, name, field, how, _figure(figure, field, text))
 
 
 def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
@@ -130,7 +130,7 @@ def _figure(text: str, field: str, whole: str) -> float:
 # Devices ------------------------------------------------------------------------------------------------------------------
 
 
-def _device(platform: Platform, change: Change) -> Platform:
+def _device(platform: Platform, change: PlatformChange) -> Platform:
     chosen = [device for device in platform.devices if _is(change.name, device.name, device.kind)]
     if not chosen:
         names = [device.name for device in platform.devices]
@@ -157,7 +157,7 @@ def _own_memories(platform: Platform, made: Mapping[str, Device]) -> tuple[Memor
     return tuple(memories)
 
 
-def _refigured(device: Device, change: Change) -> Device:
+def _refigured(device: Device, change: PlatformChange) -> Device:
     field = change.field
     if field == "flops" and device.flops is None and device.rates:
         return _scaled(device, change)
@@ -178,7 +178,7 @@ def _refigured(device: Device, change: Change) -> Device:
     return device
 
 
-def _scaled(device: Device, change: Change) -> Device:
+def _scaled(device: Device, change: PlatformChange) -> Device:
     """Return a device without a rate for single precision, with the rates that it has multiplied."""
     if change.how != "x":
         raise ConfigError(
@@ -189,7 +189,7 @@ def _scaled(device: Device, change: Change) -> Device:
     return replace(device, rates=rates, speed=f"{device.speed or device.name} with flops x{change.amount:g}")
 
 
-def _recounted(platform: Platform, change: Change) -> Platform:
+def _recounted(platform: Platform, change: PlatformChange) -> Platform:
     parts = first_node(_parts(platform))
     chosen = [d.name for d in parts.devices if _is(local(change.name), d.name, d.kind) and not d.wide]
     if not chosen:
@@ -202,7 +202,7 @@ def _recounted(platform: Platform, change: Change) -> Platform:
     return _reread(resized(parts, chosen, wanted))
 
 
-def _nodes(platform: Platform, change: Change) -> Platform:
+def _nodes(platform: Platform, change: PlatformChange) -> Platform:
     parts = first_node(_parts(platform))
     topology = parts.topology
     wanted = int(change.of(platform.nodes, "the platform"))
@@ -223,7 +223,7 @@ def _parts(platform: Platform) -> Parts:
 # Everything else ----------------------------------------------------------------------------------------------------------
 
 
-def _memory(platform: Platform, change: Change) -> Platform:
+def _memory(platform: Platform, change: PlatformChange) -> Platform:
     memories = list(platform.memories)
     chosen = [i for i, memory in enumerate(memories) if i != USER and _is(change.name, memory.name)]
     if not chosen:
@@ -237,7 +237,7 @@ def _memory(platform: Platform, change: Change) -> Platform:
     return replace(platform, memories=tuple(memories))
 
 
-def _link(platform: Platform, change: Change) -> Platform:
+def _link(platform: Platform, change: PlatformChange) -> Platform:
     memories = [local(memory.name) for memory in platform.memories]
     memories[USER] = "host"
     topology = platform.topology
@@ -255,12 +255,12 @@ def _link(platform: Platform, change: Change) -> Platform:
     return replace(platform, links={pair: made[pair] for pair in platform.links}, topology=topology)
 
 
-def _better(link: Any, change: Change, ends: str) -> Any:
+def _better(link: Any, change: PlatformChange, ends: str) -> Any:
     new: dict[str, Any] = {change.field: change.of(getattr(link, change.field), f"link {ends}")}
     return replace(link, **new) if isinstance(link, Link) else link._replace(**new)
 
 
-def _bus(platform: Platform, change: Change) -> Platform:
+def _bus(platform: Platform, change: PlatformChange) -> Platform:
     topology = platform.topology
     buses = topology.buses if topology is not None else ()
     if topology is None or all(bus.name != change.name for bus in buses):
@@ -272,7 +272,7 @@ def _bus(platform: Platform, change: Change) -> Platform:
     return replace(platform, topology=replace(topology, buses=tuple(made)))
 
 
-def _network(platform: Platform, change: Change) -> Platform:
+def _network(platform: Platform, change: PlatformChange) -> Platform:
     topology: Topology | None = platform.topology
     if topology is None or topology.network is None:
         raise ConfigError(f"platform {platform.name or 'here'} has no [network] that could be changed")
@@ -281,7 +281,7 @@ def _network(platform: Platform, change: Change) -> Platform:
     return replace(platform, topology=replace(topology, network=network))
 
 
-_CHANGES: dict[str, Callable[[Platform, Change], Platform]] = {
+_CHANGES: dict[str, Callable[[Platform, PlatformChange], Platform]] = {
     "device": _device,
     "link": _link,
     "memory": _memory,

@@ -17,7 +17,7 @@ from ..machine.platform import Platform
 from ..plan.plan import Plan
 from ..program import array as arrays, session
 from ..program.array import Array
-from ..program.kept_arrays import Kept
+from ..program.kept_arrays import KeptArrays
 from . import catalogue
 from .extract import workload
 from .fusing import fused
@@ -42,7 +42,7 @@ class Model:
         self._graph, self._listed, self._why_not = graph, layers, why_not
         self._constants: tuple[Any, GraphConstants | None] = (None, None)
         self._scratch: list[
-            tuple[Any, Kept]
+            tuple[Any, KeptArrays]
         ] = []  # the arrays between operations, and whose they are; empty while in use
         self._deployed: tuple[Any, Plan | None, RunNode | None] = (None, None, None)
 
@@ -249,8 +249,8 @@ class Model:
         try:
             owner, kept = self._scratch.pop()  # another thread that comes meanwhile finds nothing
         except IndexError:
-            owner, kept = current, Kept()
-        kept = kept if owner is current else Kept()
+            owner, kept = current, KeptArrays()
+        kept = kept if owner is current else KeptArrays()
 
         def part(position: int, call: OpCall) -> list[Array]:
             kept.part(position)

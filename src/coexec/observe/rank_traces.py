@@ -27,7 +27,7 @@ SHARED = ("host", "network")
 """Lanes that belong to no device."""
 
 
-class Clock(NamedTuple):
+class ClockOffset(NamedTuple):
     """How a rank's clock is read: seconds to add for rank 0's time, and how far that may be off."""
 
     offset: float
@@ -52,7 +52,7 @@ def rank_files(folder: str | os.PathLike[str]) -> list[Path]:
     return [ranks[rank] for rank in sorted(ranks)]
 
 
-def merge_ranks(paths: Sequence[str | os.PathLike[str]], target: str | os.PathLike[str]) -> list[Clock]:
+def merge_ranks(paths: Sequence[str | os.PathLike[str]], target: str | os.PathLike[str]) -> list[ClockOffset]:
     """Write one trace of those of all ranks, which ran as processes; return how their clocks were aligned."""
     traces = [Trace.load(path) for path in paths]
     ranks = [list(trace.rows) for trace in traces]
@@ -74,7 +74,9 @@ def merge_ranks(paths: Sequence[str | os.PathLike[str]], target: str | os.PathLi
     return clocks
 
 
-def _each(ranks: Sequence[Sequence[Row]], clocks: Sequence[Clock]) -> Iterator[tuple[int, tuple[Sequence[Row], Clock]]]:
+def _each(
+    ranks: Sequence[Sequence[Row]], clocks: Sequence[ClockOffset]
+) -> Iterator[tuple[int, tuple[Sequence[Row], ClockOffset]]]:
     return enumerate(zip(ranks, clocks, strict=True))
 
 
@@ -91,10 +93,10 @@ def _begin_when_sent(ranks: Sequence[Sequence[Row]]) -> None:
 # Clocks -----------------------------------------------------------------------------------------------------------------
 
 
-def aligned(ranks: Sequence[Sequence[Row]]) -> list[Clock]:
+def aligned(ranks: Sequence[Sequence[Row]]) -> list[ClockOffset]:
     """Return how each rank's clock is read, by the ways with the least error; a rank without messages is as it is."""
     quickest = _quickest(ranks)
-    clocks: dict[int, Clock] = {0: Clock(0.0, 0.0)}
+    clocks: dict[int, ClockOffset] = {0: ClockOffset(0.0, 0.0)}
     while True:
         ways = [
             (clocks[near].error + (there + back) / 2, rank, clocks[near].offset + (back - there) / 2)
@@ -104,8 +106,8 @@ def aligned(ranks: Sequence[Sequence[Row]]) -> list[Clock]:
         if not ways:
             break
         error, rank, offset = min(ways)
-        clocks[rank] = Clock(offset, error)
-    return [clocks.get(rank, Clock(0.0, inf)) for rank in range(len(ranks))]
+        clocks[rank] = ClockOffset(offset, error)
+    return [clocks.get(rank, ClockOffset(0.0, inf)) for rank in range(len(ranks))]
 
 
 def _quickest(ranks: Sequence[Sequence[Row]]) -> dict[tuple[int, int], float]:
@@ -153,7 +155,7 @@ def _renamed(row: Row, rank: int, offset: float) -> Row:
     return new
 
 
-def _header(rows: Sequence[Row], clocks: Sequence[Clock], name: str) -> Row:
+def _header(rows: Sequence[Row], clocks: Sequence[ClockOffset], name: str) -> Row:
     together = {part: [one for row in rows for one in row[part]] for part in ("devices", "memories", "links")}
     offsets = [{"offset_s": clock.offset, "error_s": None if clock.error == inf else clock.error} for clock in clocks]
     options = {**rows[0]["options"], "ranks": len(rows), "trace": name}

@@ -22,7 +22,7 @@ from ..program.array import Array
 from ..program.kernel import Kernel, kernel
 from ..program.mapper import Mapper, axis
 from ..program.variant import close
-from .op import TILES, Op, Prepared, Tile, as_dtype, opencl_source, operand, output
+from .op import TILES, CheckedCall, Op, Tile, as_dtype, opencl_source, operand, output
 from .rowwise import floats
 
 Shape = tuple[int, ...]
@@ -33,7 +33,7 @@ WIDEST = 256
 """Elements of a row that an OpenCL work-item keeps in private memory; for longer rows there is no such variant."""
 
 
-class Neighbours(Mapper):
+class NeighbourRows(Mapper):
     """The chunk's heads, and its rows with their neighbours as far as there are any."""
 
     def __init__(self, reach: int) -> None:
@@ -106,8 +106,8 @@ def attention_kernel(dtype: str, reach: int, widths: tuple[int, int]) -> Kernel:
         flops=lambda q, out: 2.0 * (2 * reach + 1) * (q.size + out.size),
         scratch=lambda out: 16.0 * out.shape[0] * BLOCK * (2 * reach + BLOCK),
         q=read(axis(2)),
-        k=read(Neighbours(reach)),
-        v=read(Neighbours(reach)),
+        k=read(NeighbourRows(reach)),
+        v=read(NeighbourRows(reach)),
         out=write,
     )(attend)
     made.op = "window_attention"
@@ -131,7 +131,7 @@ def source(tile: Tile, widths: tuple[int, int]) -> str:
 
 def _window_attention(
     q: Any, k: Any, v: Any, window: int, *, scale: float | None = None, out: Array | None = None
-) -> Prepared:
+) -> CheckedCall:
     """Return softmax(q k^T * scale) v, where each row sees the `window` rows around it only, as a new array.
 
     `q`, `k` and `v` have axes (row, element) or (head, row, element). Row i sees rows i - window // 2 to i + window // 2.
@@ -155,7 +155,7 @@ def _window_attention(
         arrays, target = tuple(array[None] for array in arrays), computed[None]
     reach = min(reach, max(0, shapes[0][-2] - 1))
     made = attention_kernel(dtype.name, reach, (shapes[0][-1], shapes[2][-1]))
-    return Prepared(made, (*arrays, target, reach, factor), result, computed)
+    return CheckedCall(made, (*arrays, target, reach, factor), result, computed)
 
 
 def _reach(op: str, window: Any) -> int:

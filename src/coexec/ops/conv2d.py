@@ -24,14 +24,14 @@ from ..program.variant import Variant
 from . import on_torch
 from .convolve import NOTHING, SCALARS, After, convolution_body
 from .matmul import NUMERICS
-from .op import TILES, Op, Prepared, Tile, as_dtype, opencl_source, operand, output
+from .op import TILES, CheckedCall, Op, Tile, as_dtype, opencl_source, operand, output
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
 PIXELS, TOGETHER = 64, 4  # a GPU's work-group, and output channels of one work-item
 
 
-class Window(NamedTuple):
+class ConvolutionWindow(NamedTuple):
     """How output pixels lie on the input: what a kernel is called with, and what its range mapper needs."""
 
     stride: Pair
@@ -46,10 +46,10 @@ class Window(NamedTuple):
         return (*self.stride, *self.padding, *self.dilation, self.channels[1])
 
 
-class Seen(Mapper):
+class InputUnderTaps(Mapper):
     """What a chunk of the output sees of the input: its images, its groups' channels, and the rows under its taps."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: ConvolutionWindow) -> None:
         self.window = window
 
     def box(self, chunk: Box, space: Shape, shape: Shape) -> Box:
@@ -85,9 +85,9 @@ def gathered(x: Any, w: Any, out: Any) -> float:
 
 
 @lru_cache(maxsize=256)
-def conv2d_kernel(dtype: str, window: Window, after: After = NOTHING) -> Kernel:
+def conv2d_kernel(dtype: str, window: ConvolutionWindow, after: After = NOTHING) -> Kernel:
     """Return the kernel for one type, window and what is done to sums; those that differ by windows share body and sources."""
-    accesses: dict[str, Any] = {"x": read(Seen(window)), "w": read(Channels()), "out": write}
+    accesses: dict[str, Any] = {"x": read(InputUnderTaps(window)), "w": read(Channels()), "out": write}
     if after.biased:
         accesses["bias"] = read(Channels())
     if after.added:
@@ -153,7 +153,7 @@ def _conv2d(
     dilation: int | Pair = 1,
     groups: int = 1,
     out: Array | None = None,
-) -> Prepared:
+) -> CheckedCall:
     """Return the convolution (correlation, as in neural networks) of images `x` with filters `w`, as a new array.
 
     `x` has axes (image, channel, row, column), `w` (output channel, channel of its group, row, column), `bias` one value
@@ -184,11 +184,11 @@ def _conv2d(
     shape = (count, filters, max(0, extents[0]), max(0, extents[1]))
     arrays = tuple(as_dtype(array, dtype) for array in given)
     result, computed = output("cx.conv2d", out, shape, dtype, arrays)
-    window = Window(
+    window = ConvolutionWindow(
         steps, (pads[0][0], pads[1][0]), dilations, (taps[0], taps[1]), (channels, max(1, filters // groups))
     )
     made = conv2d_kernel(dtype.name, window, After(biased=len(given) > 2))
-    return Prepared(made, (*arrays, computed, *window.scalars), result, computed)
+    return CheckedCall(made, (*arrays, computed, *window.scalars), result, computed)
 
 
 conv2d = Op(_conv2d)

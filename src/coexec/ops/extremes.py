@@ -43,7 +43,7 @@ class Along:
         out[...] = self._function(x, axis=self._axis)
 
 
-class Pairs:
+class BlockExtremes:
     """A body: per block of rows, the extreme values and where they are in the whole array."""
 
     def __init__(self, function: Any, axis: int | None, blocked: int) -> None:
@@ -97,7 +97,7 @@ def _along_kernel(function: Any, ndim: int, axis: int | None, cut: int | None) -
 
 @lru_cache(maxsize=256)
 def _pairs_kernel(function: Any, ndim: int, axis: int | None, blocked: int, rows: int) -> Kernel:
-    body = Pairs(function, axis, blocked)
+    body = BlockExtremes(function, axis, blocked)
     kept = [] if axis is None else [a for a in range(ndim) if a != axis]
     mapper = AlongReduced(
         tuple(kept.index(a) + 1 if a in kept else 0 if a == blocked else -1 for a in range(ndim)), rows, blocked

@@ -23,14 +23,14 @@ from ..program.kernel import Kernel, kernel
 from ..program.mapper import Mapper, axis
 from ..program.variant import Variant, close
 from . import on_torch
-from .op import TILES, Op, Prepared, Tile, as_dtype, opencl_source, operand, output
+from .op import TILES, CheckedCall, Op, Tile, as_dtype, opencl_source, operand, output
 
 Shape = tuple[int, ...]
 NUMERICS = close(256)
 SIDE, GROUP = 64, 16  # of a GPU's tile and work-group
 
 
-class Operand(Mapper):
+class MatmulOperand(Mapper):
     """The chunk's batch and its rows (or columns), and everything along the axis that is summed over."""
 
     def __init__(self, summed: int) -> None:
@@ -80,7 +80,7 @@ def flops(a: Any, out: Any) -> float:
 @cache
 def product_kernel(dtype: str, ndim: int) -> Kernel:
     """Return the kernel for operands of one type and results of `ndim` axes; operands have as many."""
-    accesses = (read(axis(1)), read(axis(0))) if ndim == 2 else (read(Operand(1)), read(Operand(2)))
+    accesses = (read(axis(1)), read(axis(0))) if ndim == 2 else (read(MatmulOperand(1)), read(MatmulOperand(2)))
     made = kernel(
         split=tuple(range(ndim)), name=f"matmul_{dtype}", flops=flops, a=accesses[0], b=accesses[1], out=write
     )(product)
@@ -138,7 +138,7 @@ def _around(tile: Tile, ndim: int) -> list[str]:
     return [f"#define {name} {value}" for name, value in defined.items()]
 
 
-def _matmul(a: Any, b: Any, out: Array | None = None) -> Prepared:
+def _matmul(a: Any, b: Any, out: Array | None = None) -> CheckedCall:
     """Return the matrix product of `a` and `b` as np.matmul does: vectors, matrices, or stacks of them, as a new array.
 
     One operand may be a NumPy array. Operands of unlike types are converted first. With `out`, the result goes there.
@@ -154,7 +154,7 @@ def _matmul(a: Any, b: Any, out: Array | None = None) -> Prepared:
     if right.ndim == 1:
         right, target = right[:, None], target[..., None]
     left, right = (x[(None,) * (target.ndim - x.ndim)] if x.ndim < target.ndim else x for x in (left, right))
-    return Prepared(product_kernel(dtype.name, target.ndim), (left, right, target), result, computed)
+    return CheckedCall(product_kernel(dtype.name, target.ndim), (left, right, target), result, computed)
 
 
 matmul = Op(_matmul)

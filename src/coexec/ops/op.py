@@ -56,7 +56,7 @@ TILES = {
 """Packed panels of both fill a third of a 1 MB second-level cache."""
 
 
-class Prepared(NamedTuple):
+class CheckedCall(NamedTuple):
     """One call, checked: the kernel, its arguments, and what the user gets."""
 
     kernel: Kernel
@@ -68,7 +68,7 @@ class Prepared(NamedTuple):
 class Op:
     """A ready-made operation. Calling it records its task and returns the result at once."""
 
-    def __init__(self, prepare: Callable[..., Prepared], options: dict[str, Any] | None = None) -> None:
+    def __init__(self, prepare: Callable[..., CheckedCall], options: dict[str, Any] | None = None) -> None:
         self.prepare = prepare
         self.__name__ = prepare.__name__.lstrip("_")
         self.__doc__ = prepare.__doc__

@@ -22,7 +22,7 @@ RUN = 2048
 """Elements that are added up before they join the total: rounding errors grow with this, not with the length."""
 
 
-class Text(NamedTuple):
+class ReductionStep(NamedTuple):
     """One step of a reduction: `a` joined with `b`, for vectors and alike for scalars, and where it starts."""
 
     floats: str
@@ -36,15 +36,15 @@ def _starts(floats: str, integers: str | None = None) -> dict[str, str]:
 
 
 # NumPy's rule: a NaN anywhere is the answer, and of equal ones the later. A comparison of vectors is 0 or -1 in each element, as `select` wants it.
-TEXTS: dict[Any, Text] = {
-    np.add: Text("({a} + {b})", "({a} + {b})", _starts("0")),
-    np.multiply: Text("({a} * {b})", "({a} * {b})", _starts("1")),
-    np.maximum: Text(
+TEXTS: dict[Any, ReductionStep] = {
+    np.add: ReductionStep("({a} + {b})", "({a} + {b})", _starts("0")),
+    np.multiply: ReductionStep("({a} * {b})", "({a} * {b})", _starts("1")),
+    np.maximum: ReductionStep(
         "PICK({b}, {a}, ({a} > {b}) | ({a} != {a}))",
         "max({a}, {b})",
         {"float": "-INFINITY", "double": "-INFINITY", "int": "INT_MIN", "long": "LONG_MIN"},
     ),
-    np.minimum: Text(
+    np.minimum: ReductionStep(
         "PICK({b}, {a}, ({a} < {b}) | ({a} != {a}))",
         "min({a}, {b})",
         {"float": "INFINITY", "double": "INFINITY", "int": "INT_MAX", "long": "LONG_MAX"},
@@ -99,7 +99,7 @@ def _each(statement: str) -> str:
     return f"for (int v = 0; v < {VECTORS}; v++) {statement}"
 
 
-def _definitions(text: Text, taken: str, made: str, width: int) -> list[str]:
+def _definitions(text: ReductionStep, taken: str, made: str, width: int) -> list[str]:
     floating = made in ("float", "double")
     step = (text.floats if floating else text.integers).format(a="a", b="b")
     load = f"vload{width}(0, p)"

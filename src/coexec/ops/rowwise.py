@@ -23,7 +23,7 @@ from ..program.ufunc import elementwise, outputs_of
 from ..program.variant import close
 from . import sparse_bodies
 from .csr import CSR, EndsOf, StoredOf, StoredPattern
-from .op import TILES, Prepared, as_dtype, operand, output
+from .op import TILES, CheckedCall, as_dtype, operand, output
 from .sparse import OpOnCsr
 
 Shape = tuple[int, ...]
@@ -34,7 +34,7 @@ STEEP = 2.0 * sqrt(2.0 / pi)
 APPROXIMATIONS = ("none", "tanh")
 
 
-class Line(Mapper):
+class AlongAxis(Mapper):
     """The chunk, and everything along one axis."""
 
     def __init__(self, along: int) -> None:
@@ -122,9 +122,9 @@ GELU_SOURCE = {
 def softmax_kernel(dtype: str, ndim: int, axis: int) -> Kernel:
     """Return the kernel for arrays of so many axes."""
     others = tuple(a for a in range(ndim) if a != axis)
-    made = kernel(split=others or None, name=f"softmax_{dtype}", flops=8.0, x=read(Line(axis)), out=write(Line(axis)))(
-        softmax_body
-    )
+    made = kernel(
+        split=others or None, name=f"softmax_{dtype}", flops=8.0, x=read(AlongAxis(axis)), out=write(AlongAxis(axis))
+    )(softmax_body)
     made.op = "softmax"
     if dtype in TILES:
         made.variant(softmax_torch, kind="torch", name="torch", numerics=NUMERICS)
@@ -156,7 +156,7 @@ def sparse_softmax_kernel(pattern: StoredPattern, dtype: str) -> Kernel:
 @cache
 def layernorm_kernel(dtype: str, ndim: int) -> Kernel:
     """Return the kernel for arrays of so many axes."""
-    last = Line(ndim - 1)
+    last = AlongAxis(ndim - 1)
     made = kernel(
         split=tuple(range(ndim - 1)) or None,
         over="out",
@@ -197,7 +197,7 @@ def floats(op: str, *given: Any) -> np.dtype[Any]:
     return dtype
 
 
-def _softmax(x: Any, axis: int = -1, out: Array | None = None) -> Prepared:
+def _softmax(x: Any, axis: int = -1, out: Array | None = None) -> CheckedCall:
     """Return exponentials along an axis, divided by their sum, as a new array.
 
     Of a cx.csr, the stored elements of each row: a matrix with the same pattern. With `out`, the result goes there.
@@ -207,7 +207,7 @@ def _softmax(x: Any, axis: int = -1, out: Array | None = None) -> Prepared:
             raise ArgumentError("cx.softmax of a sparse matrix goes along its rows, axis=-1, and gives a new matrix")
         dtype = floats("cx.softmax", x)
         result, computed = output("cx.softmax", None, (x.nnz,), dtype, ())
-        return Prepared(sparse_softmax_kernel(x.pattern, dtype.name), (x.data, x.indptr, computed), result, computed)
+        return CheckedCall(sparse_softmax_kernel(x.pattern, dtype.name), (x.data, x.indptr, computed), result, computed)
     array = operand("cx.softmax", "x", x)
     dtype = floats("cx.softmax", array)
     if not array.ndim or not -array.ndim <= axis < array.ndim:
@@ -216,10 +216,10 @@ def _softmax(x: Any, axis: int = -1, out: Array | None = None) -> Prepared:
         raise ShapeError(f"cx.softmax: nothing along axis {axis} of shape {array.shape}")
     at = axis % array.ndim
     result, computed = output("cx.softmax", out, array.shape, dtype, (array,))
-    return Prepared(softmax_kernel(dtype.name, array.ndim, at), (array, computed, at), result, computed)
+    return CheckedCall(softmax_kernel(dtype.name, array.ndim, at), (array, computed, at), result, computed)
 
 
-def _layernorm(x: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5, out: Array | None = None) -> Prepared:
+def _layernorm(x: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5, out: Array | None = None) -> CheckedCall:
     """Return `x` with each line of its last axis shifted and scaled to mean 0 and variance 1, as a new array.
 
     `weight` and `bias`, one value per element of the line, then scale and shift it. `eps` is added to the variance. With
@@ -243,10 +243,10 @@ def _layernorm(x: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5, ou
     array, scale, shift = (as_dtype(value, dtype) for value in (array, *given))
     result, computed = output(op, out, array.shape, dtype, (array, scale, shift))
     made = layernorm_kernel(dtype.name, array.ndim)
-    return Prepared(made, (array, scale, shift, computed, float(eps)), result, computed)
+    return CheckedCall(made, (array, scale, shift, computed, float(eps)), result, computed)
 
 
-def _gelu(x: Any, approximate: str = "none", out: Array | None = None) -> Prepared:
+def _gelu(x: Any, approximate: str = "none", out: Array | None = None) -> CheckedCall:
     """Return `x` times the normal distribution at `x`, element by element, as a new array.
 
     `approximate="tanh"` is the formula without the error function that some networks were trained with.
@@ -256,7 +256,7 @@ def _gelu(x: Any, approximate: str = "none", out: Array | None = None) -> Prepar
     array = operand("cx.gelu", "x", x.data if isinstance(x, CSR) else x)
     dtype = floats("cx.gelu", array)
     result, computed = output("cx.gelu", out, array.shape, dtype, (array,))
-    return Prepared(gelu_kernel(dtype.name, array.ndim, approximate), (array, computed), result, computed)
+    return CheckedCall(gelu_kernel(dtype.name, array.ndim, approximate), (array, computed), result, computed)
 
 
 softmax = OpOnCsr(_softmax)

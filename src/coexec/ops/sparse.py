@@ -22,7 +22,7 @@ from ..program.variant import Variant
 from . import sparse_bodies as bodies
 from .csr import CSR, EndsOf, StoredOf, StoredPattern, csr
 from .matmul import NUMERICS
-from .op import TILES, Op, Prepared, Tile, as_dtype, opencl_source, operand, output
+from .op import TILES, CheckedCall, Op, Tile, as_dtype, opencl_source, operand, output
 
 GROUP = 64
 """Columns of the result that a GPU's work-group computes."""
@@ -129,7 +129,7 @@ def sample_kernel(pattern: StoredPattern, dtype: str) -> Kernel:
     return pattern.kernels[key]
 
 
-def _spmm(s: Any, b: Any, out: Array | None = None) -> Prepared:
+def _spmm(s: Any, b: Any, out: Array | None = None) -> CheckedCall:
     """Return the product of a sparse matrix with a dense matrix or vector, as a new array.
 
     `s` is a cx.csr or what that takes, `b` may be a NumPy array. Operands of unlike types are converted first. With
@@ -138,7 +138,7 @@ def _spmm(s: Any, b: Any, out: Array | None = None) -> Prepared:
     return _product("cx.spmm", s, b, out)
 
 
-def _spmv(s: Any, x: Any, out: Array | None = None) -> Prepared:
+def _spmv(s: Any, x: Any, out: Array | None = None) -> CheckedCall:
     """Return the product of a sparse matrix with a vector, as a new array."""
     vector = operand("cx.spmv", "x", x)
     if vector.ndim != 1:
@@ -146,7 +146,7 @@ def _spmv(s: Any, x: Any, out: Array | None = None) -> Prepared:
     return _product("cx.spmv", s, vector, out)
 
 
-def _product(op: str, s: Any, b: Any, out: Array | None) -> Prepared:
+def _product(op: str, s: Any, b: Any, out: Array | None) -> CheckedCall:
     left, right = sparse_operand(op, s), operand(op, "b", b)
     if right.ndim not in (1, 2):
         raise ShapeError(f"{op}: b has shape {right.shape}; it takes a matrix or a vector")
@@ -161,10 +161,10 @@ def _product(op: str, s: Any, b: Any, out: Array | None) -> Prepared:
     result, computed = output(op, out, shape, dtype, (left.data, left.indices, left.indptr, right))
     matrix, target = (right, computed) if right.ndim == 2 else (right[:, None], computed[:, None])
     made = multiply_kernel(left.pattern, dtype.name)
-    return Prepared(made, (left.data, left.indices, left.indptr, matrix, target), result, computed)
+    return CheckedCall(made, (left.data, left.indices, left.indptr, matrix, target), result, computed)
 
 
-def _sddmm(s: Any, a: Any, b: Any) -> Prepared:
+def _sddmm(s: Any, a: Any, b: Any) -> CheckedCall:
     """Return `s` with each stored element multiplied by that element of `a @ b`, of which no others are computed.
 
     `a` has as many rows as `s`, `b` as many columns; a `b` that is a transposed array is read along its memory.
@@ -181,7 +181,7 @@ def _sddmm(s: Any, a: Any, b: Any) -> Prepared:
     sparse, left, right = sparse.astype(dtype), as_dtype(left, dtype), as_dtype(right, dtype)
     result, computed = output(op, None, (sparse.nnz,), dtype, ())
     made = sample_kernel(sparse.pattern, dtype.name)
-    return Prepared(made, (sparse.data, sparse.indices, sparse.indptr, left, right, computed), result, computed)
+    return CheckedCall(made, (sparse.data, sparse.indices, sparse.indptr, left, right, computed), result, computed)
 
 
 def sparse_operand(op: str, value: Any) -> CSR:

@@ -20,7 +20,7 @@ from ..graph.command import Chunk
 from ..graph.mapped import remembered
 from ..machine.platform import Device, Platform
 from ..predict.learned import Learned
-from ..predict.model import Model
+from ..predict.model import KernelModel
 from ..predict.roofline import computing_type
 from ..predict.work import Work
 from ..program.fuse import Fused
@@ -63,7 +63,7 @@ class Share(NamedTuple):
     """What one chunk runs, and what is known of it."""
 
     variant: Variant
-    model: Model | None
+    model: KernelModel | None
     work: Work | None
     seconds: float | None  # predicted
     together: bool = False  # other devices compute other parts of the task at the same time
@@ -77,7 +77,7 @@ class Candidate:
         "_chunks", "_share", "_shares", "blocked", "device", "memory", "model", "name", "runs_here", "tries", "variant", "wide"
     )  # fmt: skip
 
-    def __init__(self, device: Device, variant: Variant, model: Model, *, blocked: bool = False) -> None:
+    def __init__(self, device: Device, variant: Variant, model: KernelModel, *, blocked: bool = False) -> None:
         self.blocked = blocked  # in pieces that fit into a cache, one after the other
         self.tries = 0  # of blocking, while nothing was measured of it
         self.device = device

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import exp, log
 
-from .model import Model
+from .model import KernelModel
 from .roofline import computing_type
 from .window import centre
 from .work import Estimate, Work
@@ -24,7 +24,7 @@ class Family:
 
     __slots__ = ("_mix", "shared")
 
-    def __init__(self, shared: Model, mix: tuple[float, ...]) -> None:
+    def __init__(self, shared: KernelModel, mix: tuple[float, ...]) -> None:
         self.shared = shared  # the model of all
         self._mix = mix  # operations per point, by class
 

@@ -16,7 +16,7 @@ from ..program.cost import MIX
 from ..program.fingerprint import fingerprint
 from .family import Family
 from .features import feature_names, flops_at
-from .model import Model
+from .model import KernelModel
 from .regression import settle, solver
 from .roofline import DevicePeaks, Roofline
 from .store import Store
@@ -58,32 +58,32 @@ class Learned:
         self.simulated = simulated  # kernels take what peaks say
         self.store = store if store is not None else Store(None)
         self._memories = described.memories if described is not None else ()
-        self._models: dict[str, Model] = {}
+        self._models: dict[str, KernelModel] = {}
         self._codes: dict[tuple[int, str], str] = {}  # fingerprints: a millisecond each
         self._in_store: set[tuple[str, str]] | None = None
         self._rates: Mapping[tuple[str, str], tuple[float, float]] | None = None  # measured peaks, by device
 
-    def model(self, kernel: Kernel, variant: Variant, device: Device, how: str = "") -> Model:
+    def model(self, kernel: Kernel, variant: Variant, device: Device, how: str = "") -> KernelModel:
         """Return the model, with what the store knows; an empty one if nothing was measured yet."""
         code = self._code(kernel, variant)
         key = model_key(kernel, code, variant, device, how)
         known = self._models.get(key)
         if known is None:
             trusting = self.simulated and (kernel.name, code) not in self._measured_kernels()
-            known = self._models[key] = Model(self._roofline(device, kernel), flops_at(kernel), trusting=trusting)
+            known = self._models[key] = KernelModel(self._roofline(device, kernel), flops_at(kernel), trusting=trusting)
             known.how = how
             known.load(self.store.load(key))
             if not self.simulated and kernel.cost.mix and not how:
                 known.family = Family(self._shared(variant, device), kernel.cost.mix)
         return known
 
-    def _shared(self, variant: Variant, device: Device) -> Model:
+    def _shared(self, variant: Variant, device: Device) -> KernelModel:
         """Return the model that all elementwise bodies on a device teach."""
         libraries = device.software or f"numpy {np.__version__}"
         key = " | ".join((ELEMENTWISE, ",".join(MIX), variant.kind, device.speed, libraries, _python()))
         known = self._models.get(key)
         if known is None:
-            known = self._models[key] = Model()
+            known = self._models[key] = KernelModel()
             known.load(self.store.load(key))
         return known
 
@@ -117,7 +117,7 @@ class Learned:
         """Fetch whatever makes predictions better, and wait for it: nobody is in a hurry."""
         solver()
 
-    def models(self) -> dict[str, Model]:
+    def models(self) -> dict[str, KernelModel]:
         """Return every model, by its key."""
         return self._models
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .regression import TINY, at_hand
 from .roofline import Peaks
 from .sample import Sample
-from .table import SHAPES, Table, size_class
+from .table import SHAPES, MeasurementTable, size_class
 from .window import SETTLED, centre
 from .work import Estimate, Work
 
@@ -72,10 +72,10 @@ class Conditions:
     """Measurements of one kind of call, by condition."""
 
     def __init__(self, kind: str) -> None:
-        self.alone = Table(kind, together=False)
-        self.together = Table(kind, together=True)
+        self.alone = MeasurementTable(kind, together=False)
+        self.together = MeasurementTable(kind, together=True)
 
-    def tables(self, *, together: bool) -> tuple[Table, Table]:
+    def tables(self, *, together: bool) -> tuple[MeasurementTable, MeasurementTable]:
         """Return the table of the condition asked for, and the other one."""
         return (self.together, self.alone) if together else (self.alone, self.together)
 
@@ -97,7 +97,7 @@ class Conditions:
         return None
 
 
-def _ratio(own: Table, other: Table, work: Work, scales_with: int) -> Ratio:
+def _ratio(own: MeasurementTable, other: MeasurementTable, work: Work, scales_with: int) -> Ratio:
     """Return how much longer calls of about this size take in `own` than in `other`, if any is known in both."""
     size = log(max(work.size, TINY))
     keys = {(e.key, e.features): e.middle for e in other.all()}
@@ -136,7 +136,7 @@ ENOUGH = 64  # measurements that trusted peak rates are worth
 QUIET = 32  # kinds of runs that are known to be settled
 
 
-class Model:
+class KernelModel:
     """One kernel variant on one speed class of devices. Any thread may learn or ask."""
 
     def __init__(self, roofline: Peaks | None = None, flops_at: int | None = None, *, trusting: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 Before: predict/window.py, predict/regression.py.  After: predict/model.py.  Knows no device.
 
-How far measurements near a point lay from a fit (`Local`) is what interpolation adds to regression.
+How far measurements near a point lay from a fit (`NearestSamples`) is what interpolation adds to regression.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .regression import TINY, Fit, Matrix, at_hand, fit
 from .sample import Sample
-from .window import Window
+from .window import MeasurementWindow
 from .work import Work
 
 REACH = log(4.0)  # beyond a factor of four, a sample says nothing, unless all lie as far apart
@@ -26,7 +26,7 @@ DOUBTFUL = 4.0  # standard deviations from what its neighbours say, and a sample
 LEAST_DOUBTFUL = 0.5  # less may well be an effect of size
 
 
-class Local:
+class NearestSamples:
     """A correction by the errors of the nearest samples, in the space of the features' logarithms."""
 
     __slots__ = ("_errors", "_floor", "_logs", "_prior", "_reach2", "_squares", "left_out", "spread")
@@ -107,7 +107,7 @@ DRIFT = 4  # measurements in a row that all say that the device's speed changed
 CONSISTENT = 1.7  # the largest of their factors over the smallest
 
 
-class Entry(Window):
+class KeyMeasurements(MeasurementWindow):
     """The measurements of calls with one key."""
 
     __slots__ = ("announced", "changed", "features", "key", "last")
@@ -151,28 +151,28 @@ def key_text(work: Work) -> str:
     return "" if work.key is None else repr(work.key)
 
 
-class Table:
+class MeasurementTable:
     """Measurements by key; the fit over them is made when it is asked for, and again when they changed noticeably."""
 
     def __init__(self, kind: str, *, together: bool) -> None:
         self.kind = kind
         self.together = together
-        self.entries: dict[Hashable, Entry] = {}
+        self.entries: dict[Hashable, KeyMeasurements] = {}
         self.shapes = 0  # unlike features, at least
         self._width = 0  # how many features the kernel declares
-        self._stored: dict[str, Entry] = {}  # loaded, and not asked for yet: by their text
+        self._stored: dict[str, KeyMeasurements] = {}  # loaded, and not asked for yet: by their text
         self._clock = 0
         self._changes = 0
         self._fitted = self._corrected = 0  # the changes that the fit and the correction know of
         self._fit: Fit | None = None
-        self._local: Local | None = None
-        self._streak: list[tuple[Entry, float]] = []  # the last measurements, as long as all were off one way
+        self._local: NearestSamples | None = None
+        self._streak: list[tuple[KeyMeasurements, float]] = []  # the last measurements, as long as all were off one way
 
-    def all(self) -> list[Entry]:
+    def all(self) -> list[KeyMeasurements]:
         """Return every entry."""
         return [*self.entries.values(), *self._stored.values()]
 
-    def entry(self, work: Work) -> Entry | None:
+    def entry(self, work: Work) -> KeyMeasurements | None:
         """Return the measurements of exactly such calls, or None."""
         found = self.entries.get(key_of(work))
         if found is None and self._stored:
@@ -196,12 +196,12 @@ class Table:
         self._changes += moved
         return moved > 0 or drifting
 
-    def _added(self, work: Work) -> Entry:
+    def _added(self, work: Work) -> KeyMeasurements:
         if len(work.features) != self._width:
             self._forget(len(work.features))  # the kernel declares other features now
         if len(self.entries) + len(self._stored) >= KEYS:
             self._remove(min(self.all(), key=lambda e: e.last))
-        entry = self.entries[key_of(work)] = Entry(key_text(work), work.features)
+        entry = self.entries[key_of(work)] = KeyMeasurements(key_text(work), work.features)
         entry.announced = self._expected(work.features) or -1.0  # that is what plans were made with
         self._count_shapes()
         return entry
@@ -212,7 +212,7 @@ class Table:
         self._fit = self._local = None
         self.shapes = 0
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: KeyMeasurements) -> None:
         for table in (self.entries, self._stored):
             for key in [key for key, value in list(table.items()) if value is entry]:
                 table.pop(key, None)  # type: ignore[call-overload]
@@ -238,21 +238,21 @@ class Table:
             self._changes += entry.moved()
         self._count_shapes()
 
-    def _put(self, sample: Sample) -> Entry:
-        entry = Entry(sample.key, sample.features)
+    def _put(self, sample: Sample) -> KeyMeasurements:
+        entry = KeyMeasurements(sample.key, sample.features)
         if sample.key:
             self._stored[sample.key] = entry
         else:
             self.entries["", sample.features] = entry
         return entry
 
-    def sample(self, entry: Entry) -> Sample:
+    def sample(self, entry: KeyMeasurements) -> Sample:
         """Return `entry` as a store keeps it."""
         return Sample(self.kind, entry.key, entry.features, entry.recent[::-1], self.together)
 
     # a device that changed its speed
 
-    def _drifting(self, entry: Entry, seconds: float) -> bool:
+    def _drifting(self, entry: KeyMeasurements, seconds: float) -> bool:
         """Note how far `seconds` is from what was expected; say whether the device's speed changed."""
         if not entry.cold and entry.low <= seconds <= entry.high:
             if self._streak:
@@ -303,7 +303,7 @@ class Table:
         factor, distance = local.at(features)
         return Guess(base.seconds(features) * factor, min(local.spread * (1.0 + distance), 1.0))
 
-    def _refreshed(self) -> tuple[Fit, Local]:
+    def _refreshed(self) -> tuple[Fit, NearestSamples]:
         """Return the fit and the correction, made again if the measurements left them by enough steps."""
         changes, count = self._changes, len(self.entries) + len(self._stored)
         if self._local is None or changes - self._corrected >= max(1, count // 20):
@@ -330,9 +330,9 @@ class Table:
         return list(zip(predicted.tolist(), times.tolist(), strict=True))
 
 
-def _correction(base: Fit, rows: Matrix, times: Matrix) -> Local:
+def _correction(base: Fit, rows: Matrix, times: Matrix) -> NearestSamples:
     fitted = np.maximum([base.seconds(row) for row in rows.tolist()], TINY)
-    return Local(rows, np.log(times / fitted))
+    return NearestSamples(rows, np.log(times / fitted))
 
 
 def _spread_out(sizes: Matrix) -> NDArray[np.intp]:
@@ -344,7 +344,7 @@ def _spread_out(sizes: Matrix) -> NDArray[np.intp]:
     return some
 
 
-def _proportional(entries: list[Entry], features: tuple[float, ...], scales_with: int) -> Guess | None:
+def _proportional(entries: list[KeyMeasurements], features: tuple[float, ...], scales_with: int) -> Guess | None:
     """Return the nearest entry's seconds, scaled by the feature that explains the entries' times best."""
     if not entries:
         return None
@@ -355,7 +355,7 @@ def _proportional(entries: list[Entry], features: tuple[float, ...], scales_with
     return _scaled(entries, features, feature)
 
 
-def _scaled(entries: list[Entry], features: tuple[float, ...], feature: int) -> Guess | None:
+def _scaled(entries: list[KeyMeasurements], features: tuple[float, ...], feature: int) -> Guess | None:
     """Return the nearest entry's seconds, scaled by one of the features."""
     nearest = min(entries, key=lambda e: _distance(e.features, features))
     has, wanted = nearest.features[feature], features[feature]
@@ -363,7 +363,7 @@ def _scaled(entries: list[Entry], features: tuple[float, ...], feature: int) -> 
     return Guess(nearest.middle * ratio, min(1.0, 0.25 * (1.0 + _distance(nearest.features, features))))
 
 
-def _unexplained(entries: list[Entry], feature: int) -> float:
+def _unexplained(entries: list[KeyMeasurements], feature: int) -> float:
     """Return how badly times in proportion to `feature` fit the entries."""
     logs = [(_log(e.middle), _log(e.features[feature])) for e in entries]
     off = sum(abs((logs[i][0] - t) - (logs[i][1] - f)) for i in range(len(logs)) for t, f in logs[:i])

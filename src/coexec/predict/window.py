@@ -31,7 +31,7 @@ def _restated(now: float, then: float) -> float:
     return then if then <= now * (1.0 + TOLERANCE) and now <= then * (1.0 + TOLERANCE) else now
 
 
-class Window:
+class MeasurementWindow:
     """The last measurements, oldest first."""
 
     __slots__ = ("_adjusted", "_held", "_steady", "cold", "count", "high", "low", "middle", "recent", "spread")

@@ -3,7 +3,7 @@
 Before: program/storage.py.  After: program/array.py, models/running.py.  Knows no device, and no call.
 
 A call on an array that is known costs less than on a new one: nothing is allocated, registered and dropped, and what was found
-out about the last call on it holds. Whoever repeats calls says so by `Kept.again`, and by `Kept.part` which of them come next: `empty`
+out about the last call on it holds. Whoever repeats calls says so by `KeptArrays.again`, and by `KeptArrays.part` which of them come next: `empty`
 then gives the arrays that this part had the time before, one after another, as long as shapes and types are the same. Their
 elements have no defined value, as ever.
 """
@@ -48,7 +48,7 @@ class KeptEntry(NamedTuple):
         return 0 if self.array is None else prod(self.shape) * self.dtype.itemsize
 
 
-class Kept:
+class KeptArrays:
     """The arrays of one sequence of calls. One thread at a time may repeat it."""
 
     def __init__(self) -> None:

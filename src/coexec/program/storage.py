@@ -33,7 +33,7 @@ LATER = frozenset(
 """What program/small.py does not set when it makes an array: most of its results are gone before anybody asks."""
 
 
-class End:
+class HandleEnd:
     """Goes with the last handle of an array that the stages know, and tells its runtime."""
 
     __slots__ = ("_id", "_runtime")
@@ -77,7 +77,7 @@ class Storage:
         self.lent: dict[int, Any] = {}  # values that look at it: program/value.py's own
         self.watched = False  # whether anybody looks after those values
         self.home: np.ndarray[Any, Any] | None = None
-        self.end: End | None = None
+        self.end: HandleEnd | None = None
         self.small: Any = None  # the SmallCalls of its runtime; None: every call on it becomes a task
 
     def __getattr__(self, name: str) -> Any:

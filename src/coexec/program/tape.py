@@ -22,7 +22,7 @@ from .chunk import ChunkInfo
 from .fuse import Operation
 from .kernel import Kernel
 from .mapper import All, Same
-from .storage import End, Storage
+from .storage import HandleEnd, Storage
 from .value import Value
 from .view import extract
 
@@ -65,7 +65,7 @@ class Tape:
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
         """Give a new array its memory."""
         self._last += 1
-        storage.id, storage.end = self._last, End(self, self._last)
+        storage.id, storage.end = self._last, HandleEnd(self, self._last)
         if data is not None:
             self._memory[storage.id] = memory = data if borrowed else np.array(data, order="C")
             self._fixed.add(storage.id)

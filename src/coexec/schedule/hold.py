@@ -37,7 +37,7 @@ Lowered = Planned | Read | Mark | Dropped
 """What is lowered."""
 
 
-class Held(NamedTuple):
+class HeldItem(NamedTuple):
     """Something that is lowered later."""
 
     item: Lowered
@@ -53,7 +53,7 @@ class HoldLayer:
         self._lowering = lowering = successor.lowering
         self._mode = mode
         self._most = most
-        self.held: deque[Held] = deque()
+        self.held: deque[HeldItem] = deque()
         self._due = 0  # how many of the held must go, whatever they wait for
         self._busy = False  # what is being lowered now was held back
         self._foreseen: dict[ArrayState, None] = {}  # the arrays of held commands
@@ -110,7 +110,7 @@ class HoldLayer:
             self._forget()
             return
         self._expect(command, draft)
-        self.held.append(Held(planned, command.task, waits))
+        self.held.append(HeldItem(planned, command.task, waits))
         if self._mode == "auto" and len(self.held) > self._most:
             self._settle_all()
         else:
@@ -136,7 +136,7 @@ class HoldLayer:
         if not self.held:
             self._successor.on(item)
             return
-        self.held.append(Held(item, None if isinstance(item, Dropped) else item.task))
+        self.held.append(HeldItem(item, None if isinstance(item, Dropped) else item.task))
         self._go_on()
 
     def _dropped(self, item: Dropped) -> None:
@@ -196,10 +196,10 @@ class HoldLayer:
         if not self.held:
             self._forget()
 
-    def _may_go(self, held: Held) -> bool:
+    def _may_go(self, held: HeldItem) -> bool:
         return bool(self._due) or self.off or all(map(self._settled, held.waits))
 
-    def _let_go(self, held: Held) -> None:
+    def _let_go(self, held: HeldItem) -> None:
         item = held.item
         if isinstance(item, Dropped):
             state = self._lowering.states().get(item.array)

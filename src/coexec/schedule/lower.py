@@ -22,7 +22,7 @@ from .layer import Moment
 _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
 
 
-class Counts(NamedTuple):
+class ReplayCounts(NamedTuple):
     """How many calls were replayed, that is neither planned nor analysed, and how many were not."""
 
     replayed: int
@@ -120,11 +120,11 @@ class LowerLayer:
             self._moment.out.append(Batch(emitter.take(), task, refused=refused))
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ReplayCounts:
         """How many calls there were so far."""
-        return Counts(self.replayed, self.analysed)
+        return ReplayCounts(self.replayed, self.analysed)
 
-    def since(self, begun: Counts, *, left: bool) -> tuple[bool, str]:
+    def since(self, begun: ReplayCounts, *, left: bool) -> tuple[bool, str]:
         """Tell whether every call since then was replayed, and else why not. A step that was `left` did not end."""
         if left:
             return False, "an exception left it"

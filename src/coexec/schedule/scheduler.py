@@ -54,7 +54,7 @@ from .hold import HoldLayer
 from .host_retry import HostRetry
 from .layer import Layer, Moment
 from .link import LinkLayer
-from .lower import Counts, LowerLayer
+from .lower import LowerLayer, ReplayCounts
 from .plan import HandOut, PlanLayer, Planning
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class Scheduler:
         return self._retry.lost if self._retry is not None else {}
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ReplayCounts:
         """How many calls were replayed, and how many were not."""
         return self.lower.counts
 

@@ -27,7 +27,7 @@ from ..graph.command import Command
 from ..graph.instruction import Allocation, Instruction, Join
 from ..graph.task import Task
 from ..lower.lowering import Lowering
-from ..lower.watch import Watch
+from ..lower.watch import LoweringWatch
 from ..machine.platform import HOST, USER, Platform
 from ..plan.plan import Plan
 from ..plan.policies import Loads
@@ -68,7 +68,7 @@ class GraphBuilder:
         host: int | None = None,
         platform: Platform | None = None,
         replay: bool = False,
-        watch: Watch | None = None,
+        watch: LoweringWatch | None = None,
         lookahead: str = "none",
         planner: AsTold | None = None,
         seat: Seat | None = None,

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from coexec.observe.analysis.bottleneck import as_data, parts, sentence
-from coexec.observe.analysis.path import GAPS, LAUNCH, PROGRAM, SCHEDULING, PathStep, path_taken
+from coexec.observe.analysis.path import GAPS, LAUNCH, PROGRAM, SCHEDULING, PathStretch, path_taken
 from coexec.observe.trace import Trace
 from tests.observe.stories import Story, heat
 
@@ -19,11 +19,11 @@ def simulated(story: Story) -> Trace:
     return story.trace()
 
 
-def short(steps: list[PathStep]) -> list[tuple[float, str, str, str]]:
+def short(steps: list[PathStretch]) -> list[tuple[float, str, str, str]]:
     return [(step.seconds, step.kind, step.name, step.why) for step in steps]
 
 
-def without_holes(trace: Trace, steps: list[PathStep]) -> None:
+def without_holes(trace: Trace, steps: list[PathStretch]) -> None:
     assert all(one.stop == pytest.approx(other.start, abs=1e-8) for one, other in pairwise(steps))
     assert sum(step.seconds for step in steps) == pytest.approx(trace.window[1] - trace.window[0])
 

@@ -16,7 +16,7 @@ from coexec.machine.platform import Device
 from coexec.plan.candidate import Candidate
 from coexec.plan.division.pieces import GAIN, LOOKS, WORTH_A_LOOK, Blocking
 from coexec.plan.split import blocks, deal, in_cache, in_runs, tiles
-from coexec.predict.model import Model
+from coexec.predict.model import KernelModel
 from coexec.predict.work import Work
 from coexec.program.variant import Variant
 from tests.inside import planner_of
@@ -103,7 +103,7 @@ def test_a_real_model_of_pieces_is_kept_apart_from_that_of_the_whole() -> None:
     with cx.Runtime("cpu:0") as runtime:
         kernel = cx.kernel(split=0, x=cx.update)(lambda x: None)
         whole, pieces, _ = planner_of(runtime)._candidates.of(kernel, None)
-        assert isinstance(whole[0].model, Model)
+        assert isinstance(whole[0].model, KernelModel)
         assert whole[0].model is not pieces[0].model
         assert [c.blocked for c in (*whole, *pieces)] == [False, True]
 

@@ -11,7 +11,7 @@ from coexec.plan.division.bisection import divide
 from coexec.plan.division.milp import divide_under_cap
 from coexec.plan.division.offers import Curve, Offer
 from coexec.plan.division.whole_rows import adapt
-from coexec.predict.model import Model
+from coexec.predict.model import KernelModel
 from coexec.predict.work import Work
 from tests.plan.offers import keeps_the_rules, platforms, tight_system, worked_example
 
@@ -172,7 +172,7 @@ def test_p9_a_memory_limit_binds_and_moves_work_to_the_others() -> None:
 
 
 def test_p10_the_error_of_predictions_is_reported_as_rmse_and_relative() -> None:
-    model = Model()
+    model = KernelModel()
     measured = [
         (size, 1e-3 + size * 1e-8 * (1 + 0.1 * (-1) ** i)) for i, size in enumerate(range(10**5, 2 * 10**6, 10**5))
     ]

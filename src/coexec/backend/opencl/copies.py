@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import BackendError
 from ...machine.platform import USER
-from .layout import Strip, strips
+from .layout import StripCopy, strips
 from .program import Call, Launcher, LaunchPlace
 from .source import SourceArgument
 from .storage import OpenCLStorage
@@ -108,7 +108,7 @@ def _dense(allocation: Allocation, box: Box) -> tuple[Any, Box]:
     ), box  # nobody writes it: it can be packed right now
 
 
-def _rectangle(strip: Strip) -> dict[str, Any]:
+def _rectangle(strip: StripCopy) -> dict[str, Any]:
     """Return a copy from or to the host in PyOpenCL's words."""
     return {
         "buffer_origin": _origin(strip.target, strip.target_pitches),
@@ -169,7 +169,7 @@ def _fill_box(queue: Any, launcher: Launcher, place: LaunchPlace, fill: Fill, bo
 
 
 def _fill_odd(
-    queue: Any, place: LaunchPlace, fill: Fill, pattern: np.ndarray[Any, Any], found: list[Strip], waits: list[Any]
+    queue: Any, place: LaunchPlace, fill: Fill, pattern: np.ndarray[Any, Any], found: list[StripCopy], waits: list[Any]
 ) -> list[Any]:
     """Fill with elements of unusual size from a prepared block of the host."""
     import pyopencl as cl

@@ -53,7 +53,7 @@ def binding_layout(held: Box, box: Box, cut: Any, strides: tuple[int, ...] | Non
     return PaddedLayout(start, tuple([stride for stride, _ in kept]), tuple([extent for _, extent in kept]))
 
 
-class Strip(NamedTuple):
+class StripCopy(NamedTuple):
     """A rectangular copy in bytes: `slices` times `rows` times `run` contiguous bytes."""
 
     source: int  # offset of the first byte
@@ -76,7 +76,7 @@ class _Axis(NamedTuple):
     target: int
 
 
-def strips(box: Box, source: Box, target: Box, itemsize: int) -> Iterator[Strip]:
+def strips(box: Box, source: Box, target: Box, itemsize: int) -> Iterator[StripCopy]:
     """Yield the fewest rectangular copies that move `box` between dense allocations of two boxes, and not a byte more."""
     if box.volume == 0:
         return
@@ -92,7 +92,7 @@ def strips(box: Box, source: Box, target: Box, itemsize: int) -> Iterator[Strip]
     if len(inner) == 1:  # one slice: OpenCL wants a pitch that holds its rows all the same
         slices = _Axis(1, rows.extent * rows.source, rows.extent * rows.target)
     for steps in product(*(range(axis.extent) for axis in outer)):
-        yield Strip(
+        yield StripCopy(
             first[0] + sum(step * axis.source for step, axis in zip(steps, outer, strict=True)),
             first[1] + sum(step * axis.target for step, axis in zip(steps, outer, strict=True)),
             run,

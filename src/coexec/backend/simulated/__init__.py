@@ -8,7 +8,7 @@ from __future__ import annotations
 from .answers import answers
 from .backend import SimulatedBackend
 from .costs import NOTHING, Costs
-from .durations import Durations, Given, Law, Seconds, fixed_durations
+from .durations import Durations, GivenDurations, Law, Seconds, fixed_durations
 from .energy import Energy
 from .opening import simulate
 from .scenario import Happening, Scenario
@@ -19,7 +19,7 @@ __all__ = [
     "Costs",
     "Durations",
     "Energy",
-    "Given",
+    "GivenDurations",
     "Happening",
     "Law",
     "Scenario",

@@ -11,9 +11,9 @@ from operator import attrgetter
 
 from ...graph.instruction import Copy, Instruction
 from ..core_policy import cores_free, insert_by_priority, may_move, rivals, siblings
-from .devices import Entry, Place
+from .devices import IssuedEntry, Place
 
-_instruction: Callable[[Entry], Instruction] = attrgetter("instruction")
+_instruction: Callable[[IssuedEntry], Instruction] = attrgetter("instruction")
 
 
 def relate(places: Mapping[str, Place]) -> None:
@@ -24,7 +24,7 @@ def relate(places: Mapping[str, Place]) -> None:
         places[name].siblings = tuple(places[other] for other in others)
 
 
-def may_begin(entry: Entry) -> bool:
+def may_begin(entry: IssuedEntry) -> bool:
     """Tell whether an instruction need not wait for others on its device, or on its cores."""
     place = entry.place
     if entry.computes:
@@ -33,7 +33,7 @@ def may_begin(entry: Entry) -> bool:
     return limit is None or (way := _way(entry)) is None or place.copying[way] < limit
 
 
-def _engines(entry: Entry) -> int | None:
+def _engines(entry: IssuedEntry) -> int | None:
     """Return how many copies of its kind a device makes at once in each direction; None: as many as it is asked for.
 
     Those for items of a stream take turns in any case: the first item is computed while the next one comes. If all came at once
@@ -45,7 +45,7 @@ def _engines(entry: Entry) -> int | None:
     return limit
 
 
-def design_lacking(entry: Entry) -> str:
+def design_lacking(entry: IssuedEntry) -> str:
     """Return the design that a kernel's device must be given before it can begin; "" if it needs none, or has it."""
     place, task = entry.place, entry.instruction.task
     if not place.device.configurations or task is None or task.kernel is None:
@@ -54,7 +54,7 @@ def design_lacking(entry: Entry) -> str:
     return "" if design is None or design.name == place.design else design.name
 
 
-def wait(entry: Entry) -> None:
+def wait(entry: IssuedEntry) -> None:
     """Let an instruction that may not begin wait for its turn: threads take what is most urgent first."""
     if entry.computes:
         if entry.place.threads:
@@ -65,26 +65,26 @@ def wait(entry: Entry) -> None:
         entry.place.queued[way].append(entry)
 
 
-def began(entry: Entry) -> None:
+def began(entry: IssuedEntry) -> None:
     """Note that an engine copies, if there are only so many."""
     if _engines(entry) is not None and (way := _way(entry)) is not None:
         entry.place.copying[way] += 1
 
 
-def ended(entry: Entry) -> None:
+def ended(entry: IssuedEntry) -> None:
     """Note that it does not any more."""
     if _engines(entry) is not None and (way := _way(entry)) is not None:
         entry.place.copying[way] -= 1
 
 
-def withdrawn(entry: Entry) -> None:
+def withdrawn(entry: IssuedEntry) -> None:
     """Forget an instruction that was taken back before it began."""
     for queue in (entry.place.waiting, *entry.place.queued):
         if entry in queue:
             queue.remove(entry)
 
 
-def following(entry: Entry) -> Iterator[Entry]:
+def following(entry: IssuedEntry) -> Iterator[IssuedEntry]:
     """Yield those who may begin now that an instruction is over, one at a time: each is begun before the next is sought."""
     place = entry.place
     if entry.computes or entry.loads:
@@ -97,7 +97,7 @@ def following(entry: Entry) -> Iterator[Entry]:
                 yield queue.popleft()
 
 
-def found_by(place: Place) -> Iterator[Entry]:
+def found_by(place: Place) -> Iterator[IssuedEntry]:
     """Yield what the thread of a device finds to do: what waits for it, else for a sibling and may move."""
     while _free(place):
         if place.waiting:
@@ -114,7 +114,7 @@ def found_by(place: Place) -> Iterator[Entry]:
         yield entry
 
 
-def idle_sibling(entry: Entry) -> Place | None:
+def idle_sibling(entry: IssuedEntry) -> Place | None:
     """Return a device whose thread sleeps, and would run a kernel that waits for another; None if there is none."""
     if not may_move(entry.instruction):
         return None
@@ -130,7 +130,7 @@ def _cores_free(place: Place) -> bool:
     return cores_free(place.device, rival_runs=runs, rival_waits=waits)
 
 
-def _way(entry: Entry) -> int | None:
+def _way(entry: IssuedEntry) -> int | None:
     """Return which way a copy goes: 1 into the memory of the device that makes it, 0 out of it; None within a memory."""
     copy = entry.instruction.step
     if not isinstance(copy, Copy) or copy.source.memory == copy.target.memory:

@@ -22,9 +22,9 @@ from ...machine.platform import HOST, USER, Device, Memory, Platform, host_links
 from ..base import CallHelper, Finished, Ran
 from . import admission
 from .contention import node_of
-from .costs import NOTHING, Costs, Meter, NoMeter
-from .devices import Entry, Place
-from .durations import Given, Law, Seconds, fixed_durations
+from .costs import NOTHING, Costs, HostMeter, NoMeter
+from .devices import IssuedEntry, Place
+from .durations import GivenDurations, Law, Seconds, fixed_durations
 from .energy import Energy
 from .scenario import Scenario
 from .values import Computed, Unknown
@@ -60,22 +60,22 @@ class SimulatedBackend:
         self.rank = rank
         self.host = 0.0  # what time it is for the program
         self.busy = False  # the program's thread does not wait
-        self.law: Law = law or Given(seconds or fixed_durations())
+        self.law: Law = law or GivenDurations(seconds or fixed_durations())
         self.platform = platform or _trivial(self.devices)
         self.world = world or World(self.platform, scenario, concurrent)
         self.world.processes.append(self)
         self._time, self._lock = self.world.time, self.world.lock
         self._values = Computed() if execute else Unknown()
         self.costs = costs
-        self._meter = Meter() if costs.live else NoMeter()
+        self._meter = HostMeter() if costs.live else NoMeter()
         self._places = {d.name: self.world.places[d.name] for d in self.devices}
         for name, at_once in (("host", 1), ("network", 1 << 30)):  # one thread does what the host computes
             self._places[name] = Place(Device(name, "cpu", HOST), at_once, 0.0, self.world.scenario.seed)
         cores = self.world.cores
         first = min((node for d in self.devices if (node := node_of(d)) in cores), default="")  # the program's node
         self._host_cores = [cores[first]] if first in cores else []
-        self._entries: dict[int, Entry] = {}  # by instruction
-        self._behind: dict[int, list[Entry]] = {}  # instruction -> what waits for it on other lanes
+        self._entries: dict[int, IssuedEntry] = {}  # by instruction
+        self._behind: dict[int, list[IssuedEntry]] = {}  # instruction -> what waits for it on other lanes
         self.interpreter = 0.0  # when it is free
         self._stepping = 0  # the thread that reports a completion
         self._reporting: Place | None = None  # where the last one came from: its thread reports it
@@ -126,7 +126,7 @@ class SimulatedBackend:
             begin = self.interpreter if stepping else max(self.host, self._time.now)
             if self.costs.wake and self._sleeps(place.place, stepping=stepping):
                 begin += self.costs.wake
-            entry = Entry(instruction, place, begin, self)
+            entry = IssuedEntry(instruction, place, begin, self)
             self._entries[instruction.id] = entry
             for other in waits:
                 if other.id in self._entries:
@@ -291,7 +291,7 @@ class SimulatedBackend:
     def _step(self, until: float | None) -> bool:
         return self._finished is not None and self.world.step(until)
 
-    def completes(self, entry: Entry) -> None:
+    def completes(self, entry: IssuedEntry) -> None:
         """Let the interpreter spend time on a completion, which this thread is about to report. Locked."""
         self._stepping = threading.get_ident()
         self._reporting = entry.place
@@ -301,7 +301,7 @@ class SimulatedBackend:
             self._touched = step.work.size * max(1, kernels)
         self.interpreter = max(self.interpreter, self._time.now) + self.costs.completing(self._touched)
 
-    def report(self, entry: Entry, stop: float) -> None:
+    def report(self, entry: IssuedEntry, stop: float) -> None:
         """Do what an instruction does to values, and tell that it is over."""
         assert self._finished is not None, "whoever issues has started it"
         instruction = entry.instruction

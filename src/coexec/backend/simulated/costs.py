@@ -56,7 +56,7 @@ NOTHING = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Scheduling for free: what remains is the hardware."""
 
 
-class Meter:
+class HostMeter:
     """Runs while a thread is not in the simulator."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ WIDEST = 0.3
 """Times that are spread further were of something else, such as a busy machine."""
 
 
-class Entry:
+class IssuedEntry:
     """An issued instruction that is not over."""
 
     __slots__ = (
@@ -46,7 +46,9 @@ class Entry:
         "waits",
     )
 
-    def __init__(self, instruction: Instruction, lane: Lane, release: float, process: SimulatedBackend) -> None:
+    def __init__(
+        self, instruction: Instruction, lane: SimulatedLane, release: float, process: SimulatedBackend
+    ) -> None:
         self.instruction = instruction
         self.process = process  # that issued it
         self.lane = lane
@@ -56,7 +58,7 @@ class Entry:
         self.moves = isinstance(step, Copy)
         self.meets = isinstance(step, Message)
         self.loads = isinstance(step, Configure)
-        self.mate: Entry | None = None  # the other side of a message
+        self.mate: IssuedEntry | None = None  # the other side of a message
         self.payload: object = None  # what a message brings
         launch = lane.place.launch if self.computes else 0.0
         self.release = release + launch  # virtual seconds before which it does not begin
@@ -67,7 +69,7 @@ class Entry:
         self.error: BaseException | None = None
 
 
-class Lane:
+class SimulatedLane:
     """One in-order queue; the first entry runs, or is the next to."""
 
     __slots__ = ("number", "place", "queue")
@@ -75,7 +77,7 @@ class Lane:
     def __init__(self, place: Place, number: int) -> None:
         self.place = place
         self.number = number
-        self.queue: deque[Entry] = deque()
+        self.queue: deque[IssuedEntry] = deque()
 
 
 class Place:
@@ -85,17 +87,20 @@ class Place:
         self.device = device
         self.concurrent = concurrent  # kernels at once
         self.launch = device.launch or 0.0
-        self.lanes: dict[int, Lane] = {}
+        self.lanes: dict[int, SimulatedLane] = {}
         self.threads = (
             device.abilities.on_numpy and not device.eager
         )  # a thread of ours runs what is issued, in any order
         self.ours = self.threads or device.name == "host"
         self.siblings: tuple[Place, ...] = ()  # whose threads take over each other's work
-        self.running: dict[Entry, None] = {}  # kernels
-        self.waiting: deque[Entry] = deque()  # kernels that could begin but for the device
+        self.running: dict[IssuedEntry, None] = {}  # kernels
+        self.waiting: deque[IssuedEntry] = deque()  # kernels that could begin but for the device
         self.rivals: tuple[Place, ...] = ()  # that may not compute at the same time
         self.copying = [0, 0]  # copies under way, out of its memory and into it
-        self.queued: tuple[deque[Entry], deque[Entry]] = (deque(), deque())  # copies that wait for an engine
+        self.queued: tuple[deque[IssuedEntry], deque[IssuedEntry]] = (
+            deque(),
+            deque(),
+        )  # copies that wait for an engine
         self.factor = 1.0  # of full speed
         self.lost: float | None = None  # when it was lost
         self.design = ""  # that it is configured with; "" = none yet
@@ -108,13 +113,13 @@ class Place:
         self._spread = spread
         self._random = Random(f"{seed} {device.name}")
 
-    def lane(self, number: int) -> Lane:
+    def lane(self, number: int) -> SimulatedLane:
         """Return a lane, opening it if need be. What threads of ours run has no order, so each is on a lane of its own."""
         if self.threads:
-            return Lane(self, number)
+            return SimulatedLane(self, number)
         found = self.lanes.get(number)
         if found is None:
-            found = self.lanes[number] = Lane(self, number)
+            found = self.lanes[number] = SimulatedLane(self, number)
         return found
 
     def varied(self, spread: float) -> float:
@@ -131,14 +136,14 @@ class Place:
             return 1.0
         return self._random.lognormvariate(-0.5 * self._spread**2, self._spread)
 
-    def began(self, entry: Entry, now: float) -> None:
+    def began(self, entry: IssuedEntry, now: float) -> None:
         """Note that a kernel runs."""
         self._draw(now)
         if not self.running:
             self.since = now
         self.running[entry] = None
 
-    def ended(self, entry: Entry, now: float) -> None:
+    def ended(self, entry: IssuedEntry, now: float) -> None:
         """Note that a kernel runs no more."""
         self._draw(now)
         del self.running[entry]
@@ -151,7 +156,7 @@ class Place:
             self.joules += max(map(self._watts, self.running)) * (now - self._changed)
         self._changed = now
 
-    def _watts(self, entry: Entry) -> float:
+    def _watts(self, entry: IssuedEntry) -> float:
         task = entry.instruction.task
         kernel = None if task is None else task.kernel
         watts = self.device.watts_for("" if kernel is None else kernel.op or kernel.name)

@@ -16,7 +16,7 @@ from ...predict.features import flops_at
 from ...predict.roofline import DevicePeaks
 from ...predict.work import Work
 from ...program.kernel import Kernel
-from .measured import Measured
+from .measured import StoredModels
 
 KERNEL = 1e-3
 """Seconds of a kernel of which nothing is known."""
@@ -51,7 +51,7 @@ class Law(Protocol):
         """Take what a device reaches from now on, with another design."""
 
 
-class Given:
+class GivenDurations:
     """Whatever a function says, whatever else is going on."""
 
     shares = False
@@ -85,7 +85,12 @@ class Durations:
     shares = True
 
     def __init__(
-        self, platform: Platform, measured: Measured | None = None, *, vary: bool = False, host: Device | None = None
+        self,
+        platform: Platform,
+        measured: StoredModels | None = None,
+        *,
+        vary: bool = False,
+        host: Device | None = None,
     ) -> None:
         """Know durations on `platform` from its rates and from what was `measured`, which may `vary` as it did then.
 

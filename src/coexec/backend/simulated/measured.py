@@ -12,7 +12,7 @@ from ...graph.instruction import Launch
 from ...machine.platform import Device
 from ...predict.features import feature_names, flops_at
 from ...predict.learned import CONDITIONS
-from ...predict.model import Model
+from ...predict.model import KernelModel
 from ...predict.store import Store
 from ...predict.work import Estimate, Work
 from ...program.fingerprint import fingerprint
@@ -23,7 +23,7 @@ Ratio = Callable[[Peaks], float | None]
 """How many times as long as on a device with those peaks the work takes, or None."""
 
 
-class Known(NamedTuple):
+class StoredModel(NamedTuple):
     """A model in the store."""
 
     key: str
@@ -41,16 +41,16 @@ class Found(NamedTuple):
     spread: float = 0.0  # relative: half of the measurements lay within it; 0 if none was of exactly such work
 
 
-class Measured:
+class StoredModels:
     """The models of a store, by kernel, whatever device they are of."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._index: dict[tuple[str, str, str], list[Known]] | None = None  # by kernel, code and variant
+        self._index: dict[tuple[str, str, str], list[StoredModel]] | None = None  # by kernel, code and variant
         self._rates: dict[tuple[str, str], tuple[float, float]] = {}
         self._waits: dict[tuple[str, str], tuple[float, float]] = {}
-        self._models: dict[str, Model] = {}
-        self._of: dict[tuple[int, str], list[Known]] = {}
+        self._models: dict[str, KernelModel] = {}
+        self._of: dict[tuple[int, str], list[StoredModel]] = {}
 
     def find(self, kernel: Kernel, step: Launch, work: Work, device: Device, ratio: Ratio) -> Found | None:
         """Return the seconds of a kernel on a device and how they are known; None if nothing comparable was measured."""
@@ -68,7 +68,7 @@ class Measured:
                 return Found(found.seconds * factor, f"scaled from {known.speed}")
         return None
 
-    def _known(self, kernel: Kernel, step: Launch) -> list[Known]:
+    def _known(self, kernel: Kernel, step: Launch) -> list[StoredModel]:
         """Return the models of a kernel's variant, those with the most measurements first."""
         how = step.model.how if step.model is not None else ""
         asked = (kernel.serial, f"{step.body.name} {how}".rstrip())
@@ -79,22 +79,22 @@ class Measured:
             self._of[asked] = self._index.get((kernel.name, code, asked[1]), [])
         return self._of[asked]
 
-    def _read(self) -> dict[tuple[str, str, str], list[Known]]:
+    def _read(self) -> dict[tuple[str, str, str], list[StoredModel]]:
         self._rates, self._waits = dict(self._store.rates()), dict(self._store.waits())
-        index: dict[tuple[str, str, str], list[Known]] = {}
+        index: dict[tuple[str, str, str], list[StoredModel]] = {}
         for key, shapes, _ in self._store.models():
             parts = key.split(" | ")
             if len(parts) == 6:
                 name, code, variant, speed, libraries, _ = parts
                 software = "" if libraries.startswith("numpy ") else libraries
-                index.setdefault((name, code, variant), []).append(Known(key, speed, software, shapes))
+                index.setdefault((name, code, variant), []).append(StoredModel(key, speed, software, shapes))
         for models in index.values():
             models.sort(key=lambda known: (-known.shapes, known.key))
         return index
 
-    def _estimate(self, known: Known, kernel: Kernel, step: Launch, work: Work) -> Estimate | None:
+    def _estimate(self, known: StoredModel, kernel: Kernel, step: Launch, work: Work) -> Estimate | None:
         model = self._models.get(known.key)
         if model is None:
-            model = self._models[known.key] = Model(None, flops_at(kernel))
+            model = self._models[known.key] = KernelModel(None, flops_at(kernel))
             model.load(self._store.load(known.key))
         return model.estimate(work, together=step.together)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from .backend import SimulatedBackend
 
 
-class Way(NamedTuple):
+class TransferWay(NamedTuple):
     """A link, as transfers over it see it."""
 
     latency: float
     resources: tuple[Hashable, ...]  # its memories (the user's are the host's), and names it shares with other links
 
 
-class Network:
+class SimulatedNetwork:
     """All links of a platform, and what is under way on them."""
 
     def __init__(self, platform: Platform, timeline: Timeline, scenario: Scenario) -> None:
@@ -35,7 +35,7 @@ class Network:
         self._timeline = timeline
         self._share = FairShare(timeline, self._limit)
         self._ways: dict[
-            tuple[int, int, int], Way | None
+            tuple[int, int, int], TransferWay | None
         ] = {}  # by rank of the process, and memories as it numbers them
         self._links: dict[Hashable, Link] = {}  # by the memories that they join
         self._limits: dict[Hashable, float] = {}
@@ -66,10 +66,10 @@ class Network:
             link = self._platform.link(*ends)
             assert link is not None, "ranks are nodes of one network"
             self._links.setdefault(ends, link)
-            way = self._ways[key] = Way(link.latency, (ends, *self._limited(link)))
+            way = self._ways[key] = TransferWay(link.latency, (ends, *self._limited(link)))
         self._go(entry, nbytes, way, done)
 
-    def _go(self, entry: Any, nbytes: int, way: Way, done: Callable[[Any], None]) -> None:
+    def _go(self, entry: Any, nbytes: int, way: TransferWay, done: Callable[[Any], None]) -> None:
         entry.job = job = Job(entry, float(nbytes), self._arrived, way.resources, done)
         if way.latency:
             self._timeline.at(self._timeline.now + way.latency, self._share.join, job)
@@ -82,7 +82,7 @@ class Network:
         assert job.then is not None
         job.then(entry)
 
-    def _way(self, process: SimulatedBackend, source: int, target: int) -> Way | None:
+    def _way(self, process: SimulatedBackend, source: int, target: int) -> TransferWay | None:
         key = (process.rank, source, target)
         if key in self._ways:
             return self._ways[key]
@@ -92,7 +92,7 @@ class Network:
             return None
         ends = (self._id(process, max(source, HOST)), self._id(process, target))
         self._links.setdefault(ends, link)
-        way = self._ways[key] = Way(link.latency, (ends, *self._limited(link)))
+        way = self._ways[key] = TransferWay(link.latency, (ends, *self._limited(link)))
         return way
 
     def _limited(self, link: Link) -> list[str]:

@@ -21,7 +21,7 @@ from ..machine import Machine
 from .backend import SimulatedBackend
 from .costs import Costs
 from .durations import Durations, processor
-from .measured import Measured
+from .measured import StoredModels
 from .scenario import Scenario
 from .world import World
 
@@ -80,9 +80,9 @@ def simulate_ranks(
     return machines
 
 
-def _measured(store: Path | str | None) -> Measured | None:
+def _measured(store: Path | str | None) -> StoredModels | None:
     """Return what was measured on real devices, if a file is named."""
-    return Measured(Store(Path(store))) if store is not None else None
+    return StoredModels(Store(Path(store))) if store is not None else None
 
 
 def _machine(

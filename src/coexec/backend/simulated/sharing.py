@@ -147,7 +147,7 @@ class FairShare:
         return jobs, tight
 
 
-class Crowd:
+class SharedResource:
     """Something that kernels use up together: cores, a memory's bandwidth, a device's rate.
 
     If they ask for more than there is, each is slowed down by the same factor. A crowd may be `within` another: what it can
@@ -156,10 +156,10 @@ class Crowd:
 
     __slots__ = ("capacity", "crowds", "extra", "fraction", "jobs", "within")
 
-    def __init__(self, capacity: float, within: Crowd | None = None) -> None:
+    def __init__(self, capacity: float, within: SharedResource | None = None) -> None:
         self.capacity = capacity
         self.within = within
-        self.crowds: dict[Crowd, float] = {}  # within it, and how much each asks for
+        self.crowds: dict[SharedResource, float] = {}  # within it, and how much each asks for
         self.jobs: dict[Job, float] = {}  # and how much each asks for at full speed
         self.extra = 0.0  # asked for by what is no job
         self.fraction = 1.0  # of what is asked for that everybody gets
@@ -203,7 +203,7 @@ class Crowding:
             del crowd.jobs[job]
         self._changed(job.uses)
 
-    def others(self, crowd: Crowd, asked: float) -> None:
+    def others(self, crowd: SharedResource, asked: float) -> None:
         """Let something that is no job use a crowd, too."""
         if crowd.extra != asked:
             crowd.extra = asked
@@ -216,7 +216,7 @@ class Crowding:
             speed *= min([crowd.share() for crowd in job.uses])
         self._timeline.pace(job, speed)
 
-    def _changed(self, crowds: Iterable[Crowd]) -> None:
+    def _changed(self, crowds: Iterable[SharedResource]) -> None:
         for crowd in crowds:
             if crowd.update():
                 for job in crowd.everybody():

@@ -19,7 +19,7 @@ from ...program.view import extract, view_shape
 from ..launch import aligned_empty, resolve, run, run_kernel, set_data
 
 if TYPE_CHECKING:
-    from .devices import Entry
+    from .devices import IssuedEntry
 
 
 class Computed:
@@ -47,7 +47,7 @@ class Computed:
         finally:
             in_kernel.name = ""
 
-    def message(self, message: Any, entry: Entry) -> None:
+    def message(self, message: Any, entry: IssuedEntry) -> None:
         """Hand what is sent over to the other side, or take it from there."""
         if message.route.grid is not None:
             return
@@ -86,7 +86,7 @@ class Unknown:
         elif isinstance(step, Fence):
             _deliver(step)
 
-    def message(self, message: Any, entry: Entry) -> None:
+    def message(self, message: Any, entry: IssuedEntry) -> None:
         """Note what is known no more."""
         del entry
         if isinstance(message, Receive) and message.route.grid is None:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError, DeviceLost
 from ...graph.configure import Configure, configuring
-from ...graph.message import Message, Route, Send
+from ...graph.message import Message, MessageKey, Send
 from ...machine.platform import Platform
 from . import admission
 from .contention import crowds_of
-from .devices import Entry, Lane, Place
+from .devices import IssuedEntry, Place, SimulatedLane
 from .durations import Timed
 from .energy import Energy, energy
-from .network import Network
+from .network import SimulatedNetwork
 from .scenario import Happening, Scenario
 from .sharing import Crowding
 from .timeline import Job, Timeline
@@ -37,7 +37,7 @@ class World:
         self.scenario = scenario or Scenario()
         self.scenario.check(platform)
         self.time = Timeline()
-        self.network = Network(platform, self.time, self.scenario)
+        self.network = SimulatedNetwork(platform, self.time, self.scenario)
         self.kernels = Crowding(self.time, lambda job: job.owner.place.factor)
         seed = self.scenario.seed
         self.places = {
@@ -50,10 +50,10 @@ class World:
         self.lock = threading.RLock()  # of everything here and in the processes; never held while others are told
         self.turn = threading.Lock()  # one thread moves time
         self._to_come = self.scenario.in_order()
-        self._over: deque[Entry] = deque()  # what the last event completed: one, or both sides of a message
+        self._over: deque[IssuedEntry] = deque()  # what the last event completed: one, or both sides of a message
         self.looking = 0  # whoever looks what calls take, and loads no design for it
         self._configured = count()  # designs that devices were given
-        self._posted: dict[tuple[int, Route], Entry] = {}  # messages whose other side is not there yet
+        self._posted: dict[tuple[int, MessageKey], IssuedEntry] = {}  # messages whose other side is not there yet
 
     # Time -------------------------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class World:
         finally:
             self.turn.release()
 
-    def _next_completion(self, until: float | None) -> Entry | None:
+    def _next_completion(self, until: float | None) -> IssuedEntry | None:
         time = self.time
         while not self._over:
             due = time.next_time()
@@ -103,7 +103,7 @@ class World:
             time.happen()
         return self._over.popleft()
 
-    def _go_on(self, entry: Entry) -> None:
+    def _go_on(self, entry: IssuedEntry) -> None:
         """Begin what waited for an instruction that is over: on its lane, on its device, on other lanes."""
         entry.lane.queue.popleft()
         if entry.loads:
@@ -118,12 +118,12 @@ class World:
         self.next_of(entry)
         entry.job = entry.mate = None  # or all of them would wait for the garbage collector
 
-    def admit(self, entry: Entry) -> None:
+    def admit(self, entry: IssuedEntry) -> None:
         """Begin what waited for an instruction that does not run, or not any more."""
         for other in admission.following(entry):
             self._begin(other)
 
-    def next_of(self, entry: Entry) -> None:
+    def next_of(self, entry: IssuedEntry) -> None:
         """Let the next one on the lane of an instruction begin."""
         queue = entry.lane.queue
         if queue and not queue[0].blockers and queue[0].start < 0.0:
@@ -131,7 +131,7 @@ class World:
 
     # Instructions -----------------------------------------------------------------------------------------------------
 
-    def come(self, entry: Entry) -> None:
+    def come(self, entry: IssuedEntry) -> None:
         """Let the first of a lane begin as soon as it may."""
         release = entry.release
         if release > self.time.now:
@@ -139,7 +139,7 @@ class World:
         else:
             self._may_begin(entry)
 
-    def _may_begin(self, entry: Entry) -> None:
+    def _may_begin(self, entry: IssuedEntry) -> None:
         if entry.start >= 0.0:
             return  # it was taken back
         if entry.computes and entry.place.threads:
@@ -157,7 +157,7 @@ class World:
         for entry in admission.found_by(place):
             self._begin(entry)
 
-    def _begin(self, entry: Entry) -> None:
+    def _begin(self, entry: IssuedEntry) -> None:
         if entry.computes and entry.place.device.configurations and self._loads_first(entry):
             return
         entry.start = now = self.time.now
@@ -179,7 +179,7 @@ class World:
             further = entry.process.costs.carrying_out(instruction) if place.ours else 0.0
             self.time.at(now + law.timed(instruction).seconds + further, self._end, entry)
 
-    def _compute(self, entry: Entry, place: Place, timed: Timed) -> None:
+    def _compute(self, entry: IssuedEntry, place: Place, timed: Timed) -> None:
         place.began(entry, self.time.now)
         seconds = timed.seconds * place.jitter()
         waits = timed.waits
@@ -193,17 +193,17 @@ class World:
         entry.job = Job(entry, seconds, self._computed, crowds)
         self.kernels.join(entry.job, asks)
 
-    def _computed(self, entry: Entry) -> None:
+    def _computed(self, entry: IssuedEntry) -> None:
         if entry.job is not None and entry.job.uses:
             self.kernels.leave(entry.job)
         self._over.append(entry)
 
-    def _end(self, entry: Entry) -> None:
+    def _end(self, entry: IssuedEntry) -> None:
         self._over.append(entry)
 
     # Messages ---------------------------------------------------------------------------------------------------------
 
-    def _meet(self, entry: Entry) -> None:
+    def _meet(self, entry: IssuedEntry) -> None:
         """Let a message begin as soon as both sides are there."""
         message = entry.instruction.step
         assert isinstance(message, Message)
@@ -222,7 +222,7 @@ class World:
         else:
             self.time.at(now + law.timed(send.instruction).seconds, self._arrived, send)
 
-    def _arrived(self, send: Entry) -> None:
+    def _arrived(self, send: IssuedEntry) -> None:
         assert send.mate is not None
         self._over += (send, send.mate)
 
@@ -259,14 +259,14 @@ class World:
         place.design, place.device = design, self.platform.device(name).under(design)
         process.law.configure(place.device)
         step = Configure(name, design, place.device)
-        entry = Entry(configuring(next(self._configured), step, task), Lane(place, 0), now, process)
+        entry = IssuedEntry(configuring(next(self._configured), step, task), SimulatedLane(place, 0), now, process)
         entry.lane.queue.append(entry)
         entry.start = max(now, place.ready)
         place.ready = entry.start + place.device.design(design).load
         place.loading += 1
         self.time.at(place.ready, self._end, entry)
 
-    def _loads_first(self, entry: Entry) -> bool:
+    def _loads_first(self, entry: IssuedEntry) -> bool:
         """Let the device of a kernel load the design that it lacks, if it does; the kernel is the next to begin then."""
         place, design = entry.place, admission.design_lacking(entry)
         if not design or self.looking or place.lost is not None or entry.instruction.failure is not None:

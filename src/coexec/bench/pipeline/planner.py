@@ -26,17 +26,17 @@ from ...plan.pipeline import (
     plan_pipeline,
 )
 from ...plan.pipeline.front import OBJECTIVES
-from ...predict.model import Model
+from ...predict.model import KernelModel
 from ...predict.work import Work
 from ..measure import Data, Progress
 from .workloads import (
     GRAPHS,
     WINDOWS,
-    Call,
     Cards,
-    Graph,
+    GraphDataSet,
     Seconds,
     Speeds,
+    StageOperation,
     block,
     cards_of,
     gcn,
@@ -52,18 +52,18 @@ ERROR = 0.10  # artificial error of estimates
 STATIC = {"gcn": "pubmed", "gin": "pubmed", "attention": "4096/512"}  # the input for which the one static plan is made
 
 
-class Case(NamedTuple):
+class PipelineCase(NamedTuple):
     """One workload on one platform, for one objective."""
 
     preset: str
     kind: str
     input: str
     objective: str
-    calls: list[Call]
+    calls: list[StageOperation]
     cuts: list[float]
 
     @property
-    def work(self) -> tuple[list[Call], list[float]]:
+    def work(self) -> tuple[list[StageOperation], list[float]]:
         """Its calls, and the bytes around them."""
         return self.calls, self.cuts
 
@@ -73,18 +73,18 @@ class Case(NamedTuple):
         return f"{self.kind} {self.input} {self.objective}"
 
 
-def cases(quick: bool) -> Iterator[Case]:
+def cases(quick: bool) -> Iterator[PipelineCase]:
     """Yield ninety cases; quickly, those of one interconnect."""
     for preset in PRESETS[:1] if quick else PRESETS:
         for name, graph in GRAPHS.items():
             for kind, make in (("gcn", gcn), ("gin", gin)):
                 for objective in ("throughput", "energy"):
-                    yield Case(preset, kind, name, objective, *make(graph))
+                    yield PipelineCase(preset, kind, name, objective, *make(graph))
         for length, window in WINDOWS:
-            yield Case(preset, "attention", f"{length}/{window}", "throughput", *block(length, window))
+            yield PipelineCase(preset, "attention", f"{length}/{window}", "throughput", *block(length, window))
 
 
-def truth(case: Case, cards: Cards, speeds: Speeds | None = None) -> Seconds:
+def truth(case: PipelineCase, cards: Cards, speeds: Speeds | None = None) -> Seconds:
     """Return what each call really takes on each class."""
     return {
         (call.name, c.name): true_seconds(call, c.name, speeds or cards.speeds, c.handover)
@@ -93,13 +93,13 @@ def truth(case: Case, cards: Cards, speeds: Speeds | None = None) -> Seconds:
     }
 
 
-class Fitted:
+class TaughtModels:
     """Models of operations on classes of devices, taught with other inputs than those of the cases."""
 
     def __init__(self, cards: Cards, seed: int = 0) -> None:
         import scipy.optimize  # noqa: F401 - fits need it, and would otherwise answer roughly until it is there
 
-        self._models: dict[tuple[str, str], Model] = {}
+        self._models: dict[tuple[str, str], KernelModel] = {}
         random = np.random.default_rng(seed)
         for calls in _others(random):
             for call in calls:
@@ -107,10 +107,10 @@ class Fitted:
                     if (call.op, c.name) not in cards.speeds:
                         continue
                     seconds = true_seconds(call, c.name, cards.speeds, c.handover) * float(random.lognormal(0.0, NOISE))
-                    model = self._models.setdefault((call.op, c.name), Model(None, 2))
+                    model = self._models.setdefault((call.op, c.name), KernelModel(None, 2))
                     model.learn(Work(call.features, "<f4"), seconds)
 
-    def seconds(self, case: Case) -> Seconds:
+    def seconds(self, case: PipelineCase) -> Seconds:
         """Return what the models predict of a case's calls."""
         found = {}
         for call in case.calls:
@@ -122,13 +122,13 @@ class Fitted:
         return found
 
 
-def _others(random: np.random.Generator) -> Iterator[list[Call]]:
+def _others(random: np.random.Generator) -> Iterator[list[StageOperation]]:
     """Yield calls on inputs that are none of the cases'."""
     for _ in range(40):
         nodes = int(10 ** random.uniform(3.2, 5.5))
         degree = 10 ** random.uniform(0.5, 2.8)
         features, hidden = (int(2 ** random.uniform(low, high)) for low, high in ((6.5, 10.5), (4.0, 8.0)))
-        graph = Graph(
+        graph = GraphDataSet(
             nodes, int(nodes * degree), features, int(random.integers(3, 50)), hidden, float(random.uniform(0.5, 3.5))
         )
         yield gcn(graph)[0]
@@ -139,7 +139,7 @@ def _others(random: np.random.Generator) -> Iterator[list[Call]]:
 def run(quick: bool, progress: Progress) -> Data:
     """Return shares of optimal plans, gains over simpler ones, and planning times."""
     machines = {preset: cards_of(preset) for preset in PRESETS}
-    fitted = {preset: Fitted(cards) for preset, cards in machines.items()}
+    fitted = {preset: TaughtModels(cards) for preset, cards in machines.items()}
     random = np.random.default_rng(1)
     found: list[Data] = []
     static: dict[tuple[str, str, str], tuple[PipelineStage, ...]] = {}
@@ -204,7 +204,7 @@ def judge(work: StreamWork, system: StreamSystem, stages: tuple[PipelineStage, .
         return None
 
 
-def _loss(case: Case, estimated: Seconds, real: StreamWork, cards: Cards, best: PipelinePoint) -> float:
+def _loss(case: PipelineCase, estimated: Seconds, real: StreamWork, cards: Cards, best: PipelinePoint) -> float:
     """Return by how much the plan that estimates lead to misses the best, as a fraction."""
     chosen = plan_pipeline(*planned_for(case.work, cards, estimated), shared=True).choose(case.objective)
     came = judge(real, cards.classes.system, chosen.stages)
@@ -281,7 +281,7 @@ class Conclusions(NamedTuple):
     general: dict[str, bool]
 
 
-def _conclusions(chosen: list[Case], cards: Cards) -> Conclusions:
+def _conclusions(chosen: list[PipelineCase], cards: Cards) -> Conclusions:
     """Return which cards the best plans use, and what that means for someone who buys cards."""
     used, over = [], []
     for case in chosen:

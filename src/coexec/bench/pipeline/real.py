@@ -88,7 +88,7 @@ WARM = 2  # items of each way that are not counted
 MOST_WAYS = 64  # assignments of calls to two devices that are all tried; beyond, those with one cut
 
 
-class Workload(NamedTuple):
+class RealWorkload(NamedTuple):
     """A function of one item, its constants, items, and the same in NumPy."""
 
     name: str
@@ -98,7 +98,7 @@ class Workload(NamedTuple):
     plain: Callable[..., Any]
 
 
-def workloads(quick: bool) -> Iterator[Workload]:
+def workloads(quick: bool) -> Iterator[RealWorkload]:
     """Yield a graph network, attention within a window, and an image pipeline, small enough for two cores."""
     import scipy.sparse as sp
 
@@ -109,7 +109,7 @@ def workloads(quick: bool) -> Iterator[Workload]:
     features = random.standard_normal((nodes, 64)).astype(np.float32)
     w1, w2 = (random.standard_normal(shape).astype(np.float32) for shape in ((64, 32), (32, 8)))
     a = cx.csr(graph)
-    yield Workload(
+    yield RealWorkload(
         NAMES[0],
         lambda x, w1, w2: a @ (cx.relu(a @ (x @ w1)) @ w2),
         {"w1": w1, "w2": w2},
@@ -119,7 +119,7 @@ def workloads(quick: bool) -> Iterator[Workload]:
     rows = 512 * side
     q = random.standard_normal((rows, 64)).astype(np.float32)
     mix = random.standard_normal((64, 64)).astype(np.float32)
-    yield Workload(
+    yield RealWorkload(
         NAMES[1],
         lambda x, mix: cx.matmul(cx.window_attention(x, x, x, 64), mix),
         {"mix": mix},
@@ -128,7 +128,7 @@ def workloads(quick: bool) -> Iterator[Workload]:
     )
     picture = random.random((256 * side, 256)).astype(np.float32)
     weights = random.standard_normal((256, 10)).astype(np.float32)
-    yield Workload(
+    yield RealWorkload(
         NAMES[2],
         lambda x, weights: np.tanh(np.sqrt(np.abs(x * 2 - 1)) @ weights),
         {"weights": weights},
@@ -184,7 +184,7 @@ def run(quick: bool, progress: Progress, only: Sequence[str] = ()) -> Data:
     }
 
 
-def compare(workload: Workload, quick: bool) -> Data:
+def compare(workload: RealWorkload, quick: bool) -> Data:
     """Return the figures of one workload on the devices of the current runtime."""
     pipe = cx.Pipeline(workload.function, **workload.constants)
     pipe.plan(workload.items[0])

@@ -19,7 +19,7 @@ Seconds = dict[tuple[str, str], float]
 """By call and class of devices."""
 
 
-class Graph(NamedTuple):
+class GraphDataSet(NamedTuple):
     """A graph data set: nodes, stored non-zeros (directed edges), features, classes, and how uneven its rows are."""
 
     nodes: int
@@ -31,10 +31,10 @@ class Graph(NamedTuple):
 
 
 GRAPHS = {
-    "cora": Graph(2_708, 10_556, 1_433, 7, 16, 1.3),
-    "pubmed": Graph(19_717, 88_648, 500, 3, 16, 1.7),
-    "arxiv": Graph(169_343, 1_166_243, 128, 40, 128, 3.0),
-    "reddit": Graph(232_965, 114_615_892, 602, 41, 128, 1.6),
+    "cora": GraphDataSet(2_708, 10_556, 1_433, 7, 16, 1.3),
+    "pubmed": GraphDataSet(19_717, 88_648, 500, 3, 16, 1.7),
+    "arxiv": GraphDataSet(169_343, 1_166_243, 128, 40, 128, 3.0),
+    "reddit": GraphDataSet(232_965, 114_615_892, 602, 41, 128, 1.6),
 }
 """Public data sets; the self-loop of each node is added. Hidden widths as usual for each, skews estimated."""
 WINDOWS = [
@@ -75,7 +75,7 @@ PER_BYTE = 10 / 8
 """Operations per byte of layernorm: ten for each element that is read and written. Its memory sets the pace."""
 
 
-class Call(NamedTuple):
+class StageOperation(NamedTuple):
     """One operation: what it is, its operations, rows, columns, and how uneven its rows are."""
 
     name: str
@@ -92,7 +92,7 @@ class Call(NamedTuple):
         return (8.0 * self.rows * self.width, self.rows, self.flops, self.flops * self.skew)
 
 
-def true_seconds(call: Call, device: str, speeds: Speeds, launch: float) -> float:
+def true_seconds(call: StageOperation, device: str, speeds: Speeds, launch: float) -> float:
     """Return what a call really takes on a class of devices: small work is slower, and so are uneven rows. inf: it cannot."""
     speed = speeds.get((call.op, device))
     if speed is None:
@@ -100,47 +100,51 @@ def true_seconds(call: Call, device: str, speeds: Speeds, launch: float) -> floa
     return launch + (call.flops + speed.half) / speed.rate * (1.0 + speed.skewed * call.skew)
 
 
-def gcn(graph: Graph) -> tuple[list[Call], list[float]]:
+def gcn(graph: GraphDataSet) -> tuple[list[StageOperation], list[float]]:
     """Return the calls of a two-layer GCN, A(XW) where that is cheaper, and bytes before, between and after them."""
     n, stored = float(graph.nodes), float(graph.nonzeros + graph.nodes)
     calls, cuts, width = [], [n * graph.features * 4 + stored * 8], graph.features
     for layer, out in enumerate((graph.hidden, graph.classes)):
-        calls.append(Call(f"gemm{layer}", "matmul", 2 * n * width * out, n, float(out), weights=4.0 * width * out))
+        calls.append(
+            StageOperation(f"gemm{layer}", "matmul", 2 * n * width * out, n, float(out), weights=4.0 * width * out)
+        )
         cuts.append(n * out * 4 + stored * 8)
-        calls.append(Call(f"spmm{layer}", "spmm", 2 * stored * out, n, float(out), graph.skew))
+        calls.append(StageOperation(f"spmm{layer}", "spmm", 2 * stored * out, n, float(out), graph.skew))
         cuts.append(n * out * 4 + (stored * 8 if layer == 0 else 0))
         width = out
     return calls, cuts
 
 
-def gin(graph: Graph) -> tuple[list[Call], list[float]]:
+def gin(graph: GraphDataSet) -> tuple[list[StageOperation], list[float]]:
     """Return the calls of a two-layer GIN: a sparse product and two equal products of a small network per layer."""
     n, stored = float(graph.nodes), float(graph.nonzeros + graph.nodes)
     calls, cuts, width = [], [n * graph.features * 4 + stored * 8], graph.features
     for layer in range(2):
-        calls.append(Call(f"spmm{layer}", "spmm", 2 * stored * width, n, float(width), graph.skew))
+        calls.append(StageOperation(f"spmm{layer}", "spmm", 2 * stored * width, n, float(width), graph.skew))
         cuts.append(n * width * 4 + (stored * 8 if layer == 0 else 0))
         for part in range(2):
             inner = graph.hidden if part == 0 or layer == 0 else graph.classes
             calls.append(
-                Call(f"mlp{layer}{part}", "matmul", 2 * n * width * inner, n, float(inner), weights=4.0 * width * inner)
+                StageOperation(
+                    f"mlp{layer}{part}", "matmul", 2 * n * width * inner, n, float(inner), weights=4.0 * width * inner
+                )
             )
             width = inner
             cuts.append(n * width * 4 + (stored * 8 if layer == 0 else 0))
     return calls, cuts
 
 
-def block(length: int, window: int) -> tuple[list[Call], list[float]]:
+def block(length: int, window: int) -> tuple[list[StageOperation], list[float]]:
     """Return the calls of a transformer block with attention within a window; its two residuals travel along."""
     n, h = float(length), float(HIDDEN)
     calls = [
-        Call("qkv", "matmul", 6 * n * h * h, n, 3 * h, weights=12 * h * h),
-        Call("attention", "window_attention", 4 * n * window * HEAD * HEADS, n, h),
-        Call("out", "matmul", 2 * n * h * h, n, h, weights=4 * h * h),
-        Call("norm", "layernorm", 10 * n * h, n, h),
-        Call("up", "matmul", 2 * n * h * FFN, n, float(FFN), weights=4 * h * FFN),
-        Call("down", "matmul", 2 * n * h * FFN, n, h, weights=4 * h * FFN),
-        Call("norm2", "layernorm", 10 * n * h, n, h),
+        StageOperation("qkv", "matmul", 6 * n * h * h, n, 3 * h, weights=12 * h * h),
+        StageOperation("attention", "window_attention", 4 * n * window * HEAD * HEADS, n, h),
+        StageOperation("out", "matmul", 2 * n * h * h, n, h, weights=4 * h * h),
+        StageOperation("norm", "layernorm", 10 * n * h, n, h),
+        StageOperation("up", "matmul", 2 * n * h * FFN, n, float(FFN), weights=4 * h * FFN),
+        StageOperation("down", "matmul", 2 * n * h * FFN, n, h, weights=4 * h * FFN),
+        StageOperation("norm2", "layernorm", 10 * n * h, n, h),
     ]
     one = 4 * n * h
     return calls, [one, 4 * one, 2 * one, 2 * one, one, one + 4 * n * FFN, 2 * one, one]
@@ -181,14 +185,14 @@ def _speed(device: Device, op: str) -> Speed:
 
 
 def planned_for(
-    case: tuple[list[Call], list[float]], cards: Cards, seconds: Seconds
+    case: tuple[list[StageOperation], list[float]], cards: Cards, seconds: Seconds
 ) -> tuple[StreamWork, StreamSystem]:
     """Return calls as a workload, and the classes that are worth looking at; `seconds` by call and class."""
     work = work_of(*case, seconds, cards.speeds)
     return work, worthwhile(cards.classes, work).system
 
 
-def work_of(calls: list[Call], cuts: list[float], seconds: Seconds, speeds: Speeds) -> StreamWork:
+def work_of(calls: list[StageOperation], cuts: list[float], seconds: Seconds, speeds: Speeds) -> StreamWork:
     """Return calls as a workload; `seconds` by call and class."""
     kernels = []
     for call in calls:

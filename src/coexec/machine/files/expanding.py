@@ -13,7 +13,7 @@ from ...errors import unknown_name
 from ..parts import HOST, USER, Device, Link, Memory
 from ..topology import Bus, Network, Parts, Switch, Topology, Wire
 from .reached import achieved_rate, device_design
-from .reading import Entry, Source, Tables
+from .reading import FileTable, SourceText, Tables
 from .schema import MOST_DEVICES
 
 RESERVED = ("user", "network")
@@ -25,14 +25,14 @@ MOST_PAIRS = 1 << 16
 class Group(NamedTuple):
     """What one entry with a count stands for."""
 
-    entry: Entry
+    entry: FileTable
     members: tuple[str, ...]
 
 
-def expand(tables: Tables, source: Source) -> Parts:
+def expand(tables: Tables, source: SourceText) -> Parts:
     """Return the parts of the platform; raise PlatformError where entries contradict each other."""
     top = tables[""][0]
-    places = Places(tables)
+    places = LinkEnds(tables)
     devices = _devices(tables["device"], places)
     if not devices:
         raise source.error((), "device", "is missing: a platform needs at least one [[device]]")
@@ -56,7 +56,7 @@ def expand(tables: Tables, source: Source) -> Parts:
     return _repeated(parts, top) if nodes > 1 else parts
 
 
-class Places:
+class LinkEnds:
     """Everything that a link may end at: memories, switches and network cards."""
 
     def __init__(self, tables: Tables) -> None:
@@ -70,7 +70,7 @@ class Places:
         for group in (*stores, *self.switches, *self.cards):
             self.groups[group.entry["name"]] = group.members
             self.groups |= {member: (member,) for member in group.members}
-        self.devices: dict[str, tuple[Entry, str]] = {}  # where each device is described, and its memory
+        self.devices: dict[str, tuple[FileTable, str]] = {}  # where each device is described, and its memory
 
     @staticmethod
     def _memories(stores: Sequence[Group], tables: Tables) -> tuple[Memory, ...]:
@@ -91,7 +91,7 @@ class Places:
             raise source.error((), "memory", 'a platform needs a [[memory]] with name = "host", without count')
         return (Memory("user"), made.pop("host"), *made.values())
 
-    def members(self, entry: Entry, field: str) -> list[str]:
+    def members(self, entry: FileTable, field: str) -> list[str]:
         """Return what the names in a field stand for."""
         found: list[str] = []
         for name in entry[field]:
@@ -109,7 +109,7 @@ def default_memory(name: str) -> Memory:
     return Memory("host", paged=True, strict=False) if name == "host" else Memory(name)
 
 
-def _group(entry: Entry) -> Group:
+def _group(entry: FileTable) -> Group:
     """Return the names that an entry stands for: its own, or name:0 and so on if it has a count."""
     name, count = entry["name"], entry.get("count")
     if name in RESERVED:
@@ -133,7 +133,7 @@ def _unique(groups: Sequence[Group]) -> None:
 # Devices ------------------------------------------------------------------------------------------------------------------
 
 
-def _devices(entries: Sequence[Entry], places: Places) -> tuple[Device, ...]:
+def _devices(entries: Sequence[FileTable], places: LinkEnds) -> tuple[Device, ...]:
     groups = [_group(entry) for entry in entries]
     _unique(groups)
     devices: list[Device] = []
@@ -148,7 +148,7 @@ def _devices(entries: Sequence[Entry], places: Places) -> tuple[Device, ...]:
     return _told_apart(devices, places)
 
 
-def _told_apart(devices: Sequence[Device], places: Places) -> tuple[Device, ...]:
+def _told_apart(devices: Sequence[Device], places: LinkEnds) -> tuple[Device, ...]:
     """Give devices of one name but unlike figures speed classes of their own, where the file says nothing about that."""
     classes: dict[str, dict[tuple[Any, ...], str]] = {}
     found = list(devices)
@@ -163,7 +163,7 @@ def _told_apart(devices: Sequence[Device], places: Places) -> tuple[Device, ...]
     return tuple(found)
 
 
-def _memories_of(entry: Entry, members: tuple[str, ...], places: Places) -> list[str]:
+def _memories_of(entry: FileTable, members: tuple[str, ...], places: LinkEnds) -> list[str]:
     """Return the memory of each device: one for all, one each, or one for every few."""
     wanted = entry["memory"]
     found = [name for name in places.groups.get(wanted, ()) if name in places.id and name != "user"]
@@ -178,7 +178,7 @@ def _memories_of(entry: Entry, members: tuple[str, ...], places: Places) -> list
     return [found[i // each] for i in range(len(members))]
 
 
-def _cores(entry: Entry, free: int, devices: Sequence[Device]) -> tuple[int, ...]:
+def _cores(entry: FileTable, free: int, devices: Sequence[Device]) -> tuple[int, ...]:
     """Return a device's cores: those named, or as many as it asks for, from the first free one on."""
     cores = entry.get("cores", ())
     if isinstance(cores, int):
@@ -188,7 +188,7 @@ def _cores(entry: Entry, free: int, devices: Sequence[Device]) -> tuple[int, ...
     return tuple(cores)
 
 
-def _device(entry: Entry, name: str, memory: int, cores: tuple[int, ...], places: Places) -> Device:
+def _device(entry: FileTable, name: str, memory: int, cores: tuple[int, ...], places: LinkEnds) -> Device:
     watts, idle = entry.get("watts"), entry.get("idle_watts")
     if watts is not None and idle is not None and idle > watts:
         raise entry.error("idle_watts", f"{idle:g} W while it waits is more than {watts:g} W while it computes")
@@ -237,7 +237,7 @@ def default_readable(memory: int) -> tuple[int, ...]:
     return (HOST, USER) if memory == HOST else (memory,)
 
 
-def _readable(entry: Entry, memory: int, places: Places) -> tuple[int, ...]:
+def _readable(entry: FileTable, memory: int, places: LinkEnds) -> tuple[int, ...]:
     if "reads" not in entry.values:
         return default_readable(memory)
     names = places.members(entry, "reads")
@@ -251,7 +251,7 @@ def _readable(entry: Entry, memory: int, places: Places) -> tuple[int, ...]:
 
 
 def _connections(
-    entries: Sequence[Entry], places: Places, buses: dict[str, Entry]
+    entries: Sequence[FileTable], places: LinkEnds, buses: dict[str, FileTable]
 ) -> tuple[dict[tuple[str, str], Wire], list[Wire]]:
     """Return links between memories, and wires that have a switch or a network card at one end."""
     direct: dict[tuple[str, str], Wire] = {}
@@ -271,7 +271,7 @@ def _connections(
     return direct, list(wires.values())
 
 
-def _ways(entry: Entry, places: Places) -> Iterator[Wire]:
+def _ways(entry: FileTable, places: LinkEnds) -> Iterator[Wire]:
     """Yield each direction of each link that an entry stands for."""
     sources, targets = places.members(entry, "from"), places.members(entry, "to")
     figures = Wire("", "", entry["latency"], entry["bandwidth"], entry.get("shared", ()), entry.get("name", ""))
@@ -289,7 +289,7 @@ def _ways(entry: Entry, places: Places) -> Iterator[Wire]:
                 yield figures._replace(source=pair[0], target=pair[1])
 
 
-def _pairs(entry: Entry, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str, str]]:
+def _pairs(entry: FileTable, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str, str]]:
     """Return who is joined with whom: each with each, or the first with the first (few) and so on."""
     if entry.get("pairwise"):
         each = len(targets) // len(sources)
@@ -301,7 +301,7 @@ def _pairs(entry: Entry, sources: Sequence[str], targets: Sequence[str]) -> list
     return [(a, b) for a in sources for b in targets]
 
 
-def _links(direct: dict[tuple[str, str], Wire], places: Places) -> dict[tuple[int, int], Link]:
+def _links(direct: dict[tuple[str, str], Wire], places: LinkEnds) -> dict[tuple[int, int], Link]:
     """Return the direct links by memory ids; from the user's memory they lead wherever they do from the host's."""
     given = {}
     for (source, target), made in direct.items():
@@ -318,7 +318,7 @@ def user_links(links: dict[tuple[int, int], Link], memories: Sequence[Memory]) -
     return made
 
 
-def _network(entries: Sequence[Entry], top: Entry, places: Places) -> Network | None:
+def _network(entries: Sequence[FileTable], top: FileTable, places: LinkEnds) -> Network | None:
     nodes = top.get("nodes", 1)
     if nodes > 1 and not (entries and places.cards):
         raise top.error("nodes", f"{nodes} nodes need a [network], and a [[nic]] with links to it")
@@ -329,7 +329,7 @@ def _network(entries: Sequence[Entry], top: Entry, places: Places) -> Network | 
 
 
 def _reachable(
-    devices: Sequence[Device], places: Places, topology: Topology, links: dict[tuple[int, int], Link]
+    devices: Sequence[Device], places: LinkEnds, topology: Topology, links: dict[tuple[int, int], Link]
 ) -> None:
     """Raise unless data can come from the host to every device and back, and to every network card."""
     alone = replace(topology, nodes=1)
@@ -347,7 +347,7 @@ def _reachable(
 # Nodes --------------------------------------------------------------------------------------------------------------------
 
 
-def _repeated(parts: Parts, top: Entry) -> Parts:
+def _repeated(parts: Parts, top: FileTable) -> Parts:
     """Return the platform with all its nodes."""
     topology = parts.topology
     assert topology is not None

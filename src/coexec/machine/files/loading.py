@@ -13,7 +13,7 @@ from ...errors import PlatformError, unknown_name
 from ...files import write_text
 from ..topology import Parts
 from .expanding import expand
-from .reading import Source, read
+from .reading import SourceText, read
 from .writing import text_of
 
 PRESETS = Path(__file__).parent.with_name("presets")
@@ -61,7 +61,7 @@ def read_file(path: Path) -> Parts:
 
 def parse(text: str, file: str = "platform") -> Parts:
     """Return the parts of the platform that a text describes."""
-    source = Source(file, text.replace("\r\n", "\n"))
+    source = SourceText(file, text.replace("\r\n", "\n"))
     return expand(read(source), source)
 
 

@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..parts import AchievedRate, DeviceDesign
-from .reading import Entry
+from .reading import FileTable
 from .schema import LEAST
 
 
-def device_design(entry: Entry, known: Mapping[str, Any], peak: float | None, idle: float | None) -> DeviceDesign:
+def device_design(entry: FileTable, known: Mapping[str, Any], peak: float | None, idle: float | None) -> DeviceDesign:
     """Return one design of a device."""
     achieved = tuple([achieved_rate(entry, one, peak, idle) for one in known.get("achieved", ())])
     ops = tuple(dict.fromkeys([*known.get("ops", ()), *[one.op for one in achieved]]))
     return DeviceDesign(known["name"], ops, achieved, known.get("load", 0.0), known.get("basis", ""))
 
 
-def achieved_rate(entry: Entry, known: Mapping[str, Any], peak: float | None, idle: float | None) -> AchievedRate:
+def achieved_rate(entry: FileTable, known: Mapping[str, Any], peak: float | None, idle: float | None) -> AchievedRate:
     """Return what a device reaches in an operation: a part of its peak, or a rate, which is made one."""
     op = known["op"]
     if known.get("watts") is not None and known["watts"] < (idle or 0.0):

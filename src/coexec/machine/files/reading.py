@@ -149,7 +149,7 @@ def _plain(key: str) -> str:
     return key.strip("'")
 
 
-class Source(NamedTuple):
+class SourceText(NamedTuple):
     """The text of a file, and what it is called."""
 
     file: str
@@ -161,10 +161,10 @@ class Source(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileTable:
     """One table of the file, checked field by field."""
 
-    source: Source
+    source: SourceText
     table: str
     where: Where
     values: Mapping[str, Any]
@@ -182,16 +182,16 @@ class Entry:
         return self.source.error((*self.where, field), f"{self.table}.{field}" if self.table else field, message)
 
 
-Tables = Mapping[str, list[Entry]]
+Tables = Mapping[str, list[FileTable]]
 """Table -> its entries in the order of the file. "" and "network" have at most one."""
 
 
-def read(source: Source) -> Tables:
+def read(source: SourceText) -> Tables:
     """Return the tables of a platform file; raise PlatformError at the first thing that is wrong."""
     document = parse(source)
     known = [name for name in TABLES if name]
     top = {key: value for key, value in document.items() if key not in known}
-    tables: dict[str, list[Entry]] = {"": [_entry(source, "", (), top)]}
+    tables: dict[str, list[FileTable]] = {"": [_entry(source, "", (), top)]}
     for name in known:
         tables[name] = [
             _entry(source, name, where, values) for where, values in _found(source, name, document.get(name))
@@ -199,7 +199,7 @@ def read(source: Source) -> Tables:
     return tables
 
 
-def parse(source: Source) -> dict[str, Any]:
+def parse(source: SourceText) -> dict[str, Any]:
     """Return the file as TOML gives it."""
     try:
         return tomllib.loads(source.text)
@@ -213,7 +213,7 @@ def parse(source: Source) -> dict[str, Any]:
         raise PlatformError("not valid TOML: nested too deeply", source.file) from None
 
 
-def _found(source: Source, name: str, value: Any) -> list[tuple[Where, Any]]:
+def _found(source: SourceText, name: str, value: Any) -> list[tuple[Where, Any]]:
     """Return the tables called `name`, each with the way to it."""
     if value is None:
         return []
@@ -223,7 +223,7 @@ def _found(source: Source, name: str, value: Any) -> list[tuple[Where, Any]]:
     raise source.error((name,), name, f"must be written [[{name}]]" if many else f"must be one table, [{name}]")
 
 
-def _entry(source: Source, table: str, where: Where, given: Any) -> Entry:
+def _entry(source: SourceText, table: str, where: Where, given: Any) -> FileTable:
     """Return a table with each field read."""
     fields = TABLES[table]
     if not isinstance(given, dict):
@@ -241,7 +241,7 @@ def _entry(source: Source, table: str, where: Where, given: Any) -> Entry:
     for field in REQUIRED.get(table, ()):
         if field not in values:
             raise source.error(where, f"{table}.{field}", f"is missing: each [[{table}]] needs it")
-    return Entry(source, table, where, values)
+    return FileTable(source, table, where, values)
 
 
 def _short(value: Any) -> str:

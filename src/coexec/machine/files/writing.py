@@ -64,7 +64,7 @@ def entries(parts: Parts) -> Iterator[Entry]:
     yield "", {field: given for field, given in top.items() if given}
     stores = list(_runs(parts.memories[HOST:], lambda memory: replace(memory, name="")))
     switches = list(_runs(topology.switches, lambda switch: switch.peers))
-    cards = list(_runs([Named(name) for name in topology.cards], lambda _: True))
+    cards = list(_runs([NameOnly(name) for name in topology.cards], lambda _: True))
     groups = {run.stem: run.names for run in (*stores, *switches, *cards) if len(run.names) > 1}
     for run in stores:
         yield "memory", {**run.named, **_memory(run.first)}
@@ -93,7 +93,7 @@ def first_node(parts: Parts) -> Parts:
     )
 
 
-class Named(NamedTuple):
+class NameOnly(NamedTuple):
     """Something that has a name only."""
 
     name: str

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...geometry import Box
-from ...ops.conv2d import Window, conv2d_kernel
+from ...ops.conv2d import ConvolutionWindow, conv2d_kernel
 from ...ops.convolve import NOTHING, After
 from ...program import array as arrays
 from ...program.array import Array
@@ -88,10 +88,10 @@ def convolution(call: OpCall, x: Array, w: Array, shape: Geometry, groups: int) 
     return result
 
 
-def conv_window(w: Shape, shape: Geometry, groups: int) -> Window:
+def conv_window(w: Shape, shape: Geometry, groups: int) -> ConvolutionWindow:
     """Return how windows lie, as coexec's convolution wants it."""
     (a, b), (c, d), (e, f), (g, h) = shape.strides, shape.before, shape.dilations, shape.taps
-    return Window((a, b), (c, d), (e, f), (g, h), (w[1], max(1, w[0] // groups)))
+    return ConvolutionWindow((a, b), (c, d), (e, f), (g, h), (w[1], max(1, w[0] // groups)))
 
 
 def conv_kernel(x: Array, w: Array, shape: Geometry, groups: int, after: After = NOTHING) -> tuple[Any, Sizes]:

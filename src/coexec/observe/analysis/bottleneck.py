@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..pictures.svg import count_text
-from .path import LAUNCH, PROGRAM, SCHEDULING, PathStep
+from .path import LAUNCH, PROGRAM, SCHEDULING, PathStretch
 
 REMEDIES = {
     "kernel": "faster devices, or dividing it over more of them, would make the run shorter",
@@ -47,9 +47,9 @@ class PathPart:
         return self.name if self.name and self.kind not in (LAUNCH, SCHEDULING, PROGRAM) else self.kind
 
 
-def parts(steps: Iterable[PathStep]) -> list[PathPart]:
+def parts(steps: Iterable[PathStretch]) -> list[PathPart]:
     """Return what a path consists of, the longest first."""
-    groups: dict[tuple[str, str], list[PathStep]] = {}
+    groups: dict[tuple[str, str], list[PathStretch]] = {}
     for step in steps:
         groups.setdefault((step.kind, _name(step)), []).append(step)
     whole = sum(step.seconds for group in groups.values() for step in group)
@@ -57,7 +57,7 @@ def parts(steps: Iterable[PathStep]) -> list[PathPart]:
     return sorted(found, key=lambda part: (-part.seconds, part.kind, part.name))
 
 
-def _name(step: PathStep) -> str:
+def _name(step: PathStretch) -> str:
     """Return what a step is counted under: copies by what they go over, or else by their way."""
     if step.kind != "copy":
         return step.name
@@ -65,7 +65,7 @@ def _name(step: PathStep) -> str:
     return f"over {made_of}" if made_of else way
 
 
-def _part(kind: str, name: str, steps: Sequence[PathStep], whole: float) -> PathPart:
+def _part(kind: str, name: str, steps: Sequence[PathStretch], whole: float) -> PathPart:
     seconds = sum(step.seconds for step in steps)
     devices = tuple(dict.fromkeys(step.device for step in steps if step.device))
     others = sum(step.others * step.seconds for step in steps) / seconds if seconds else 0.0
@@ -89,7 +89,7 @@ def _described(part: PathPart) -> str:
     return part.text
 
 
-def as_data(steps: Sequence[PathStep], listed: int) -> dict[str, Any]:
+def as_data(steps: Sequence[PathStretch], listed: int) -> dict[str, Any]:
     """Return path, parts and sentence as JSON-ready data, with so many steps from the beginning and as many from the end."""
     found = parts(steps)
     shown = steps if len(steps) <= 2 * listed else [*steps[:listed], *steps[-listed:]]

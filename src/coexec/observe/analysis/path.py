@@ -28,7 +28,7 @@ _CLOSE = 1e-9  # seconds: times are written with so many digits
 _FAR = 256  # instructions without a record that are looked through for what is behind them
 
 
-class PathStep(NamedTuple):
+class PathStretch(NamedTuple):
     """A stretch of the run, and what was waited for in it."""
 
     start: float
@@ -55,12 +55,12 @@ class _Cause(NamedTuple):
     why: str
 
 
-def path_taken(trace: Trace) -> list[PathStep]:
+def path_taken(trace: Trace) -> list[PathStretch]:
     """Return the steps from the first submission to the last completion, without holes."""
-    return _Walk(trace).steps() if trace.work else []
+    return _WayBack(trace).steps() if trace.work else []
 
 
-class _Walk:
+class _WayBack:
     """The way back from the last completion."""
 
     def __init__(self, trace: Trace) -> None:
@@ -71,10 +71,10 @@ class _Walk:
         self._wait_stops = [float(wait["stop"]) for wait in self._waits]
         self._launch = trace.launches
         self._at_once = {str(d["name"]): int(d.get("concurrent") or 1) for d in trace.header.get("devices", ())}
-        self._found: list[PathStep] = []
+        self._found: list[PathStretch] = []
         self._seen: set[int] = set()  # instructions that are on the path: things that took no time may wait in a circle
 
-    def steps(self) -> list[PathStep]:
+    def steps(self) -> list[PathStretch]:
         """Return the steps in order."""
         row: Row | None = max(self._trace.work, key=lambda r: (r["stop"], r["id"]))
         why = "it was the last to end"
@@ -94,7 +94,7 @@ class _Walk:
 
     def _add(self, start: float, stop: float, kind: str, device: str, why: str) -> None:
         if stop - start > _CLOSE:
-            self._found.append(PathStep(start, stop, kind, "", device, why))
+            self._found.append(PathStretch(start, stop, kind, "", device, why))
 
     def _carried_out(self, row: Row, stop: float, why: str) -> None:
         start = float(row["start"])
@@ -102,7 +102,7 @@ class _Walk:
             copy = row["kind"] == "copy"
             name = self._trace.way(row) if copy else str(row.get("name") or row["kind"])
             others = self._crowding.others(row) if copy else 0.0
-            self._found.append(PathStep(start, stop, row["kind"], name, row["device"] or "", why, row["id"], others))
+            self._found.append(PathStretch(start, stop, row["kind"], name, row["device"] or "", why, row["id"], others))
 
     def _gap(self, row: Row, start: float, stop: float) -> None:
         """Tell why an instruction did not begin when it could have."""

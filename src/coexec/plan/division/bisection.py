@@ -65,7 +65,7 @@ class Reach:
         return max(hi - low, self.moving.rows_within(left + offer.in_per_row * (hi - max(low, lo))))
 
 
-class Walk:
+class DeviceWalk:
     """The devices side by side along the axis, each taking as much as it can."""
 
     __slots__ = ("_lows", "_order", "_queued", "_reach", "guessed", "offers", "rows")
@@ -172,7 +172,7 @@ def divide(offers: Sequence[Offer], rows: int) -> Division:
     alone = singles(offers, rows)
     if not rows:
         return Division((0,) * (len(offers) + 1), 0.0, tuple(finish_times(offers, [0] * (len(offers) + 1))), {}, alone)
-    walk = Walk(offers, rows)
+    walk = DeviceWalk(offers, rows)
     used, cuts = best_cuts(walk)
     if walk.guessed:
         used, cuts = settled(walk, used, cuts)
@@ -184,7 +184,7 @@ def divide(offers: Sequence[Offer], rows: int) -> Division:
     return Division(tuple(cuts), seconds, times, left_out, alone)
 
 
-def best_cuts(walk: Walk) -> tuple[frozenset[int], list[float]]:
+def best_cuts(walk: DeviceWalk) -> tuple[frozenset[int], list[float]]:
     """Return who takes part and the cuts."""
     used = frozenset(i for i, offer in enumerate(walk.offers) if offer.room > 0)
     seconds = walk.least_time(used, enough_time(walk.offers, walk.rows))
@@ -193,7 +193,7 @@ def best_cuts(walk: Walk) -> tuple[frozenset[int], list[float]]:
     return used, walk.cuts(seconds, used)
 
 
-def settled(walk: Walk, used: frozenset[int], cuts: list[float]) -> tuple[frozenset[int], list[float]]:
+def settled(walk: DeviceWalk, used: frozenset[int], cuts: list[float]) -> tuple[frozenset[int], list[float]]:
     """Return the best of several rounds in which pieces begin about where those of the round before did."""
 
     def seconds(cuts: Sequence[float]) -> float:
@@ -226,7 +226,7 @@ def enough_time(offers: Sequence[Offer], rows: int) -> float:
 
 
 def without_some(
-    walk: Walk, used: frozenset[int], queued: Sequence[int], seconds: float
+    walk: DeviceWalk, used: frozenset[int], queued: Sequence[int], seconds: float
 ) -> tuple[frozenset[int], float]:
     """Return who of the devices on shared links should take part, and the time that takes."""
     found, best = used, seconds

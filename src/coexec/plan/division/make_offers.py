@@ -166,7 +166,7 @@ class Argument(NamedTuple):
     places: Places
 
 
-class Way(NamedTuple):
+class InputWay(NamedTuple):
     """How inputs come to a memory."""
 
     link: Link | None = None
@@ -335,7 +335,7 @@ class Offering:
             link=way.bus,
         )
 
-    def _inputs(self, site: Site, arguments: Sequence[Argument], memory: int) -> tuple[Bytes, Way]:
+    def _inputs(self, site: Site, arguments: Sequence[Argument], memory: int) -> tuple[Bytes, InputWay]:
         """Return what rows of the task lack in `memory`, and how it comes there."""
         fixed, per_row, there, largest = 0.0, 0.0, (0, 0), 0.0
         main: tuple[tuple[float, float], Places] | None = None  # of which most must be copied
@@ -357,7 +357,7 @@ class Offering:
                 largest, there = size.per_row, places.present(memory)
         return Bytes(fixed, per_row, there), self._way(memory, main[1] if main is not None else None)
 
-    def _way(self, memory: int, places: Places | None) -> Way:
+    def _way(self, memory: int, places: Places | None) -> InputWay:
         """Return the way over which inputs come: from the host if it has them, else from whoever is nearest.
 
         Rows that are spread over memories come from as many sides, and wait for nobody on the way.
@@ -365,7 +365,7 @@ class Offering:
         if memory == HOST:
             others = [link for link in self._platform.links_into(HOST) if link.source != USER]
             slow = min(others, key=lambda link: link.bandwidth, default=None)
-            return Way(slow, slow.bus if slow is not None else "")
+            return InputWay(slow, slow.bus if slow is not None else "")
         home = self._platform.link(HOST, memory)
         sources = places.sources(memory) if places is not None else []
         spread = places is not None and not sources
@@ -374,7 +374,7 @@ class Offering:
         found = [home if mask >> HOST & 1 else self._nearest(mask, memory) for mask in sources]
         links = [link if link is not None else home for link in found]
         link = max(links, key=_for_common_size, default=home)
-        return Way(link, link.bus if link is not None and not spread else "")
+        return InputWay(link, link.bus if link is not None and not spread else "")
 
     def _nearest(self, mask: int, memory: int) -> Link | None:
         """Return the quickest direct way from one of the memories of a mask."""

@@ -16,7 +16,7 @@ from .offers import Division, Offer, Times, check, finish_times, link_order, sin
 Terms = dict[int, float]  # variable -> coefficient
 
 
-class Program:
+class LinearProgram:
     """Variables with bounds, and rows of constraints: what HiGHS takes."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ def divide_under_cap(offers: Sequence[Offer], rows: int, cap: float = inf, *, ev
     if not rows:
         return divide(offers, rows)
     unit = enough_time(offers, rows)
-    program = Program()
+    program = LinearProgram()
     end = program.variable()
     parts = [PartVariables(program, offer, rows, unit, everyone=everyone) for offer in offers]
     program.equal({part.share: 1.0 for part in parts}, 1.0)
@@ -109,7 +109,7 @@ def divide_under_cap(offers: Sequence[Offer], rows: int, cap: float = inf, *, ev
 class PartVariables:
     """One device's variables and its times as linear expressions of them, in units of time."""
 
-    def __init__(self, program: Program, offer: Offer, rows: int, unit: float, *, everyone: bool) -> None:
+    def __init__(self, program: LinearProgram, offer: Offer, rows: int, unit: float, *, everyone: bool) -> None:
         self.offer = offer
         self.share = program.variable(0.0, min(1.0, offer.room / rows))
         self.used = program.variable(float(everyone), 1.0, whole=True)
@@ -121,7 +121,7 @@ class PartVariables:
         self.output = {self.used: offer.fixed_out / unit, self.share: offer.out_per_row * per_share}
         self.computing = self._curve(program, rows, unit)
 
-    def _curve(self, program: Program, rows: int, unit: float) -> Terms:
+    def _curve(self, program: LinearProgram, rows: int, unit: float) -> Terms:
         curve = self.offer.compute
         seconds = program.variable()
         segments = [
@@ -148,7 +148,7 @@ class PartVariables:
         return {seconds: 1.0}
 
 
-def already_there(program: Program, parts: Sequence[PartVariables], rows: int) -> None:
+def already_there(program: LinearProgram, parts: Sequence[PartVariables], rows: int) -> None:
     """Take the rows whose inputs a device has already off its copies: how far its piece and they overlap."""
     before: Terms = {}
     for part in parts:

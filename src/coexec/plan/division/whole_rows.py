@@ -12,7 +12,7 @@ from itertools import accumulate, combinations_with_replacement, pairwise
 from math import comb, inf
 from types import MappingProxyType
 
-from .bisection import Walk, divide, why_not
+from .bisection import DeviceWalk, divide, why_not
 from .local_search import LocalSearch
 from .offers import MANY, Division, Offer, finish_times, shared, singles
 
@@ -131,7 +131,7 @@ def good_enough(
     seconds = max(t.finish for t in times)
     single = singles(offers, rows)
     used = frozenset(i for i, offer in enumerate(offers) if offer.room > 0)
-    if seconds > min(single.values()) or Walk(offers, rows).enough(used, seconds / (1 + keep)):
+    if seconds > min(single.values()) or DeviceWalk(offers, rows).enough(used, seconds / (1 + keep)):
         return None
     return Division(tuple(sticky), seconds, times, reasons(offers, sticky, seconds), single, sticky=True)
 
