@@ -7,7 +7,18 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from coexec.cluster.packet import HEADER, INSIDE, LATER, BadPacket, Packet, PacketKind, decode, encode, note, text
+from coexec.cluster.packet import (
+    HEADER,
+    INSIDE,
+    WHOLE,
+    BadPacket,
+    Packet,
+    PacketKind,
+    decode,
+    encode,
+    note,
+    text,
+)
 
 numbers = st.integers(0, (1 << 64) - 1)
 packets = st.builds(
@@ -17,7 +28,7 @@ packets = st.builds(
     numbers,
     numbers,
     numbers,
-    st.integers(INSIDE, LATER),
+    st.integers(INSIDE, WHOLE),
     st.binary(max_size=50),
 )
 

@@ -31,6 +31,7 @@ class World:
     moves: dict[tuple[int, int], tuple[deque[MovePart], deque[MovePart]]] = field(default_factory=dict)
     over: dict[int, BaseException | None] = field(default_factory=dict)
     silent: set[int] = field(default_factory=set)
+    parts: list[int] = field(default_factory=list)  # bytes of each that moved
     kept: list[Transfer] = field(default_factory=list)  # so that no id comes again
 
     def __post_init__(self) -> None:
@@ -77,6 +78,7 @@ class World:
         out, into = (queue.popleft() for queue in self.moves[source, target])
         assert out.buffer.nbytes == into.buffer.nbytes, "both sides move the same parts"
         into.buffer[...] = out.buffer
+        self.parts.append(out.buffer.nbytes)
         for rank, move in ((source, out), (target, into)):
             self.boxes[rank].moved(move)
             self.act(rank)
@@ -112,7 +114,8 @@ class Traffic:
             shape = (chance.choice([0, 1, 5, 30]), chance.choice([1, 2, 7]))
             view = np.s_[:, ::2] if chance.random() < 0.5 else np.s_[:]
             data = np.arange(float(shape[0] * shape[1])).reshape(shape)[view] + 1000 * number
-            into = np.zeros(shape)[view]
+            rows, columns = data.shape
+            into = np.zeros((rows, columns)) if chance.random() < 0.5 else np.zeros((rows, 2 * columns))[:, ::2]
             breaks = chance.random() < 0.2
             send = failing(target, number, data.nbytes) if breaks else sending(target, number, data)
             self.posts += [
@@ -307,3 +310,15 @@ def test_no_rank_ends_before_all_know_that_all_have_ended() -> None:
     assert world.boxes[1].part()
     world.boxes[2].lose(0, "its process has ended")
     assert world.boxes[2].part() and world.boxes[2].broken is None
+
+
+@pytest.mark.parametrize("first", ["send", "receive"])
+@pytest.mark.parametrize(("out", "into", "parts"), [(1, 1, 2), (1, 2, 15), (2, 1, 15), (2, 2, 15)])
+def test_what_is_packed_on_no_side_travels_in_larger_parts(out: int, into: int, parts: int, first: str) -> None:
+    world = World(2)
+    data, space = np.arange(120.0 * out)[::out], np.zeros(120 * into)[::into]
+    posts = [(0, sending(1, 1, data)), (1, receiving(0, 1, space))]
+    for rank, transfer in posts if first == "send" else posts[::-1]:
+        world.post(rank, transfer)
+    world.run()
+    assert (space == data).all() and len(world.parts) == parts  # of 64 bytes, or of eight times as many

@@ -14,7 +14,9 @@ from .parts import as_bytes, in_place, packed, parts
 from .transport import Side, Transfer
 
 PART = 8 << 20
-"""Bytes of a part: far below the 2 GiB that libraries count in an int; what is packed at once; above it nothing is gained."""
+"""Bytes of a part that is packed: one is under way while the next is packed or unpacked."""
+WHOLE_PARTS = 8
+"""How many of these are one part where nothing is packed: far below the 2 GiB that libraries count in an int."""
 WINDOW = 2
 """Parts of one message under way at once: one moves while the next is packed or unpacked."""
 

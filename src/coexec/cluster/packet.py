@@ -20,11 +20,11 @@ class PacketKind(IntEnum):
     """What a packet says."""
 
     MESSAGE = 1
-    """A message of `nbytes`: its contents are the body if `flow` is 0; if 1, they follow; if 2, once the receiver is ready."""
+    """A message of `nbytes`: its contents are the body if `flow` is 0; if 1 or 3, they follow; if 2, once the receiver is ready."""
     READY = 2
-    """The receive of a message too large for a packet was posted."""
+    """The receive of a message too large for a packet was posted; `flow` is 3 if its bytes lie together there."""
     FLOW = 3
-    """The contents of an announced message follow now."""
+    """The contents of an announced message follow now; `flow` is 3 if their bytes lie together on both sides."""
     FAILED = 4
     """There is nothing to send for this key; the body says why."""
     ABORT = 5
@@ -43,7 +43,7 @@ class PacketKind(IntEnum):
     """The sender found that all ranks wait for each other; the body says for what."""
 
 
-INSIDE, FOLLOWS, LATER = range(3)  # where the contents of a message are
+INSIDE, FOLLOWS, LATER, WHOLE = range(4)  # where the contents of a message are
 
 
 class Packet(NamedTuple):
@@ -79,7 +79,7 @@ def decode(data: bytes, source: int) -> Packet:
     magic, kind, flow, claimed, length, key, nbytes, stamp = FIELDS.unpack_from(data)
     if magic != MAGIC:
         raise BadPacket(f"it begins with {magic!r}, not with {MAGIC!r}: is another version of coexec running there?")
-    if kind not in PacketKind._value2member_map_ or flow > LATER:
+    if kind not in PacketKind._value2member_map_ or flow > WHOLE:
         raise BadPacket(f"kind {kind} with contents {flow} is unknown")
     if claimed != source:
         raise BadPacket(f"it says that rank {claimed} wrote it")

@@ -14,8 +14,8 @@ from collections import deque
 from typing import Any
 
 from ..errors import ClusterError, RankAborted, RankLost, RanksDiverge, RanksHang, RemoteFailure, RuntimeClosed
-from .actions import PART, Action, Counted, Explains, Flow, Heard, MovePart, Over, PutPacket
-from .packet import FOLLOWS, HEADER, INSIDE, LATER, BadPacket, Packet, PacketKind, decode, encode, note, text
+from .actions import PART, WHOLE_PARTS, Action, Counted, Explains, Flow, Heard, MovePart, Over, PutPacket
+from .packet import FOLLOWS, HEADER, INSIDE, LATER, WHOLE, BadPacket, Packet, PacketKind, decode, encode, note, text
 from .parts import in_place, packed, unpack
 from .transport import Side, Transfer
 
@@ -81,8 +81,9 @@ class Postbox:
             self._sends[at] = transfer  # until both sides agree: whoever gives up lets it be over
             if self._agree(transfer, ready):
                 del self._sends[at]
-                self._put(transfer.peer, PacketKind.MESSAGE, transfer, flow=FOLLOWS)
-                self._flow(transfer)
+                flow = WHOLE if _whole(transfer, ready) else FOLLOWS
+                self._put(transfer.peer, PacketKind.MESSAGE, transfer, flow=flow)
+                self._flow(transfer, flow)
         else:
             self._sends[at] = transfer
             self._put(transfer.peer, PacketKind.MESSAGE, transfer, flow=LATER)
@@ -98,7 +99,7 @@ class Postbox:
         at = (transfer.peer, transfer.key)
         self._receives[at] = transfer
         if transfer.nbytes > self.inside:
-            self._put(transfer.peer, PacketKind.READY, transfer)
+            self._put(transfer.peer, PacketKind.READY, transfer, flow=WHOLE if in_place(transfer.data) else INSIDE)
         if (packet := self._came.pop(at, None)) is not None:
             self._match(transfer, packet)
 
@@ -202,7 +203,7 @@ class Postbox:
         elif packet.kind is PacketKind.READY:
             self._other_side_ready(at, packet)
         elif packet.kind is PacketKind.FLOW:
-            self._contents_follow(at)
+            self._contents_follow(at, packet.flow)
         else:
             self._news(packet)
 
@@ -238,8 +239,8 @@ class Postbox:
         if packet.kind is PacketKind.FAILED:
             words = f"{self.name(transfer.peer)} has nothing to send: {text(packet.body)}"
             self._over(transfer, RemoteFailure(words, transfer.peer, self.hosts[transfer.peer]))
-        elif packet.flow == FOLLOWS:
-            self._flow(transfer)
+        elif packet.flow in (FOLLOWS, WHOLE):
+            self._flow(transfer, packet.flow)
         else:
             if transfer.nbytes:
                 unpack(packet.body, transfer.data)
@@ -254,16 +255,17 @@ class Postbox:
                 self._ready[at] = packet
         elif self._agree(transfer, packet):
             del self._sends[at]
-            self._put(transfer.peer, PacketKind.FLOW, transfer)
-            self._flow(transfer)
+            flow = WHOLE if _whole(transfer, packet) else FOLLOWS
+            self._put(transfer.peer, PacketKind.FLOW, transfer, flow=flow)
+            self._flow(transfer, flow)
 
-    def _contents_follow(self, at: tuple[int, int]) -> None:
+    def _contents_follow(self, at: tuple[int, int], flow: int) -> None:
         transfer = self._receives.pop(at, None)
         if transfer is None:
             if not self.closed:
                 self.fail(ClusterError(f"{self.name(at[0])} sends contents with key {at[1]} that nobody asked for"))
             return
-        self._flow(transfer)
+        self._flow(transfer, flow)
 
     def moved(self, move: MovePart) -> None:
         """Note that a part has moved."""
@@ -277,9 +279,10 @@ class Postbox:
 
     # Contents ---------------------------------------------------------------------------------------------------------
 
-    def _flow(self, transfer: Transfer) -> None:
+    def _flow(self, transfer: Transfer, flow: int) -> None:
         way = (transfer.side, transfer.peer)
-        self._flows.setdefault(way, deque()).append(Flow(transfer, self._limit))
+        limit = self._limit * WHOLE_PARTS if flow == WHOLE else self._limit
+        self._flows.setdefault(way, deque()).append(Flow(transfer, limit))
         self._advance(way)
 
     def _advance(self, way: tuple[Side, int]) -> None:
@@ -367,3 +370,8 @@ class Postbox:
             if rank != self.rank:
                 self._sent += 1
                 self.actions.append(PutPacket(rank, packet))
+
+
+def _whole(transfer: Transfer, ready: Packet) -> bool:
+    """Tell whether the bytes of a message lie together both here and where the receiver is `ready`."""
+    return ready.flow == WHOLE and in_place(transfer.data)
