@@ -69,6 +69,7 @@ class Driver:
         self._guesses: deque[Task] = deque()  # tasks divided by guess, of which none was waited for
         self._homes = Homes(pump, config, self.wait)
         self.adopt_shared = self._homes.adopt_shared  # a new array whose contents another rank has
+        self.adopt_at_home = self._homes.adopt_at_home
         self.small, self.stop_small_calls = self._homes.small, self._homes.stop_small_calls
         self._straight = StraightCalls(pump, self.lending) if pump.may_be_straight else None
         self._queue = StraightQueue(pump, self.lending) if pump.may_queue_straight else None
@@ -129,7 +130,7 @@ class Driver:
             if self.lending.lent:
                 self.lending.keep(kernel, arrays)
             small = self.small
-            if small is not None:
+            if self._homes.used:
                 for array in task.arrays:
                     if array._storage.home is not None or array._storage.state is None:
                         self._homes.leave(task.arrays)
@@ -246,7 +247,7 @@ class Driver:
         if self.closed:
             return read_closed(array, self._engine.failed)
         session.check_outside()
-        if self.small is not None and (data := self.small.snapshot(array)) is not None:
+        if (data := self._homes.snapshot(array)) is not None:
             return data
         return self.finish_read(*self.begin_read(array))
 

@@ -18,10 +18,12 @@ from .backend.launch import set_data
 from .config import Config
 from .lower.state import USERS, ArrayState
 from .machine.platform import HOST, USER
+from .program.array import Array
 from .program.at_home import KINDS, MOST
 from .program.small import SmallCalls
 from .program.storage import HandleEnd, Storage
 from .program.value import numbers_known
+from .program.view import extract
 from .pump import EventPump
 from .schedule.events import Crowded, Made
 
@@ -38,6 +40,8 @@ class Homes:
         self._wait = wait
         self._lock, self._send, self._scheduler, self._executor = pump.lock, pump.send, pump.scheduler, pump.executor
         self.small = self._small_calls(config)
+        self.used = self.small is not None  # whether arrays may be at home
+        self.snapshot = self._snapshot if self.small is None else self.small.snapshot
 
     def _small_calls(self, config: Config) -> SmallCalls | None:
         """Return what makes calls on small arrays at once; None where each must become a task.
@@ -73,6 +77,28 @@ class Homes:
         target = self._adopt(storage, data, borrowed=borrowed)
         if target is not None:
             np.copyto(target, data)
+
+    def adopt_at_home(self, storage: Storage, data: np.ndarray[Any, Any]) -> None:
+        """Take a new array that is at home in `data`, which nobody else has."""
+        storage.small = self.small
+        with self._lock:
+            self._pump.check_open()
+            arrays = self._scheduler.arrays
+            arrays.last = storage.id = arrays.last + 1
+            storage.home, self.used = data, True
+
+    def _snapshot(self, array: Array) -> np.ndarray[Any, Any] | None:
+        """Return a copy of an array as it is now, read-only; None if it is not at home."""
+        if type(array) is not Array or not self.used:
+            return None
+        with self._lock:
+            home = array._storage.home
+            if home is None:
+                return None
+            self._pump.check_open()
+            copy = np.array(extract(home, (0,) * home.ndim, array._box, array._cut), order="C")
+        copy.flags.writeable = False
+        return copy
 
     def adopt_shared(self, storage: Storage, data: Any) -> None:
         """Take a new array whose contents another rank has: nothing is computed, so nobody writes them."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from . import process
@@ -53,6 +54,7 @@ class Runtime:
         config = self.config = configured(devices, trace, platform, scenario, options)
         self.closed = False  # asked by every call, so it is no property
         self._in_block = False  # a `with` block of the program is about it
+        self.asked = 0.0  # when the program last waited for something, by time.perf_counter()
         self._way: Driver | Ranks
         self._joined: RankDriver | None = None  # the way, if this is one of several processes
         if machine is None and config.ranks != 1:
@@ -93,6 +95,16 @@ class Runtime:
         return self.config.ranks == 1 and self._joined is None and self._driver.pump.quiet
 
     @property
+    def recorded(self) -> int:
+        """How many tasks were recorded so far, where there is one rank."""
+        return self._driver.pump.scheduler.link.graph.last
+
+    @property
+    def traced(self) -> bool:
+        """Whether a trace is written, where there is one rank."""
+        return self._driver.recorder.tracing
+
+    @property
     def joined(self) -> bool:
         """Whether it is one of several ranks that a launcher started."""
         return self._joined is not None
@@ -102,6 +114,10 @@ class Runtime:
     def adopt(self, storage: Storage, data: Any, *, borrowed: bool) -> None:
         """Register a new array, with its first contents if `data` is not None."""
         self._way.adopt(storage, data, borrowed=borrowed)
+
+    def adopt_at_home(self, storage: Storage, data: Any) -> None:
+        """Register a new array whose contents are `data`, which nobody else has and which is not copied; where there is one rank."""
+        self._driver.adopt_at_home(storage, data)
 
     def plan(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Plan:
         """Return how a call would be divided and placed, and how long it is predicted to take. Nothing runs."""
@@ -128,6 +144,7 @@ class Runtime:
 
     def read(self, array: Array) -> Any:
         """Wait for `array` alone and return its elements as a read-only ndarray."""
+        self.asked = perf_counter()
         return self._way.read(array)
 
     def read_on(self, array: Array, root: int) -> Any:
@@ -152,6 +169,7 @@ class Runtime:
 
     def wait(self) -> None:
         """Wait for everything; raise all failures that the program has not seen yet, as a group."""
+        self.asked = perf_counter()
         self._way.wait()
         raise_unseen(self.unseen())
 
@@ -162,6 +180,7 @@ class Runtime:
     def wait_for(self, task: Task, timeout: float | None = None) -> bool:
         """Wait for one task; return False on time-out."""
         session.check_forked()
+        self.asked = perf_counter()
         return self._way.wait_for(task, timeout)
 
     def cancel(self, task: Task) -> bool:

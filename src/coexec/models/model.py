@@ -223,13 +223,14 @@ class Model:
 
     def run(self, run: RunNode, *args: Any, **kwargs: Any) -> Any:
         """Do the same with another way to run an operation."""
-        given = self._given(args, kwargs)
-        results = self._at_once(given, run)
+        values = self._given(args, kwargs)
+        results = self._at_once(values, run)
         if results is None:
+            given = {n: v if isinstance(v, Array) else arrays.array(v) for n, v in values.items()}
             results = own(self._results(given, run), given)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _at_once(self, given: Mapping[str, Array], run: RunNode) -> list[Array] | None:
+    def _at_once(self, given: Mapping[str, Any], run: RunNode) -> list[Array] | None:
         """Return the results as one call where one device does everything; None where there is more than one to make."""
         wanted = "" if run is as_called else getattr(run, "alone", None)
         if wanted is None:
@@ -271,7 +272,7 @@ class Model:
             self._constants = (current, kept)
         return kept
 
-    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Array]:
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         names = self.graph.inputs
         if len(args) > len(names):
             raise ArgumentError(f"{self.name} takes {len(names)} inputs ({', '.join(names)}), got {len(args)}")
@@ -289,8 +290,8 @@ class Model:
         kind = self.graph.types[name]
         return f"shape {kind.shape}, {kind.dtype}"
 
-    def _checked(self, name: str, value: Any) -> Array:
-        """Return an input as an array, or raise if it is another one than the model takes."""
+    def _checked(self, name: str, value: Any) -> Any:
+        """Return an input as an array, coexec's or NumPy's, or raise if it is another one than the model takes."""
         kind = self.graph.types[name]
         try:
             taken = value if isinstance(value, Array) else np.asarray(value)
@@ -307,7 +308,7 @@ class Model:
                 f"{self.name}: input {name!r} is {taken.dtype}, and the model takes {kind.dtype}; convert it with "
                 f"x.astype(np.{kind.dtype})"
             )
-        return taken if isinstance(taken, Array) else arrays.array(taken)
+        return taken
 
 
 def platform_of(platform: Platform | str | None) -> Platform:

@@ -30,13 +30,6 @@ def torch_steps(steps: Sequence[TapeStep], tape: Tape, results: Sequence[Any]) -
     return made
 
 
-def torch_threads() -> int:
-    """Return with how many threads torch computes for the calling thread."""
-    import torch
-
-    return int(torch.get_num_threads())
-
-
 def by_torch(step: TapeStep, tape: Tape) -> Step:
     """Return a step on tensors if torch has a body of its own for it, else on arrays; the memory is the same."""
     import torch

@@ -12,23 +12,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from ..machine.cores import available_cores
 from ..program import array as arrays, session
 from ..program.access import read, write
 from ..program.array import Array
+from ..program.at_home import KINDS, owned
 from ..program.body import signature
 from ..program.call import DEFAULT, placed_now
 from ..program.kernel import Kernel, kernel
 from ..program.mapper import all as map_all
 from ..program.tape import Tape, TapeStep
+from .at_once import AtOnce, turns_of
 from .joining import joined
 from .operators.calls import NUMERICS, OpCall
 from .operators.linear import LINEAR, linear
 from .running import GraphConstants, as_called, run_graph
-from .torch_steps import Step, torch_steps, torch_threads
+from .torch_steps import Step, torch_steps
+from .torch_threads import release_threads, torch_threads
 from .values import LayerGraph
 
 NAMES = ("cpu:", "torch:cpu")
@@ -118,6 +123,22 @@ class TorchBody(RecordedBody):
     def __init__(self, name: str, flops: float, recorded: Recorded) -> None:
         super().__init__(name, flops, recorded)
         self._made: tuple[int, Sequence[Step]] = (0, ())
+        self.leaves = False  # the thread that computes next computes no more: its helpers go
+
+    def __call__(self, *values: Any) -> None:
+        """Compute the results of a model."""
+        import torch
+
+        with torch.inference_mode():  # nothing is kept for gradients, and nobody counts what is written
+            super().__call__(*values)
+        if self.leaves:
+            self.leaves = False
+            release_threads()
+
+    @property
+    def ready(self) -> bool:
+        """Whether weights are laid out for the calling thread."""
+        return self._made[0] == torch_threads()
 
     def _here(self) -> Sequence[Step]:
         threads = torch_threads()
@@ -135,18 +156,57 @@ class WholeModel:
         self._making = threading.Lock()
         self._kernel: Kernel | None = None
         self._refused = False
-        self._torch = False
+        self._torch: TorchBody | None = None
+        self._fails = False  # where it runs at once: it is a task from then on
 
-    def call(self, given: Sequence[Array], device: str, kind: str) -> list[Array] | None:
+    def call(self, given: Sequence[Any], device: str, kind: str) -> list[Array] | None:
         """Return the results for inputs, computed by one device; None if the model has to be called operation by operation."""
         made = self.kernel(kind)
         if made is None:
             return None
+        runtime: Any = session.current()
+        turns = turns_of(runtime) if not self._fails and may_compute_here(runtime, kind) else None
+        found = None if turns is None else self._at_once(turns, given)
+        if found is None:
+            found = self._queued(made, given, device)
+        if turns is not None:
+            turns.returned(perf_counter(), runtime.recorded, len(found))
+        return found
+
+    def _queued(self, made: Kernel, given: Sequence[Any], device: str) -> list[Array]:
+        """Call the kernel: its device computes it."""
+        taken = [value if isinstance(value, Array) else arrays.array(value) for value in given]
         results = [arrays.empty(*self._graph.types[name]) for name in self._graph.outputs]
         using = made.using(devices=device) if device else made
         with np.errstate(all="ignore"):  # as in models/running.py
-            using(*given, *results)
+            using(*taken, *results)
         return results
+
+    def _at_once(self, turns: AtOnce, given: Sequence[Any]) -> list[Array] | None:
+        """Return the results, computed by the calling thread, if the program will ask for them at once; else None."""
+        runtime: Any = session.current()
+        body = self._torch
+        session.check_outside()
+        assert body is not None
+        types = [self._graph.types[name] for name in self._graph.outputs]
+        mine = all(type(value) is np.ndarray for value in given) and runtime.quiet()
+        mine = mine and all(np.dtype(one.dtype).kind in KINDS for one in types)
+        if not turns.expected(runtime.asked, runtime.recorded) or not mine:
+            if turns.here:
+                turns.here = False
+                release_threads()
+            return None
+        if not turns.here or not body.ready:
+            turns.here = body.leaves = True  # the device's thread computes once more
+            return None
+        results = [np.empty(*one) for one in types]
+        try:
+            with np.errstate(all="ignore"):
+                body(*given, *results)
+        except Exception:  # noqa: BLE001 - the call becomes a task, which says what is wrong
+            self._fails = True
+            return None
+        return [owned(value, runtime) for value in results]
 
     def kernel(self, kind: str) -> Kernel | None:
         """Return the kernel, with a variant for a kind of device; None if there can be none."""
@@ -155,7 +215,7 @@ class WholeModel:
                 return None
             if self._kernel is None:
                 self._kernel = self._made()
-            if self._kernel is not None and kind == "torch" and not self._torch:
+            if self._kernel is not None and kind == "torch" and self._torch is None:
                 self._add_torch(self._kernel)
             return self._kernel
 
@@ -181,7 +241,16 @@ class WholeModel:
         """Add the variant for torch on this machine's memory."""
         body = TorchBody(self._name, self._flops, Recorded(self._graph, images=True))
         made.variant(body, kind="torch", name="torch", numerics=NUMERICS)
-        self._torch = True
+        self._torch = body
+
+
+def may_compute_here(runtime: Any, kind: str) -> bool:
+    """Tell whether the program's thread may do what a device does: torch's, on all cores, where nobody looks on."""
+    config = runtime.config
+    if kind != "torch" or not config.inline or config.sync or runtime.traced:
+        return False
+    (device,) = [one for one in runtime.platform.devices if one.kind == kind]
+    return device.cores == available_cores() and torch_threads() == len(device.cores)
 
 
 def whole_device(runtime: Any, wanted: str = "") -> tuple[str, str]:
