@@ -28,6 +28,7 @@ from .graph.call import describe
 from .graph.instruction import Instruction, Launch
 from .graph.task import Task
 from .machine.collecting import CollectorPace
+from .observe.exchanges import Exchanges, exchanging
 from .observe.learning import Learning
 from .plan.steps.telling import ToldPlanner
 from .program.array import Array
@@ -68,6 +69,7 @@ class EventPump:
         self._steps = parts.scheduler.plan.steps
         self._observers: tuple[Observer, ...] = (
             Learning(parts.links),
+            *([Exchanges(parts.links)] if parts.simulation is None and exchanging(parts.platform) else []),
             parts.recorder,
             parts.diagnostics,
         )  # are given what ran, in this order

@@ -186,7 +186,7 @@ def account(measured: float | None, estimated: float, name: str = "x") -> PlanAc
 
 def test_a_trial_waits_until_what_it_may_lose_is_a_small_share_of_the_time() -> None:
     trials, present, slow = Trials(), account(1.0, 1.0), account(None, 1.5, "slow")
-    loses = Trials._loses(slow, 1.0)
+    loses = Trials.loses(slow, 1.0)
     assert loses > 0.0
     assert trials.due(present, [slow], 10, 0.9 * loses / SHARE) is None
     assert trials.due(present, [slow], 10, 1.1 * loses / SHARE) is slow

@@ -10,6 +10,7 @@ import pytest
 import coexec as cx
 from coexec.bench.plan.program import ArrayMaker
 from coexec.plan.steps.looking import FIRST, SLICE
+from coexec.plan.steps.planner import StepPlanner
 from coexec.plan.steps.slices import VISIT, Slice, Work, done
 
 TICK = 5e-6  # seconds that pass whenever the clock is looked at
@@ -110,6 +111,14 @@ def test_no_look_at_a_step_of_many_calls_keeps_the_program_waiting() -> None:
     assert 1 <= len(longer) <= 3  # the first looks at windows before the step, and at the step
     assert steps.longest == max(found)
     assert steps._search is not None and all(entry.account or entry.why for entry in steps.considered)
+
+
+def test_a_look_goes_on_within_a_turn_as_long_as_devices_have_something_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn of many calls is long: looks at its end alone would take as many turns as they have moments."""
+    quick, _ = looked(64, 5, Ticking())
+    monkeypatch.setattr(StepPlanner, "_meanwhile", lambda planner: None)
+    slow, _ = looked(64, 5, Ticking())
+    assert quick.planning > slow.planning
 
 
 def test_how_a_look_is_sliced_does_not_change_what_it_finds() -> None:

@@ -122,3 +122,18 @@ def test_several_threads_teach_at_once() -> None:
         sys.setswitchinterval(pause)
     assert not failed
     assert 0.0 < machine.links[0, 2].latency < 3e-3
+
+
+def test_a_link_is_as_late_as_those_who_wait_for_it_are_and_as_fast_as_its_copies() -> None:
+    machine = platform()
+    links = Links(machine, {})
+    for at in range(ENOUGH):
+        links.learn(0, 2, LARGE, float(at), at + 1e-4)
+        links.delayed(0, 2, 4e-4)
+    links.delayed(0, 1, 1.0)  # no such link
+    for _ in range(3):  # what was corrected does not correct itself again
+        links.learn(0, 2, LARGE, 9.0 + _, 9.0 + _ + 1e-4)
+        links.update()
+    assert machine.links[0, 2].latency == pytest.approx(4e-4)
+    assert machine.links[0, 2].bandwidth == pytest.approx(LARGE / (1e-4 - 1e-5))
+    assert links.measured() == {("host", "gpu"): (machine.links[0, 2].latency, machine.links[0, 2].bandwidth)}

@@ -23,8 +23,10 @@ class Links:
         self._platform = platform
         self._small: dict[tuple[int, int], deque[float]] = {}
         self._large: dict[tuple[int, int], deque[tuple[int, float]]] = {}
+        self._delays: dict[tuple[int, int], deque[float]] = {}
         self._last: dict[tuple[int, int], tuple[float, float, int]] = {}  # begin, end and bytes of copies side by side
         self._changed: set[tuple[int, int]] = set()
+        self._stated = {pair: link.latency for pair, link in platform.links.items()}
         for pair in list(platform.links):
             found = known.get(self._names(pair))
             if found is not None:
@@ -46,6 +48,13 @@ class Links:
             self._large.setdefault(pair, deque(maxlen=WINDOW)).append((nbytes, stop - start))
         self._changed.add(pair)
 
+    def delayed(self, source: int, target: int, seconds: float) -> None:
+        """Take how long it took until who waited for a small copy alone went on: threads that wake and queues of drivers count."""
+        pair = (source, target)
+        if pair in self._platform.links and seconds >= 0.0:
+            self._delays.setdefault(pair, deque(maxlen=WINDOW)).append(seconds)
+            self._changed.add(pair)
+
     def _take_back(self, pair: tuple[int, int], start: float, stop: float, nbytes: int) -> None:
         """Forget the last measurement: another copy went on at the same time."""
         large, small = self._large.get(pair), self._small.get(pair)
@@ -60,14 +69,19 @@ class Links:
         for pair in changed:
             link = self._platform.links[pair]
             small, large = list(self._small.get(pair, ())), list(self._large.get(pair, ()))  # others may go on learning
-            latency = centre(small) if len(small) >= ENOUGH else link.latency
+            latency = centre(small) if len(small) >= ENOUGH else min(link.latency, self._stated[pair])
             rates = [nbytes / max(seconds - latency, 0.1 * seconds) for nbytes, seconds in large]
+            delays = list(self._delays.get(pair, ()))
+            if len(delays) >= ENOUGH:
+                latency = max(latency, centre(delays))
+            elif len(small) < ENOUGH:
+                latency = link.latency
             self._set(pair, latency, centre(rates) if len(rates) >= ENOUGH else link.bandwidth)
 
     def measured(self) -> dict[tuple[str, str], tuple[float, float]]:
         """Return what was measured, by names of memories: seconds of latency and bytes per second."""
         self.update()
-        pairs = {*self._small, *self._large}
+        pairs = {*self._small, *self._large, *self._delays}
         return {
             self._names(pair): (link.latency, link.bandwidth)
             for pair in pairs

@@ -97,7 +97,8 @@ class Bounds:
         self._looping = [device.loops for device in self._first]
         self._away = [device.memory != HOST for device in self._first]
         self._brought = Brought(machine)
-        self._latency = min([link.latency for link in machine.platform.links.values()], default=0.0)
+        links = [link for link in machine.platform.links.values() if link.source != USER]
+        self._latency = min([link.latency for link in links], default=0.0)
         self._kinds: dict[tuple[CallProfile, int, int], int] = {}  # of calls that cost the same, and their numbers
         self._calls: list[CallFigures] = []  # one of each kind
         self._order: list[tuple[StepCall, int]] = []  # of which kind each call is
@@ -107,8 +108,7 @@ class Bounds:
     def begin(self) -> Work[None]:
         """Ask for every call and class of devices, and where the data is."""
         yield from self.look_where()
-        step = self._step
-        brought = exchanges(step)
+        step, brought = self._step, exchanges(self._step)
         asked: dict[CallProfile, tuple[list[float], tuple[bool, ...]]] = {}
         for call, news in zip(step.calls, brought, strict=True):
             profile = call.profile

@@ -194,6 +194,7 @@ class Search:
         self._bounds, self._sets, self._exact = Bounds(step, groups, machine), sets, exact
         self.since: PlanAccount | None = None  # the plan in force when it was looked where the data is
         self.looks = 0.0  # seconds, of all of them
+        self.visit = VISIT  # seconds that a visit takes here
         self._improved: set[tuple[str, ...]] = set()  # devices around whose plan others were looked for
         self.found: dict[tuple[str, ...], Considered] = {}
         self._figures: list[tuple[DeviceSet, Figure]] = []
@@ -255,6 +256,13 @@ class Search:
                 account.since = present
             yield 1 / LOOKED_UP
 
+    def start(self) -> None:
+        """Take the ways to plans that needed no look as ways from the plan in force."""
+        present = self.since
+        for entry in self.found.values():
+            if entry.account is not None:
+                entry.account.since = present
+
     def keep(self, before: Search) -> list[tuple[str, ...]]:
         """Keep the plans of an earlier search that were measured, unless much more is expected by now; return the devices of those."""
         better = []
@@ -283,7 +291,7 @@ class Search:
         if present is not None:
             best = min(best, present.costs(repetitions, present=True))
         if self._others:
-            least, look = repetitions * self._least, self._crowds * TURNS * len(self._step.calls) * VISIT
+            least, look = repetitions * self._least, self._crowds * TURNS * len(self._step.calls) * self.visit
             if least + look > WORTH * best or look > max((best - least) / DEAR, share * best):
                 return None
             yield from self._figure_others()
@@ -292,7 +300,7 @@ class Search:
             entry = self.found[devices]
             if entry.account is not None or entry.why not in (NOT_YET, CANNOT):
                 continue
-            look = TURNS * len(self._step.calls) * len(crowds) * VISIT
+            look = TURNS * len(self._step.calls) * len(crowds) * self.visit
             least = figure.costs(repetitions)
             if repetitions * figure.period > best:
                 self.found[devices] = entry._replace(why=CANNOT)
@@ -342,7 +350,7 @@ class Search:
             account = self.found[devices].account
             if account is None or len(devices) < 2 or devices in self._improved or not account.shares:
                 continue
-            look = TURNS * len(self._step.calls) * len(crowds) * VISIT
+            look = TURNS * len(self._step.calls) * len(crowds) * self.visit
             least = figure.costs(repetitions)
             if least + look > WORTH * best or (
                 self.looks + look > share * best and self.looks + look > (best - least) / DEAR

@@ -17,7 +17,7 @@ from .bounds import DeviceSet, Target, as_sets
 from .choose import Search, is_known
 from .estimate import estimate
 from .profile import StepProfile
-from .slices import Slice, Work
+from .slices import VISIT, Slice, Work
 
 MOST_FIRST = 20e-3  # seconds of first looks at steps, before they count as later ones do
 SHARE = 0.01  # of the program's time that later looks may take
@@ -106,6 +106,7 @@ def _twice(chosen: Sequence[Device]) -> bool:
 
 FIRST = 4e-3  # seconds of the first look at a step: less than the 5 ms for which a program may be kept waiting
 EARLY_SHARE = 0.02  # of the time that a step is expected to take, which looks at plans of it may take
+KNOWN = 32  # visits that tell how long one takes
 SLICE = 1e-3  # seconds of every further look
 
 Looks = Generator[float | None, None, None]
@@ -134,6 +135,8 @@ class Looking(Spending, ABC):
         self._way: Work[None] | None = None  # to a plan that tempts: estimated before anything else
         self._off: dict[tuple[str, ...], float] = {}  # times as long as estimated that plans took, by devices
         self._new = True  # nothing of the step was looked at yet
+        self._visit = VISIT  # seconds that a visit was seen to take: beside kernels, what it needs has left the caches
+        self._visits = self._visiting = 0.0  # of which that is known, and their seconds
         self.longest = 0.0  # seconds that the program's thread was kept waiting at once
 
     # Moments ----------------------------------------------------------------------------------------------------------
@@ -151,10 +154,22 @@ class Looking(Spending, ABC):
         if self._way is None and self._looks is not None:
             self._looking = moment.advance(self._looks)
 
+    def _meanwhile(self) -> None:
+        """Go on with a look that has begun, while devices have something to do: what a turn is worth, not what its end leaves time for."""
+        moment = self._moment()
+        try:
+            self._look(moment)
+        finally:
+            self._over(moment)
+
     def _over(self, moment: Slice) -> None:
         """Account for a moment of planning."""
         took = moment.took
         self._new = False
+        if self._clock is not None:
+            self._visits, self._visiting = self._visits + moment.visits, self._visiting + took
+            if self._visits >= KNOWN:
+                self._visit = max(VISIT, self._visiting / self._visits)
         self.longest = max(self.longest, took)
         self._spend(took, later=self.planning > MOST_FIRST)
 
@@ -165,7 +180,9 @@ class Looking(Spending, ABC):
         if self._groups is None:
             self._groups = classes(self._machine.platform, self._candidates.lost)
             self._sets = as_sets(device_sets(self._groups), self._groups, self._machine.platform)
-        return Search(step, self._machine, self._groups, self._sets, self._off, exact=self._exact)
+        search = Search(step, self._machine, self._groups, self._sets, self._off, exact=self._exact)
+        search.visit = self._visit
+        return search
 
     def _looks_at(self, step: StepProfile, present: PlanAccount) -> Looks:
         """Look at a step that is planned call by call, and then at one plan of it after the other."""
@@ -180,9 +197,13 @@ class Looking(Spending, ABC):
         alone = search.found.get(present.devices) if len(present.devices) == 1 else None
         if alone is not None and alone.account is not None and alone.account.estimated is not None:
             present.estimated = alone.account.estimated._replace(transition=0.0)  # needs no look
-        else:
+        elif (
+            self._clock is None
+        ):  # what it takes is measured before it is left; looking at it would take longer than at all others
             yield from self._estimating(present, step)
         search.since, self._search = present, search
+        if not self._exact:
+            search.start()
         yield from self._further(search)
 
     @abstractmethod

@@ -28,15 +28,17 @@ from .estimate import TURNS
 from .guide import Guide, PlanningSpent, Profiles
 from .looking import MOST_FIRST, SHARE, Looking
 from .profile import StepProfile
+from .samples import Samples
 from .slices import VISIT, Slice
 from .tree import followed, step_plan
-from .trials import SEEN, Measuring, Trials
+from .trials import DOUBT, SEEN, Measuring, Trials
 from .watch import ProgramWatch, by_device
 
 SURE = 0.9  # of what the present plan takes: where models are not exact, or calls only stand for others, less must be promised
 WIDE = 2e-3  # seconds that a look at them as they are planned may take
 WINDOW = 6  # calls of a program that does not repeat itself, which stand for what it will do
 LASTING = 32  # calls after which a repetition counts, however often one was broken off
+AFTERWARDS = 1  # turns after calls were sampled, and they have run
 EARLY = 16  # calls of a phase of the program during which they are looked at
 
 
@@ -71,6 +73,8 @@ class StepPlanner(Looking):
         self._measuring = Measuring(real=clock is not None, middle=not exact)
         self._trials = Trials()
         self._remembered = Measured()
+        self._samples = Samples()
+        self._followed: Plan | None = None  # the plan that calls follow
         self._again = SEEN  # turns, after which the step is looked at once more
         self._mark: object = candidates.mark
         self._until = 0  # calls, up to which the program said that it does the same
@@ -111,6 +115,7 @@ class StepPlanner(Looking):
             self._groups = self._trials.back = None
             self._off.clear()
             self._remembered.forget()
+            self._samples.forget()
             self._forget()
         self._watch.profile(task)
         period, run = repeats.period, repeats.run
@@ -130,6 +135,9 @@ class StepPlanner(Looking):
             self._forget()
             self._period, self._turns = period, 0
         if run // period == self._turns or self._failed:
+            looking = self._looking or self._way is not None
+            if looking and self._clock is not None and not task.starved and not self._failed:
+                self._meanwhile()
             return
         self._turns = run // period  # whichever call is its last: that one may have run in its caller
         self._measuring.ends_turn(task, parts)
@@ -176,6 +184,9 @@ class StepPlanner(Looking):
         if self._trials.back is not None and self._step is not None:
             back, self._trials.back = self._trials.back, None
             self._adopt(back, self._step)
+        if self._samples.since is not None and self._step is not None and self.present is not None:
+            self._samples.since = None
+            self._go_back(self.present, self._step)
         if self._step is not None and self._step.exact and self._search is not None and self.present is not None:
             self._last = partial(step_plan, self._step, self.present, self.considered, self._machine)
         self._period = 0
@@ -273,13 +284,16 @@ class StepPlanner(Looking):
         """Take what was measured, and change if that is worth it."""
         present = self.present
         assert present is not None
+        present = self._as_it_went(present, step)
         self._measured(present, step)
-        if self._search is None:
+        if self._search is None or self._is_sampling(present, step):
             return  # nothing is known of other plans yet
         if self._trials.back is None:
             self._choose(moment)
         if step.exact and not self._exact:
             self._try(step)
+            if self._clock is not None and self.present is present:
+                self._sample(present, step)
         if step.exact and not self._looking and (self._exact or present.measured is not None):
             free = not self.adopted and not self._guide.devices and not self._broken
             if free and self._exact and self._repetitions >= LOOK_AGAIN[0]:
@@ -298,7 +312,10 @@ class StepPlanner(Looking):
             seconds, estimated.own if estimated is not None else 0.0
         )  # ends come closer while nothing is submitted
         if estimated is not None and estimated.period > 0.0:
-            self._off[present.kind] = present.measured / estimated.period
+            off = present.measured / estimated.period
+            self._off[present.kind] = (
+                off if self._clock is None else min(max(off, 1.0 / DOUBT), DOUBT)
+            )  # first turns pay for more
         if step.exact:
             self._remembered.note(present)
 
@@ -310,6 +327,25 @@ class StepPlanner(Looking):
         account.off = self._off.get(account.kind, 1.0)
         return account
 
+    def _as_it_went(self, present: PlanAccount, step: StepProfile) -> PlanAccount:
+        """Return the account of what is in force: calls that are planned one by one go elsewhere as more is known of them."""
+        search = self._search
+        if self.adopted or self._clock is None or not step.exact or search is None or self._samples.since is search:
+            return present
+        now = self._as_it_is(step)
+        present.plan = now.plan if now.kind == present.kind else present.plan
+        if now.kind == present.kind:
+            return present
+        known = search.found.get(now.devices)
+        if len(now.devices) == 1 and known is not None and known.account is not None:
+            now = known.account
+        now.measured = None
+        present.left, present.left_at = "its calls were planned otherwise", self._turns
+        self._left.append(Considered(present.devices, 0.0, present, present.left))
+        self.present = now
+        self._measuring.begin(self._at_once(now.devices, len(step.calls)), settled=True)
+        return now
+
     def _choose(self, moment: Slice) -> None:
         """Adopt the plan with the least cost, if it is worth a change."""
         present, step, repetitions = self.present, self._step, self._repetitions
@@ -319,7 +355,10 @@ class StepPlanner(Looking):
             return
         tempting = min(others, key=lambda account: account.period)
         gain = repetitions * (present.period - tempting.period)
-        if gain > 0.0 and tempting.since is not present and self._is_worth_it(tempting, gain):
+        looked_at = (
+            self._clock is None or len(tempting.devices) > 1
+        )  # else bounds tell the way, as of every device alone
+        if looked_at and gain > 0.0 and tempting.since is not present and self._is_worth_it(tempting, gain):
             self._way = self._estimating(tempting, step)
             self._look(moment)
             if self._way is not None:
@@ -336,13 +375,31 @@ class StepPlanner(Looking):
             return
         if self._watch.calls >= self._until:  # what has lasted tends to last: a way is gone once, not in stages
             repetitions *= 2.0
+        if not self._exact:
+            if present.measured is None:
+                return  # nobody knows yet what would be given up
+            worth = [account for account in worth if self._may_rely(account, present.measured)]
         best = min(
             worth,
             key=lambda account: account.costs(repetitions, present=False) + repetitions * account.late(present),
+            default=None,
         )
-        if not self._exact and present.measured is None:
-            return  # nobody knows yet what would be given up
+        if best is None:
+            return
+        if not self._exact and best.measured is None and step.exact:
+            self._trials.back, self._trials.weighed = present, True  # it stays if it is as good as it promises
         self._adopt(best, step)
+
+    def _may_rely(self, account: PlanAccount, period: float) -> bool:
+        """Tell whether a plan may be adopted in place of one that takes a `period`, because of what it promises.
+
+        What devices take alone is known from their kernels. What it takes to exchange results with memories of others is seen only when
+        it is done: such a plan is adopted unmeasured once what it promises outweighs what trying it may lose.
+        """
+        memories = self._machine.memories
+        if account.measured is not None or len({memories.get(device) for device in account.devices}) < 2:
+            return True
+        return self._repetitions * (period - account.period) >= self._trials.loses(account, period)
 
     def _at_once(self, devices: Sequence[str], calls: int) -> int:
         """Return how many turns of so many calls may end at once: as one of these devices runs kernels at once."""
@@ -396,10 +453,46 @@ class StepPlanner(Looking):
                 self._left.append(Considered(before.devices, 0.0, before, before.left))
         self.present, self.adopted = account, True
         account.left = ""
-        self._measuring.begin(self._at_once(account.devices, len(step.calls)))
         self._guide.follow(account)
-        self._planner.adopt(followed(step, account), self._guide.of)
+        self._follow(account, step)
+
+    def _follow(self, account: PlanAccount, step: StepProfile) -> None:
+        """Let the calls that follow be planned as an account says."""
+        self._followed = followed(step, account)
+        self._measuring.begin(self._at_once(account.devices, len(step.calls)))
+        self._planner.adopt(self._followed, self._guide.of)
         self._mark = self._candidates.mark
+
+    def _go_back(self, present: PlanAccount, step: StepProfile) -> None:
+        """Let calls be planned as they were before some were sampled."""
+        self._measuring.begin(self._at_once(present.devices, len(step.calls)))
+        self._planner.adopt(self._followed, self._guide.of)
+        self._mark = self._candidates.mark
+
+    def _sample(self, present: PlanAccount, step: StepProfile) -> None:
+        """Let single calls of the next turn run on devices alone, if nobody knows what they take there and it can be afforded."""
+        search = self._search
+        if search is None or self._trials.back is not None or self._looking:
+            return
+        alone = [found.account for found in search.found.values() if found.account and len(found.devices) == 1]
+        sampling = self._samples.due(step, present, alone)
+        if sampling is not None and sampling.seconds <= self._trials.left(self._elapsed()):
+            self._samples.begin(sampling, search, self._turns)
+            self._trials.lost += sampling.seconds
+            before = self._followed
+            self._follow(PlanAccount(present.devices, sampling.plan, None, present.shares), step)
+            self._followed = before
+
+    def _is_sampling(self, present: PlanAccount, step: StepProfile) -> bool:
+        """Tell whether calls are being sampled, or plans not yet looked at with what they took."""
+        samples = self._samples
+        if samples.since is not self._search or samples.since is None:
+            return False
+        if self._turns == samples.turn + 1:  # they have been called
+            self._go_back(present, step)
+        elif self._turns == samples.turn + 1 + AFTERWARDS:
+            self._looks, self._looking = self._looks_again(step, self._remembered.drop), True
+        return samples.turn < self._turns <= samples.turn + 1 + AFTERWARDS
 
     def plan(self) -> Plan | None:
         """Return the plan in force as data, or that of the step before; None if there is none for a step."""

@@ -149,6 +149,12 @@ class CallProfile:
             return 1
         return max(1, round(self.blocks * box.volume / (self.box.volume or 1)))
 
+    def was_measured(self, device: str, touched: Touched) -> bool:
+        """Tell whether just this part was seen to run on a device."""
+        candidate = self.devices.get(device)
+        estimate = candidate.model.estimate(touched.work, together=False) if candidate is not None else None
+        return estimate is not None and estimate.source == "history"
+
     def seconds(self, device: str, touched: Touched, *, together: bool) -> float | None:
         """Return the predicted seconds of a part on a device; None if nothing is known."""
         candidate = self.devices.get(device)

@@ -34,12 +34,12 @@ class Slice:
     def __init__(self, seconds: float, clock: Callable[[], float] | None) -> None:
         self._clock, self.most = clock, seconds
         self._begin = clock() if clock is not None else 0.0
-        self._visits = 0.0
+        self.visits = 0.0  # that work said it took
 
     @property
     def took(self) -> float:
         """The seconds that it has taken so far."""
-        return self._visits * VISIT if self._clock is None else self._clock() - self._begin
+        return self.visits * VISIT if self._clock is None else self._clock() - self._begin
 
     @property
     def over(self) -> bool:
@@ -52,5 +52,5 @@ class Slice:
             visits = next(work, None)
             if visits is None:
                 return False
-            self._visits += visits
+            self.visits += visits
         return True

@@ -72,24 +72,29 @@ class Trials:
     def __init__(self) -> None:
         """Begin with none."""
         self.back: PlanAccount | None = None  # the plan in force before the one that is being tried; None: none is
+        self.weighed = False  # what it may lose was weighed against what it promises, and is no part of the share
         self.lost = 0.0  # seconds that trials took beyond what the plans before them would have
 
     def due(self, present: PlanAccount, others: Sequence[PlanAccount], turn: int, elapsed: float) -> PlanAccount | None:
         """Return the plan to be tried now: of those whose trials can be afforded, the one that promises most."""
         if present.measured is None:
             return None
-        left = SHARE * elapsed - self.lost
+        left = self.left(elapsed)
         found: PlanAccount | None = None
         for other in others:
             waits = other.measured is not None and turn < other.left_at + AGAIN * 2**other.times
             if waits or other.rests(turn) or not other.period < inf:
                 continue
-            if self._loses(other, present.measured) <= left and (found is None or other.period < found.period):
+            if self.loses(other, present.measured) <= left and (found is None or other.period < found.period):
                 found = other
         return found
 
+    def left(self, elapsed: float) -> float:
+        """Return the seconds that trials may lose now, of a program that has taken so many."""
+        return SHARE * elapsed - self.lost
+
     @staticmethod
-    def _loses(other: PlanAccount, period: float) -> float:
+    def loses(other: PlanAccount, period: float) -> float:
         """Return what a trial is expected to lose: the way there and back, and turns that take longer."""
         way = 2.0 * other.estimated.transition if other.estimated is not None else 0.0
         takes = other.period if other.measured is not None else max(other.period, DOUBT * period)
@@ -106,6 +111,6 @@ class Trials:
         if present.measured is None:
             return None
         stays = present.measured < WORTH * back.measured
-        self.lost += self._loses(present, back.measured)
-        self.back = None
+        self.lost += 0.0 if self.weighed else self.loses(present, back.measured)
+        self.back, self.weighed = None, False
         return stays
