@@ -6,7 +6,10 @@ from hypothesis import given, settings, strategies as st
 
 import coexec as cx
 from coexec.errors import ArgumentError, ShapeError
+from coexec.geometry import Box, whole
+from coexec.ops import attention
 from coexec.ops.attention import NUMERICS, attention_kernel
+from coexec.program.chunk import ChunkInfo
 from coexec.testing import check_kernel
 from tests.backend.opencl_parts import needs_opencl
 from tests.ops.devices_for_ops import LAYOUTS, MEMORIES, MIXES, laid_out, mixed_runtime
@@ -103,3 +106,16 @@ def test_operands_that_do_not_fit_are_refused():
 def test_arrays_without_elements_stay_so(shape):
     x = np.empty(shape, np.float32)
     assert np.asarray(cx.window_attention(x, x, x, 3)).shape == shape
+
+
+@pytest.mark.parametrize("reach", [1, 5, 40, 90])
+@pytest.mark.parametrize(("lo", "hi"), [(0, 200), (0, 60), (60, 130), (130, 200), (7, 8)])
+def test_rows_one_by_one_and_in_blocks_see_the_same_neighbours(reach: int, lo: int, hi: int) -> None:
+    random = np.random.default_rng(0)
+    q, k, v = (random.standard_normal((2, 200, 8)) for _ in range(3))
+    near = slice(max(0, lo - reach), min(200, hi + reach))
+    chunk = ChunkInfo(Box((0, lo), (2, hi)), whole((2, 200)), {})
+    outs = [np.empty((2, hi - lo, 8)) for _ in range(2)]
+    for out, body in zip(outs, (attention.attend_by_rows, attention.attend_by_blocks), strict=True):
+        body(q[:, lo:hi], k[:, near], v[:, near], out, reach, 0.3, chunk)
+    np.testing.assert_allclose(outs[0], outs[1], rtol=1e-12, atol=1e-14)

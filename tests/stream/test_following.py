@@ -352,3 +352,18 @@ def test_an_item_of_a_known_kind_costs_few_calls(way: str) -> None:
     }
     function, most = functions[way]
     assert calls_per_item(function, pictures(192), w=w) <= most
+
+
+@pytest.mark.parametrize(("objective", "most"), [("latency", 1), ("throughput", 16)])
+def test_who_wants_results_soon_gets_items_one_by_one(objective: str, most: int) -> None:
+    sizes = []
+    with opened():
+        pipe = cx.Pipeline(lambda x: np.sqrt(x) + 1)
+        pipe.plan(pictures(1)[0], objective=objective)
+        pipe.map(pictures(32))
+        (known,) = known_of(pipe)
+        known.seconds = 1e-6
+        with pipe.stream(iter(pictures(64))) as stream:
+            for _ in stream:
+                sizes += [len(run.bundle.errors) for run in stream._window.runs if run.bundle is not None]
+    assert max(sizes) == most

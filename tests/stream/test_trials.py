@@ -11,6 +11,7 @@ import pytest
 
 import coexec as cx
 from coexec.plan.pipeline.front import OBJECTIVES
+from coexec.stream import trials
 from coexec.stream.planning import Prepared
 from coexec.stream.rescheduling import CHANGE, KEEP, Adviser
 from tests.stream.functions import running_sum
@@ -150,3 +151,15 @@ def test_functions_that_sleep_are_not_tried_for_longer_than_a_second(monkeypatch
         assert not pipe.planned.drags
         assert plan.period == 0.5
     assert len(runs) <= 12, "recorded, measured and rehearsed"
+
+
+def test_streams_that_were_disturbed_by_a_compiler_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [prepared(0.0).front.points[0]]
+    clock, compiling, seconds = [0.0], [5.0], iter([9.0, *[2.0] * 99])
+    monkeypatch.setattr(trials, "perf_counter", lambda: clock[0])
+
+    def compiled() -> None:
+        clock[0] += compiling.pop() if compiling else 0.0
+
+    took = trials._compared(points, lambda _: next(seconds), compiled)
+    assert took == {points[0].shape: 2.0}, "the first stream took 9 seconds, while something was compiled"

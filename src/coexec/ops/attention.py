@@ -29,6 +29,10 @@ Shape = tuple[int, ...]
 NUMERICS = close(512)
 BLOCK = 64
 """Rows whose neighbours are looked at together: a product of matrices, of which a part is thrown away."""
+NARROW = 64
+"""Rows to each side up to which it is quicker to look at each row's own neighbours."""
+SCORES = 1 << 17
+"""Scores that are computed at once then."""
 WIDEST = 256
 """Elements of a row that an OpenCL work-item keeps in private memory; for longer rows there is no such variant."""
 
@@ -63,6 +67,41 @@ def apart(chunk: Any, rows: slice, near: slice, reach: int) -> Any:
 
 def attend(q: Any, k: Any, v: Any, out: Any, reach: int, scale: float, chunk: Any) -> None:
     """Average the values near each row, weighted by how well its query matches their keys."""
+    (attend_by_rows if reach <= NARROW else attend_by_blocks)(q, k, v, out, reach, scale, chunk)
+
+
+def attend_by_rows(q: Any, k: Any, v: Any, out: Any, reach: int, scale: float, chunk: Any) -> None:
+    """Do so row by row, some thousand scores at a time: nothing is computed that nobody sees, in few calls of NumPy."""
+    width, rows = 2 * reach + 1, out.shape[1]
+    step = max(1, SCORES // max(1, len(q) * width))
+    given = max(0, chunk.lo[1] - reach)  # the first key that it was given
+    for first in range(0, rows, step):
+        last = min(first + step, rows)
+        begin, end = chunk.lo[1] + first - reach - given, chunk.lo[1] + last + reach - given
+        above, below = max(0, -begin), max(0, end - k.shape[1])  # rows that are not there
+        near = [around(x[:, max(0, begin) : end], above, below, width) for x in (k, v)]
+        scores = np.matmul((q[:, first:last] * q.dtype.type(scale))[:, :, None], near[0])[:, :, 0]
+        for row in range(min(above, last - first)):
+            scores[:, row, : above - row] = -np.inf
+        for row in range(max(0, last - first - below), last - first):
+            scores[:, row, width - (row - (last - first - below)) - 1 :] = -np.inf
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=-1, keepdims=True)
+        out[:, first:last] = np.matmul(near[1], scores[..., None])[..., 0]
+
+
+def around(x: Any, above: int, below: int, width: int) -> Any:
+    """Return the rows around each row, as the last axis; rows of zeros stand for some above and below."""
+    if above or below:
+        padded = np.zeros((len(x), above + x.shape[1] + below, x.shape[2]), x.dtype)
+        padded[:, above : above + x.shape[1]] = x
+        x = padded
+    return np.lib.stride_tricks.sliding_window_view(x, width, axis=1)
+
+
+def attend_by_blocks(q: Any, k: Any, v: Any, out: Any, reach: int, scale: float, chunk: Any) -> None:
+    """Do so for some rows at a time, with all keys that one of them sees: products of matrices, of which a part is thrown away."""
     for first in range(0, out.shape[1], BLOCK):
         rows, near = seen(chunk, first, out.shape[1], reach, k.shape[1])
         values = v[:, near]
@@ -104,7 +143,9 @@ def attention_kernel(dtype: str, reach: int, widths: tuple[int, int]) -> Kernel:
         over="out",
         name=f"window_attention_{dtype}",
         flops=lambda q, out: 2.0 * (2 * reach + 1) * (q.size + out.size),
-        scratch=lambda out: 16.0 * out.shape[0] * BLOCK * (2 * reach + BLOCK),
+        scratch=lambda out: (
+            16.0 * max(out.shape[0] * BLOCK * (2 * reach + BLOCK), min(SCORES, out.size * (2 * reach + 1)))
+        ),
         q=read(axis(2)),
         k=read(NeighbourRows(reach)),
         v=read(NeighbourRows(reach)),

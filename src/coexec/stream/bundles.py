@@ -30,9 +30,10 @@ from .tape import Tape, TapedCall, TapedView
 from .taping import Taping
 from .trees import mapped
 
-TOGETHER = 1e-3  # seconds of work that a device gets at a time
+TOGETHER = 4e-3  # seconds of work that a device gets at a time
 MOST_TOGETHER = 16  # items
 SHORT = 4e-3  # seconds of an item: what takes longer gains nothing
+LOOKED_AT = 8  # bundles before that is decided: the first ones load and compile
 LEAVES = 4  # times that a function left its tape, after which a new one is written
 TAPES = 3  # of one kind of items; beyond, the function does something else each time
 KINDS = 16  # kinds of items that are known
@@ -128,17 +129,16 @@ class KnownItems:
         self._free: list[Frame] = []
         self._in_use = Lock()
         self._buffers: list[np.ndarray[Any, Any]] = []  # that items were copied to, and that nobody looks at any more
-        self._left = self._tapes = 0
+        self._left = self._tapes = self._bundles = 0
         self.outside: tuple[Any, ...] = ()
         self.seconds = 0.0  # of an item; 0 = not known
         self.why = ""  # it is computed as ever
 
-    @property
-    def together(self) -> int:
-        """How many items a device gets at a time."""
-        if not self.seconds or self._follower is None:
+    def together(self, seconds: float) -> int:
+        """How many items a device gets at a time, if it may be so many seconds of work."""
+        if not self.seconds or self._tape is None:
             return 1
-        return max(1, min(MOST_TOGETHER, round(TOGETHER / self.seconds)))
+        return max(1, min(MOST_TOGETHER, round(seconds / self.seconds)))
 
     @property
     def taping(self) -> bool:
@@ -209,7 +209,8 @@ class KnownItems:
         self._free.append(frame)
         known = self.seconds
         self.seconds = seconds if not known else min(seconds, 0.9 * known + 0.1 * seconds)
-        if seconds > SHORT and known > SHORT:
+        self._bundles += 1
+        if self._bundles >= LOOKED_AT and self.seconds > SHORT:
             self.why = "its items take long"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import DeviceLost
 from ..plan.pipeline import PipelinePoint
+from .bundles import TOGETHER
 from .features import Key, features_of, key_of
 from .item import ItemRun
 from .item_session import Route, Watched
@@ -29,6 +30,7 @@ REVIEWED = 32  # items after which it is looked whether stages take as long as p
 DRIFT = 0.25  # of a stage's predicted seconds: beyond, models have learnt enough to plan anew
 LEAVING = 1  # item on its way out of each device that is not in the host's memory
 HANDED_OVER = 1  # result that the program is about to get: the next item begins once it has it
+HURRY = 0.1  # of the latency that an item may have: what a device may get at a time
 KEPT = 256  # decisions that are remembered
 
 
@@ -98,6 +100,7 @@ class Deployment:
             under_way(self.route),
             threaded=bool(prepared.reads) and not stateful,  # a state is changed by one item after the other
             repeatable=not stateful,
+            together=0.0 if self._adviser.objective == "latency" else min(TOGETHER, HURRY * prepared.most_latency),
         )
         self._next_review = self._adviser.items + self._review
         self._before = (-1, 0.0)

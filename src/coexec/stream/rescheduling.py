@@ -56,7 +56,7 @@ class Adviser:
     """Knows the fronts of some kinds of items, and which kinds came last."""
 
     def __init__(self, objective: str, power: float | None = None) -> None:
-        self._objective, self._power = objective, power
+        self.objective, self._power = objective, power
         self._fronts: OrderedDict[Key, tuple[Prepared, PipelinePoint]] = OrderedDict()
         self._failed: set[Key] = set()
         self._recent: deque[Key] = deque(maxlen=WINDOW)
@@ -70,7 +70,7 @@ class Adviser:
 
     def choose(self, prepared: Prepared) -> PipelinePoint:
         """Return the best pipeline of a front."""
-        return prepared.front.choose(self._objective, power=self._power)
+        return prepared.front.choose(self.objective, power=self._power)
 
     def knows(self, key: Key) -> bool:
         """Tell whether items of this kind were planned for, or cannot be."""
@@ -125,7 +125,7 @@ class Adviser:
             return inf
 
     def _figure(self, point: PipelinePoint) -> float:
-        return OBJECTIVES[self._objective](point)[0]
+        return OBJECTIVES[self.objective](point)[0]
 
     def decide(
         self, key: Key, point: PipelinePoint, loaded: Mapping[str, str] | None = None

@@ -231,7 +231,7 @@ def _no_tape(kernel: Kernel, options: Options) -> str:
     """Return why a call cannot be taped; "" if it can."""
     if kernel.host:
         return f"{kernel.name!r} is a host task"
-    if kernel.reduces or kernel.order is not None or kernel.cost.scratches:
+    if kernel.reduces or kernel.order is not None:
         return f"{kernel.name!r} is not a body on whole arrays"
     around = in_force(options)
     if options.devices is not None or around.policy or around.priority or around.oversubscribe != 1 or not around.split:

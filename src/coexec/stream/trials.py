@@ -9,7 +9,7 @@ each, in turn, and are compared by what they did. Time that is virtual has none 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import PlanError
 from ..plan.pipeline import PipelinePoint, PipelineStage, judged
 from ..plan.pipeline.front import OBJECTIVES
+from ..plan.pipeline.point import Shape
 from ..program import session
 from ..runtime import Runtime
 from .bundles import Tapes
@@ -28,13 +29,20 @@ from .planning import Prepared
 from .recording import Recorded
 from .sources import source_of
 from .stream import Stream
-from .trees import nbytes, own, storages
+from .trees import kept, nbytes, own, storages
 from .window import Ahead, Terms, Window
 
 MOST_TRIED = 6  # pipelines: the quickest of a front by its figures, and each device alone
 ITEMS = 12  # of a short stream, at least: the first and the last one have the devices to themselves
 WINDOWS = 3  # times that every item under way is replaced in it, at least
+MOST_ITEMS = 192  # of a short stream
+UNLIKE = 24  # of them have arrays of their own: a stream's items are not in a cache already
+LASTS = 0.03  # seconds of it, once it is known how long items take: some begin and end with nothing beside them
 ROUNDS = 5  # short streams by each pipeline, in turn: the first one compiles, the shortest one was disturbed least
+MORE_ROUNDS = 5  # by those that are close to the best: whichever is lucky once is not the best for that
+CLOSE = 1.1  # times the best
+WAITED = 1e-3  # seconds for compilers, from which on they have done something
+MOST_WAITS = 3  # for them
 SURE = 2  # rounds after which nobody is tried again who is far behind: one of them may have been disturbed
 FAR_BEHIND = 1.25  # times the best so far
 SECONDS = 1.0  # that short streams may take together, by what is predicted; beyond, nobody is tried after SURE rounds
@@ -108,21 +116,47 @@ def drags_of(
             break
         points.append(point)
         counts[point.shape] = count
-    if not points:
-        return {}
-    took, left, begin = dict.fromkeys(counts, inf), points, perf_counter()
-    for number in range(1, ROUNDS + 1):
+    most = int(MOST_BYTES // max(1, nbytes(sample)))
+
+    def seconds_of(point: PipelinePoint) -> float | None:
+        count = counts[point.shape]
+        seconds = _seconds(runtime, function, constants, sample, prepared, point, count, tapes)
+        if seconds is not None:
+            counts[point.shape] = max(count, min(MOST_ITEMS, most, round(LASTS / seconds)))
+        return seconds
+
+    took = _compared(points, seconds_of, driver_of(runtime).parts.bodies.compiler.wait)
+    return {point.shape: took[point.shape] / max(point.quickest, prepared.host) for point in points} if took else {}
+
+
+def _compared(
+    points: Sequence[PipelinePoint], seconds_of: Callable[[PipelinePoint], float | None], compiled: Callable[[], None]
+) -> dict[Shape, float]:
+    """Return the seconds per item of streams by pipelines, the best of a few in turn; none if one fails.
+
+    `compiled` waits for what is compiled meanwhile: that would disturb streams, and those after it are quicker.
+    """
+    took, left, begin, number = dict.fromkeys([p.shape for p in points], inf), list(points), perf_counter(), 0
+    waits = 0
+    while points and number < ROUNDS + MORE_ROUNDS:
+        number += 1
         for point in left:
-            seconds = _seconds(runtime, function, constants, sample, prepared, point, counts[point.shape], tapes)
+            seconds = seconds_of(point)
             if seconds is None:
                 return {}
             took[point.shape] = min(took[point.shape], seconds)
-        if number >= SURE:
-            best = min(took.values())
-            left = [point for point in left if took[point.shape] <= FAR_BEHIND * best]
-            if perf_counter() - begin > SECONDS:
+        start = perf_counter()
+        compiled()
+        waited = perf_counter() - start
+        if waited > WAITED and waits < MOST_WAITS:
+            waits, number, begin = waits + 1, 0, begin + waited
+            took.update(dict.fromkeys([p.shape for p in left], inf))
+        elif number >= SURE:
+            far = (FAR_BEHIND if number < ROUNDS else CLOSE) * min(took.values())
+            left = [point for point in left if took[point.shape] <= far]
+            if perf_counter() - begin > SECONDS or (len(left) == 1 and number >= ROUNDS):
                 break
-    return {point.shape: took[point.shape] / max(point.quickest, prepared.host) for point in points}
+    return took
 
 
 def _count(route: Route) -> int:
@@ -146,6 +180,14 @@ def _candidates(prepared: Prepared) -> list[PipelinePoint]:
     return sorted(known.values(), key=lambda p: p.period)[:MOST_TRIED]
 
 
+def _items(sample: Any, count: int) -> list[Any]:
+    """Return items like a sample: as unlike in memory as those of a stream, but no coexec array comes twice."""
+    if any(True for _ in storages(sample)):
+        return [own(sample) for _ in range(count)]
+    unlike = [kept(sample) for _ in range(max(1, min(count, UNLIKE, int(MOST_BYTES // max(1, nbytes(sample))))))]
+    return [unlike[number % len(unlike)] for number in range(count)]
+
+
 def _seconds(
     runtime: Runtime,
     function: Function,
@@ -161,7 +203,7 @@ def _seconds(
     terms = Terms(under_way(route), threaded=bool(prepared.reads), repeatable=False)
     with session.within(runtime):
         outer = frozenset([storage.id for storage in storages(list(constants.values()))])
-        items = [own(sample) for _ in range(count)]
+        items = _items(sample, count)
     driver_of(runtime).wait("trying pipelines")
     window = Window(
         runtime,
@@ -171,6 +213,7 @@ def _seconds(
         ahead=Ahead.of(None, 0, float(MOST_BYTES)),
         order="input",
         tapes=tapes,
+        lent=True,
     )
     policy = FailurePolicy("skip", None)
     stream = Stream(
@@ -182,8 +225,9 @@ def _seconds(
         told=lambda _: None,
         consumer=_Nobody(),
     )
+    results: list[Any] = []  # kept, as most programs keep them: memory that is new takes longer
     begin = perf_counter()
     with stream:
-        for _ in stream:
-            pass
-    return None if policy.failures else (perf_counter() - begin) / count
+        results += stream
+    del results
+    return None if policy.failures else (perf_counter() - max(begin, window.given)) / count

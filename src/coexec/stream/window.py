@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import ArgumentError, RuntimeClosed
 from ..graph.task import Task
 from ..program.call import DEFAULT, Options
 from ..runtime import Runtime
-from .bundles import Bundle, FollowedItem, KnownItems, Tapes
+from .bundles import TOGETHER, Bundle, FollowedItem, KnownItems, Tapes
 from .item import Function, ItemRun, driver_of
 from .item_session import Route, Watched
 
@@ -51,6 +52,7 @@ class Terms(NamedTuple):
     items: int  # that are under way at once, unless the user says something else
     threaded: bool = False  # the function waits in the middle, so that it gets a thread of its own
     repeatable: bool = True  # the function has no state, so that it can compute an item once more
+    together: float = TOGETHER  # seconds of work that a device may get at a time
 
 
 class Dispatcher(Protocol):
@@ -107,6 +109,7 @@ class Window:
         self._followed: list[ItemRun] = []  # that wait to be given to a device together
         self._options: Options = DEFAULT  # where they go
         self._bundles = 0
+        self.given = 0.0  # when the first bundle was given to a device
         self.gathering = False  # more items are about to begin: those that wait, go on waiting for them
         self.together = 1  # how many items a device gets at a time
 
@@ -177,7 +180,7 @@ class Window:
             options = turns[self._bundles % len(turns)]
         self._options = options
         self._followed.append(run)
-        most = known.together
+        most = known.together(self._terms.together)
         if self.ahead.items:
             most = max(1, min(most, self.ahead.items // (2 * len(turns))))
         self.together = most
@@ -191,6 +194,7 @@ class Window:
             return
         self._followed = []
         self._bundles += 1
+        self.given = self.given or perf_counter()
         known = runs[0].known
         assert known is not None
         bundle = Bundle(known, [run.followed for run in runs if run.followed is not None])
