@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coexec.compile import Compiled, compile_body, llvm_rows, streaming
+from coexec.compile import Compiled, compile_body, llvm_rows, streaming, together
 from coexec.compile.llvm import Llvm
 from coexec.compile.neighbours import spans
 from coexec.compile.schedule import scheduled
@@ -82,10 +82,8 @@ def test_a_vector_of_a_row_is_loaded_once() -> None:
         writer.write_groups(groups, [True])
         kind = f"load <{register // 8} x double>, ptr %"
         loads[register] = sum(kind in line and "align 8" in line for line in writer.text().splitlines())
-    assert loads == {
-        WIDEST: 3,
-        WIDEST // 2: 6,
-    }  # shorter vectors lie within lines more often than not; two are the same
+    # Eight rows together read ten, one alone three. Shorter vectors lie within lines more often than not; two are the same.
+    assert loads == {WIDEST: 10 + 3, WIDEST // 2: 6}
 
 
 def same(body: Callable[..., Any], u: Any, shape: tuple[int, ...], gap: int = 0) -> str:
@@ -130,6 +128,7 @@ def test_tiles_of_streamed_stencils_write_every_element_once(
 ) -> None:
     pytest.importorskip("llvmlite")
     monkeypatch.setattr(streaming, "last_cache_bytes", lambda: 256)
+    monkeypatch.setattr(together, "MOST", 1)  # as on processors with shorter vectors
     text = same(heat, grid(rows + 2, width + 2), (rows, width), gap)
     assert "!nontemporal" in text
     assert f", {llvm_rows.TILE // 8}" in text  # it goes in tiles
@@ -138,4 +137,5 @@ def test_tiles_of_streamed_stencils_write_every_element_once(
 def test_tiles_of_stencils_in_space_have_numpys_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("llvmlite")
     monkeypatch.setattr(streaming, "last_cache_bytes", lambda: 256)
+    monkeypatch.setattr(together, "MOST", 1)
     assert "!nontemporal" in same(in_space, grid(5, 12, 1002), (3, 10, 1000))

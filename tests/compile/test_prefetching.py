@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from coexec.compile import Compiled, compile_body
-from coexec.compile.build import register_bytes
 from coexec.compile.llvm import Llvm
 from coexec.compile.prefetching import furthest_rows
 from coexec.compile.schedule import scheduled
@@ -60,8 +59,12 @@ def test_loops_that_go_through_memory_line_by_line_ask_for_nothing() -> None:
 def test_each_array_is_asked_for_once_per_vector_and_not_for_single_elements() -> None:
     pytest.importorskip("llvmlite")
     groups = scheduled(trace(wave, WAVE, {"out"}).stores)
-    for vector, asked in ((True, 2), (False, 0)):
-        writer = Llvm(register_bytes())
+    for register, vector, asked in (
+        (64, True, 2 * 8 + 2),
+        (32, True, 2),
+        (32, False, 0),
+    ):  # eight rows together, and one alone
+        writer = Llvm(register)
         writer.write_groups(groups, [vector])
         assert writer.text().count("call void @llvm.prefetch") == asked
 

@@ -1,11 +1,11 @@
 """Groups of stores as one function in LLVM's language: their loops, and the text of the whole.
 
-Before: compile/llvm_sums.py.  After: compile/build.py.  Pure text: compiles nothing.
+Before: compile/llvm_together.py.  After: compile/build.py.  Pure text: compiles nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import product as combinations
 from typing import Any
 
@@ -14,8 +14,8 @@ import numpy as np
 from .graph import Assign, Fold, Line, Shape, nodes_of, through
 from .llvm_calls import FLAGS
 from .llvm_folds import FEW
-from .llvm_sums import LlvmSums
 from .llvm_text import Inline
+from .llvm_together import LlvmTogether, Places
 from .streaming import only_written, streamable
 from .walk import Nest
 
@@ -23,7 +23,7 @@ UNROLLED = 64  # elements of constant axes that are written out instead of loope
 ENTRY = "coexec_body"
 
 
-class Llvm(LlvmSums):
+class Llvm(LlvmTogether):
     """Writes a function of all groups."""
 
     def __init__(self, register: int, *, free: bool = False, large: Collection[str] = ()) -> None:
@@ -64,12 +64,13 @@ class Llvm(LlvmSums):
             self.streaming = candidate if self.streams[name] else None
 
         written = {id(store.buffer) for store in stores}
-        self.look_at_rows(stores, plain=self.lanes > 1 and not strips and not constant)
+        self.look_at_rows(stores, nodes, plain=self.lanes > 1 and not strips and not constant)
 
-        def body(at: dict[int, Line]) -> None:
+        def body(*places: dict[int, Line]) -> None:
             self.stored = []
             points = [
                 at | {axis: Line(number, 1, None) for axis, number in zip(constant, chosen, strict=True)}
+                for at in places
                 for chosen in combinations(*(range(shape[axis]) for axis in constant))
             ]
             indices = [tuple(point[axis] for axis in range(len(shape))) for point in points]
@@ -89,7 +90,7 @@ class Llvm(LlvmSums):
         looped: list[int],
         shape: Shape,
         at: dict[int, Line],
-        body: Callable[[dict[int, Line]], None],
+        body: Places,
         *,
         strips: bool,
     ) -> None:
@@ -97,7 +98,9 @@ class Llvm(LlvmSums):
             body(at)
             return
         axis, rest = looped[0], looped[1:]
-        if len(rest) == 1 and self.in_tiles:
+        if len(rest) == 1 and self.together > 1:
+            self.row_groups(shape, at, body)
+        elif len(rest) == 1 and self.in_tiles:
             self._tiles(axis, rest[0], shape, at, body)
         elif rest:
             end = self.size(shape[axis])
@@ -106,9 +109,7 @@ class Llvm(LlvmSums):
             first = self._first_vector(shape, at) if self.streaming is not None else "0"
             self.row(shape[axis], lambda var: body(at | {axis: Line(0, 1, var)}), strips=strips, first=first)
 
-    def _tiles(
-        self, axis: int, last: int, shape: Shape, at: dict[int, Line], body: Callable[[dict[int, Line]], None]
-    ) -> None:
+    def _tiles(self, axis: int, last: int, shape: Shape, at: dict[int, Line], body: Places) -> None:
         assert self.streaming is not None
         buffer = self.streaming.buffer
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .graph import Assign, Buffer, Line, Read
+from .graph import Assign, Buffer, Expr, Line, Read
 from .host import Size
 from .llvm_memory import LlvmMemory
 from .llvm_text import scalar_type, type_text
 from .neighbours import Row, Span, row_key, spans
-from .prefetching import AHEAD, Rows, furthest_rows, rows_of
+from .prefetching import AHEAD, NEAR, Rows, furthest_rows, rows_of
 from .streaming import LINE
+from .together import rows_together
 from .walk import Held, Index, Nest, Strip
 
 TILE = 6144  # bytes of a row that are done before the next row: four rows of them are half of a first cache of 48 KB
@@ -30,11 +31,15 @@ class LlvmRows(LlvmMemory):
         self._furthest: dict[int, Rows] = {}  # the rows furthest ahead that the present loops read of each buffer
         self._spans: dict[Row, Span] = {}  # from where to where they read each row
         self._axes_of_loops: tuple[str, ...] = ()
+        self.together = 1  # rows that the present loops write at a time
 
-    def look_at_rows(self, stores: Sequence[Assign], *, plain: bool) -> None:
+    def look_at_rows(self, stores: Sequence[Assign], nodes: Sequence[Expr], *, plain: bool) -> None:
         """Note what the loops of these stores read; nothing of it matters where they are not plain vectors."""
         self._furthest = furthest_rows(stores) if plain else {}
-        self._spans = spans(stores, self.lanes) if plain else {}
+        self.together = 1
+        if self._furthest and self._register == LINE:
+            self.together = rows_together(stores, nodes, self.lanes, streams=self.streaming is not None)
+        self._spans = spans(stores, self.lanes, self.together) if plain else {}
 
     def enter_loops(self, at: Index) -> None:
         """Note the variables of the loops whose body begins."""
@@ -43,7 +48,7 @@ class LlvmRows(LlvmMemory):
     @property
     def in_tiles(self) -> bool:
         """Tell whether the present loops go through several rows a tile at a time: what they write is in no cache."""
-        return self.streaming is not None and bool(self._furthest)
+        return self.streaming is not None and bool(self._furthest) and self.together == 1
 
     # Reads ------------------------------------------------------------------------------------------------------------
 
@@ -51,7 +56,7 @@ class LlvmRows(LlvmMemory):
         lane = self._lane(at)
         if lane is None or lane is not self.home(at):
             return super().load(node, at)
-        if id(node.buffer) in self._furthest and rows_of(at) == self._furthest[id(node.buffer)]:
+        if id(node.buffer) in self._furthest and self._is_ahead(at, self._furthest[id(node.buffer)]):
             self._ask_ahead(node, at, lane)
         span = self._spans.get(row_key(id(node.buffer), at[:-1]))
         along = tuple(line.axis for line in at) == self._axes_of_loops
@@ -59,14 +64,20 @@ class LlvmRows(LlvmMemory):
             return super().load(node, at)
         return self._neighbour(node, at, lane, span)
 
+    def _is_ahead(self, at: Index, furthest: Rows) -> bool:
+        """Tell whether a read is of the row furthest ahead, for any row that is written."""
+        rows = rows_of(at)
+        return rows is not None and rows[:-1] == furthest[:-1] and 0 <= rows[-1] - furthest[-1] < self.together
+
     def _ask_ahead(self, node: Read, at: Index, nest: Nest) -> None:
-        """Ask memory for what comes later, once for each vector of a buffer: the next row of a tile, or some lines."""
-        key = "asked", id(node.buffer)
+        """Ask memory for what comes later, once for each vector of a row: the next row of a tile, or some lines."""
+        key = "asked", id(node.buffer), tuple(line.key for line in at[:-1])
         if key in nest.memo:
             return
         nest.memo[key] = True
         self.helpers["prefetch"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
-        ahead = self._strides(node.buffer, node.shape)[-2] if self.in_tiles else str(AHEAD // node.dtype.itemsize)
+        ahead = str((AHEAD if self.together == 1 else NEAR) // node.dtype.itemsize)
+        ahead = self._strides(node.buffer, node.shape)[-2] if self.in_tiles else ahead
         where, element = self.address(node.buffer, node.shape, at), scalar_type(node.dtype, memory=True)
         beyond = self.put(f"getelementptr {element}, ptr {where}, i64 {ahead}", nest)
         self.say(f"call void @llvm.prefetch.p0(ptr {beyond}, i32 0, i32 3, i32 1)", nest)

@@ -25,15 +25,27 @@ def row_key(buffer: int, outer: Sequence[Line]) -> Row:
     return buffer, tuple((size_key(line.start), line.step) for line in outer)
 
 
-def spans(stores: Sequence[Assign], lanes: int) -> dict[Row, Span]:
-    """Return from where to where a loop reads each row, if at several places that one vector and the next one hold."""
+def shifted(outer: Sequence[Line], row: int) -> Sequence[Line]:
+    """Return where the row lies that is read for a result so many rows below."""
+    if not row:
+        return outer
+    last = outer[-1]
+    return (*outer[:-1], last._replace(start=last.start + last.step * row))
+
+
+def spans(stores: Sequence[Assign], lanes: int, together: int = 1) -> dict[Row, Span]:
+    """Return from where to where a loop reads each row, if at several places that one vector and the next one hold.
+
+    Of a loop that writes several rows `together`, one reads what others read as well.
+    """
     written = {id(store.buffer) for store in stores}
     found: dict[Row, set[int]] = {}
     for store in stores:
         for read, at in looks(store):
             start = _start(at, len(store.value.shape))
             if at is not None and start is not None and read.buffer.parameter and id(read.buffer) not in written:
-                found.setdefault(row_key(id(read.buffer), at[:-1]), set()).add(start)
+                for row in range(together):
+                    found.setdefault(row_key(id(read.buffer), shifted(at[:-1], row)), set()).add(start)
     kept = {row: (min(starts), max(starts)) for row, starts in found.items() if len(starts) > 1}
     return {row: (first, last) for row, (first, last) in kept.items() if last - first <= lanes}
 

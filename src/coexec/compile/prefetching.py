@@ -16,6 +16,9 @@ from .graph import Assign, Line
 from .schedule import looks
 
 AHEAD = 4096  # bytes along a row: a page, at whose end a processor loses track
+NEAR = (
+    512  # bytes along each of several rows that are gone through together: so many begin at once that no guess is left
+)
 
 Rows = tuple[int, ...]  # where a read begins along each axis but the last
 

@@ -22,7 +22,8 @@ ROW = 1024  # bytes of a row, at least: its ends are written element by element
 LINE = 64  # bytes that memory is written in; the widest vectors are as long
 LEAST = 16  # bytes of the shortest vector that x86 streams
 
-_PLAIN = (Apply, Constant, Convert, Counting, Read, Scalar, View)
+PLAIN = (Apply, Constant, Convert, Counting, Read, Scalar, View)
+"""Values that are computed alike for each element, in registers."""
 
 
 def worth_streaming(array: Any) -> bool:
@@ -47,7 +48,7 @@ def streamable(group: Sequence[Assign], nodes: Sequence[Expr], names: frozenset[
 
     Values must be computed alike by single elements and by vectors, which may begin anywhere in a row.
     """
-    if lanes == 1 or not all(isinstance(node, _PLAIN) for node in nodes):
+    if lanes == 1 or not all(isinstance(node, PLAIN) for node in nodes):
         return None
     for store in group:
         last = store.axes[-1] if store.axes else None
