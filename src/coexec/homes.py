@@ -164,7 +164,7 @@ class Homes:
         backing = None if memory is None else state.complete.get(memory)
         if backing is None or self._scheduler.holding:
             return None
-        if not engine.idle and not engine.open.keys().isdisjoint(backing.tracker.ids()):
+        if not engine.idle and backing.touched_by(engine.open):
             return None
         home: np.ndarray[Any, Any] | None = backing.allocation.data
         if home is not None and storage.lent:

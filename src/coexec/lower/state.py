@@ -5,7 +5,7 @@ Before: graph/.  After: lower/coherence.py.  Knows allocations by name only, nev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,16 @@ class Backing:
         if state is not None and state.form is not None:
             state.unfold()
         return self._tracker
+
+    def touched_by(self, some: Container[int]) -> bool:
+        """Tell whether one of these ids touched it last, or may have; answered from a form as it is, which counts other backings, too."""
+        state = self.state
+        if state is None or state.form is None:
+            return any(id in some for id in self._tracker.ids())
+        return any(
+            id in some if type(id) is int else any(reader in some for reader in id)  # type: ignore[union-attr]
+            for id in state.ids
+        )
 
     def collapse(self, horizon: int, keep: Collection[int] = ()) -> None:
         """Let a horizon stand for everything older, except the ids in `keep`."""

@@ -92,8 +92,26 @@ def _expand(key: Any, ndim: int) -> list[Any]:
     return entries[:at] + [slice(None)] * (ndim - used) + entries[at + 1 :]
 
 
+def _dense(box: Box, key: Any) -> Box | None:
+    """Return the box that slices without steps cut out of a dense view, which most views are made of; None for any other key."""
+    entries = key if type(key) is tuple else (key,)
+    lo, hi = box
+    if len(entries) > len(lo):
+        return None
+    los, his = list(lo), list(hi)
+    for axis, entry in enumerate(entries):
+        if type(entry) is not slice or not (entry.step is None or entry.step == 1):
+            return None
+        start, stop, _ = entry.indices(hi[axis] - lo[axis])
+        los[axis] = low = lo[axis] + start
+        his[axis] = low + stop - start if stop > start else low
+    return Box(tuple(los), tuple(his))
+
+
 def index(box: Box, cut: Cut | None, shape: tuple[int, ...], key: Any) -> tuple[Box, Cut | None]:
     """Return the hull and cut of `view[key]` for basic indexing."""
+    if cut is None and (dense := _dense(box, key)) is not None:
+        return dense, None
     cut = cut or identity(box.ndim)
     los, his, steps = list(box.lo), list(box.hi), list(cut.steps)
     axes: list[int] = []

@@ -106,6 +106,7 @@ def _twice(chosen: Sequence[Device]) -> bool:
 
 FIRST = 4e-3  # seconds of the first look at a step: less than the 5 ms for which a program may be kept waiting
 EARLY_SHARE = 0.02  # of the time that a step is expected to take, which looks at plans of it may take
+LEAST = 1e-4  # seconds that are worth going on for
 KNOWN = 32  # visits that tell how long one takes
 SLICE = 1e-3  # seconds of every further look
 
@@ -156,6 +157,8 @@ class Looking(Spending, ABC):
 
     def _meanwhile(self) -> None:
         """Go on with a look that has begun, while devices have something to do: what a turn is worth, not what its end leaves time for."""
+        if self.planning > MOST_FIRST and SHARE * self._elapsed() - self._later < LEAST:
+            return
         moment = self._moment()
         try:
             self._look(moment)
