@@ -145,3 +145,19 @@ def test_weights_are_laid_out_by_the_devices_thread_for_its_number_of_threads(mo
     finally:
         torch.set_num_threads(before)
     assert seen == [(1, False), (len(available_cores()), False)]
+
+
+@pytest.mark.parametrize("filters", [5, 700])
+@pytest.mark.parametrize("shortcut", [True, False])
+def test_convolutions_with_one_tap_are_products(filters: int, shortcut: bool) -> None:
+    net = NetBuilder("pixels")
+    before = conv(net, net.input("x", IMAGE), filters, (1, 1, 1, 1))
+    w, b = net.parameter("w", (filters, filters, 1, 1)), net.parameter("b", (filters,))
+    y = net.add_operation("Conv", (before, w, b), net.shape(before), pads=(0, 0, 0, 0))
+    model = cx.Model(net.done(net.same("Relu", net.same("Add", y, before) if shortcut else y)))
+    given = np.random.default_rng(3).standard_normal(IMAGE).astype(np.float32)
+    given[1, 2, 3, 4] = np.nan
+    with cx.Runtime("cpu:0", store="off", replay=False):
+        right = np.array(model(given))
+    with cx.Runtime("torch:cpu", store="off"):
+        np.testing.assert_allclose(model(given), right, rtol=1e-4, atol=1e-4)
