@@ -14,7 +14,6 @@ from coexec.models.at_once import MISSED, MOST, NEAR, SURE, AtOnce
 from coexec.models.building import NetBuilder
 from coexec.models.whole import RecordedBody
 
-
 CALLS = 24
 """Calls of a program, of which one and another may come before the last completion has been reported."""
 
@@ -173,3 +172,22 @@ def test_what_fails_at_once_is_a_task_that_says_why(monkeypatch: pytest.MonkeyPa
             with pytest.raises(cx.errors.TaskFailed, match="out of order"):
                 np.asarray(model(image()))
         np.testing.assert_allclose(model(image()), right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_thread_that_was_left_with_one_thread_computes_with_all_and_keeps_its_number(
+    threads: list[threading.Thread],
+) -> None:
+    import torch
+
+    model = network()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with cx.Runtime("torch:cpu", store="off"):
+            for _ in range(CALLS):
+                np.asarray(model(image()))
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+    assert any(here(threads))

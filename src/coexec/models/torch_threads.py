@@ -10,8 +10,8 @@ lets its helpers go.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,22 @@ def torch_threads() -> int:
     import torch
 
     return int(torch.get_num_threads())
+
+
+@contextmanager
+def computing_with(threads: int) -> Iterator[None]:
+    """Let torch compute with so many threads for the calling thread, which may have been left with another number."""
+    import torch
+
+    before = torch.get_num_threads()
+    if before == threads:
+        yield
+        return
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def release_threads() -> None:

@@ -33,7 +33,7 @@ from .operators.calls import NUMERICS, OpCall
 from .operators.linear import LINEAR, linear
 from .running import GraphConstants, as_called, run_graph
 from .torch_steps import Step, torch_steps
-from .torch_threads import release_threads, torch_threads
+from .torch_threads import computing_with, release_threads, torch_threads
 from .values import LayerGraph
 
 NAMES = ("cpu:", "torch:cpu")
@@ -135,10 +135,9 @@ class TorchBody(RecordedBody):
             self.leaves = False
             release_threads()
 
-    @property
-    def ready(self) -> bool:
-        """Whether weights are laid out for the calling thread."""
-        return self._made[0] == torch_threads()
+    def ready(self, threads: int) -> bool:
+        """Tell whether weights are laid out for so many threads."""
+        return self._made[0] == threads
 
     def _here(self) -> Sequence[Step]:
         threads = torch_threads()
@@ -197,12 +196,12 @@ class WholeModel:
         mine = all(type(value) is np.ndarray for value in given) and runtime.quiet()
         if not mine or any(np.dtype(one.dtype).kind not in KINDS for one in types):
             return None
-        if not turns.here or not body.ready:
+        if not turns.here or not body.ready(threads := len(available_cores())):
             turns.here = body.leaves = True  # the device's thread computes once more
             return None
         results = [np.empty(*one) for one in types]
         try:
-            with np.errstate(all="ignore"):
+            with computing_with(threads), np.errstate(all="ignore"):
                 body(*given, *results)
         except Exception:  # noqa: BLE001 - the call becomes a task, which says what is wrong
             self._fails = True
@@ -251,7 +250,7 @@ def may_compute_here(runtime: Any, kind: str) -> bool:
     if kind != "torch" or not config.inline or config.sync or runtime.traced:
         return False
     (device,) = [one for one in runtime.platform.devices if one.kind == kind]
-    return device.cores == available_cores() and torch_threads() == len(device.cores)
+    return bool(device.cores == available_cores())
 
 
 def whole_device(runtime: Any, wanted: str = "") -> tuple[str, str]:
