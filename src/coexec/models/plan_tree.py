@@ -70,7 +70,8 @@ def _why(found: ModelPlan) -> str:
     unit = "J" if found.objective == "energy" else "ms"
     scale = 1.0 if found.objective == "energy" else 1e3
     notes = "".join(f"; {note}" for note in found.notes)
-    if load := max((a.load for a in found.fabric.accelerators), default=0.0):
+    used = [i for devices in sets_used(found) for i in devices]
+    if load := max((found.fabric.accelerators[i].load for i in used), default=0.0):
         notes += f"; designs are loaded once before, in {load:g} s"
     return (
         f"{len(found.mapping)} set{'s' * (len(found.mapping) != 1)} on {found.fabric.name}, {found.objective} "
@@ -80,10 +81,15 @@ def _why(found: ModelPlan) -> str:
 
 
 def set_names(found: ModelPlan) -> Iterator[tuple[str, ...]]:
+    """Yield the names of the accelerators of each set, in the order of the sets."""
+    return map(found.fabric.names, sets_used(found))
+
+
+def sets_used(found: ModelPlan) -> Iterator[tuple[int, ...]]:
     """Yield the accelerators of each set, in the order of the sets."""
     used = (0,) * len(found.fabric.all)
     for stage in found.mapping:
-        yield found.fabric.names(found.fabric.indices(stage.members, used))
+        yield found.fabric.indices(stage.members, used)
         used = tuple(a + b for a, b in zip(used, stage.members, strict=True))
 
 
