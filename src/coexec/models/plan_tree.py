@@ -102,11 +102,16 @@ def _set(found: ModelPlan, number: int, devices: tuple[str, ...]) -> Plan:
     needs, has = found.evaluation.memory[number], found.fabric.memory(stage.members)
     of = f" of {has / 2**20:,.0f}" if has < float("inf") else ""
     why = (
-        f"layers {stage.first} to {stage.end - 1} on {', '.join(devices)} as {stage.design}, {seconds * 1e3:.4g} ms, "
+        f"{span_text(stage.first, stage.end)} on {', '.join(devices)} as {stage.design}, {seconds * 1e3:.4g} ms, "
         f"{needs / 2**20:,.1f}{of} MiB each"
     )
     return Plan("set", f"set {number}", "", (stage.first, stage.end), (), seconds, policy=stage.design, why=why,
                 children=layers)  # fmt: skip
+
+
+def span_text(first: int, end: int) -> str:
+    """Return the name of some layers that follow each other."""
+    return f"layers {first} to {end - 1}" if end - first > 1 else f"layer {first}"
 
 
 def _layer(found: ModelPlan, number: int, index: int, sharding: Sharding, devices: tuple[str, ...]) -> Plan:
@@ -158,7 +163,7 @@ def grouped_sets(cuts: Sequence[LayerCut], layers: Sequence[Plan], policy: str) 
         if end < len(cuts) and cuts[end].devices == cuts[first].devices:
             continue
         seconds = sum(layer.seconds or 0.0 for layer in layers[first:end])
-        why = f"layers {first} to {end - 1} on {', '.join(cuts[first].devices)}, {seconds * 1e3:.4g} ms"
+        why = f"{span_text(first, end)} on {', '.join(cuts[first].devices)}, {seconds * 1e3:.4g} ms"
         yield Plan("set", f"set {number}", "", (first, end), (), seconds, policy=policy, why=why,
                    children=tuple(layers[first:end]))  # fmt: skip
         first, number = end, number + 1
