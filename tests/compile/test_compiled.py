@@ -241,7 +241,7 @@ def test_an_array_that_is_broadcast_shows_what_is_written_later() -> None:
         out[...] = wide + x
 
     x, y = np.ones((5, 40)), np.arange(200.0).reshape(5, 40)
-    form = made(body, x=x, y=y, out=x, writes={"y", "out"})
+    form = made(body, x=x, y=y, out=x, writes=("y", "out"))
     wanted, got = (y.copy(), x.copy()), (y.copy(), x.copy())
     body(x, *wanted)
     assert form(x, *got) == ""

@@ -15,7 +15,7 @@ from .calling import elementwise
 from .cells import Cell, Tape, as_dtype, check_dtype
 from .folds import mean, place_of, reduced
 from .gathers import take
-from .graph import Counting, Line, broadcast, convert
+from .graph import Counting, Line, convert
 from .host import Host, equal_sizes
 from .products import dot, einsum
 from .refused import Untraceable
