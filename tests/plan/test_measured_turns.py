@@ -13,7 +13,7 @@ from coexec.bench.plan.program import ArrayMaker
 from coexec.graph.task import Task
 from coexec.plan.candidate import known_ones, one_per_device
 from coexec.plan.steps.account import MEASURED, Measured, PlanAccount, TurnClock
-from coexec.plan.steps.planner import StepPlanner
+from coexec.plan.steps.planner import NEWS, StepPlanner
 from coexec.plan.steps.trials import Measuring
 from tests.plan.test_step_choice import heavy, machine_of, smooth
 from tests.plan.test_steps import doubled
@@ -58,6 +58,15 @@ def test_one_long_turn_is_enough_where_no_data_is_on_its_way() -> None:
             clock.ended(0.05 * ends)
         assert ends == needed
         assert clock.seconds == pytest.approx(0.05)
+
+
+def test_a_turn_in_which_kernels_are_built_is_no_measurement() -> None:
+    clock, now = TurnClock(middle=True), 0.0
+    clock.begin(new=True)
+    for took in (0.05, 1.0, 0.04):  # of the plan before; with what is built once; as it will be
+        assert clock.seconds is None and clock.first is None
+        clock.ended(now := now + took)
+    assert clock.first == pytest.approx(0.04)
 
 
 def test_short_turns_are_not_decided_upon_before_there_are_a_few() -> None:
@@ -143,6 +152,24 @@ def test_a_number_that_is_set_now_and_then_is_no_other_step() -> None:
         runtime.wait()
         steps: Any = runtime._driver.scheduler.plan.steps
         assert steps._period == 2 and len(steps._step.calls) == 2 and steps._broken == 0
+
+
+def test_a_step_is_planned_once_a_whole_turn_has_passed_since_a_variant_came_on() -> None:
+    platform = machine_of(1, [(2e12, 400e9)], 12e9)
+    with cx.Runtime("cpu:0,gpu:0", platform=platform, store="off", diagnostics="off") as runtime:
+        given = ArrayMaker(runtime._driver)
+        a, b = given(1000, 1000), given(1000, 1000)
+        steps: Any = runtime._driver.scheduler.plan.steps
+        planned = []
+        for turn in range(10):
+            heavy(a, b)
+            if turn == 5:
+                steps._candidates.forget()  # as whoever compiles bodies does
+            smooth(b, a)
+            planned.append(steps._step is not None)
+            if turn == 5:
+                assert steps.unplanned == NEWS
+    assert planned[4:] == [True, False, True, True, True, True]
 
 
 def test_plans_are_made_with_variants_of_which_something_is_known() -> None:

@@ -13,7 +13,7 @@ from coexec.plan.steps.cuts import StepPart
 from coexec.plan.steps.estimate import PeriodEstimate
 from coexec.plan.steps.planner import StepPlanner
 from coexec.plan.steps.profile import StepProfile
-from coexec.plan.steps.samples import LONG, Samples
+from coexec.plan.steps.samples import LONG, Samples, was_seen
 from coexec.plan.steps.trials import DOUBT, Trials
 
 BOX, HALF, REST = Box((0,), (8,)), Box((0,), (4,)), Box((4,), (8,))
@@ -104,3 +104,28 @@ def test_what_an_adopted_plan_loses_was_weighed_and_is_no_part_of_what_trials_ma
         assert trials.over(slow, None) is False
         assert (trials.lost == 0.0) is weighed
         assert not trials.weighed
+
+
+def test_a_step_was_seen_on_a_device_if_each_of_its_calls_was_that_the_device_can_run() -> None:
+    known, unknown, elsewhere = Kind(("gpu:0",)), Kind(), Kind()
+    del elsewhere.devices["gpu:0"]
+    assert was_seen(step(known, elsewhere), "gpu:0")
+    assert not was_seen(step(known, unknown), "gpu:0")
+
+
+@pytest.mark.parametrize("due", [False, True])
+def test_what_devices_take_alone_is_measured_before_one_of_them_is_chosen_for_what_it_promises(due: bool) -> None:
+    done: list[str] = []
+
+    def sample(_: PlanAccount, __: StepProfile) -> bool:
+        done.append("sampled")
+        return due
+
+    planner: Any = SimpleNamespace(
+        present=present(1), adopted=True, _as_it_went=lambda present, _: present, _measured=lambda *_: None,
+        _search=object(), _is_sampling=lambda *_: False, _trials=Trials(), _exact=False, _clock=lambda: 0.0, _sample=sample,
+        _choose=lambda _: done.append("chosen"), _try=lambda _: done.append("tried"), _looking=True,
+    )  # fmt: skip
+    moment: Any = None
+    StepPlanner._decide(planner, moment, step(Kind()))
+    assert done == (["sampled"] if due else ["sampled", "chosen", "tried"])

@@ -149,10 +149,13 @@ class TurnClock:
         self._idle = 0.0  # seconds for which the program had nothing under way: no plan can shorten them
         self._before = 0.0  # when the turn before the first that counts was over
 
-    def begin(self, at_once: int = 1, *, settled: bool = False) -> None:
-        """Begin anew: another plan is in force, under which so many turns may end at once; `settled`: no data is on its way."""
+    def begin(self, at_once: int = 1, *, settled: bool = False, new: bool = False) -> None:
+        """Begin anew: another plan is in force, under which so many turns may end at once.
+
+        `settled`: no data is on its way. `new`: in the first turn kernels are built, which comes once.
+        """
         self._ends = deque(maxlen=max(MEASURED, TOGETHER * at_once) + 1)
-        self._skip, self._at_once = 0 if settled else self._settling, at_once
+        self._skip, self._at_once = (0 if settled else self._settling) + new, at_once
 
     @property
     def idled(self) -> float:

@@ -28,7 +28,7 @@ from .estimate import TURNS
 from .guide import Guide, PlanningSpent, Profiles
 from .looking import MOST_FIRST, SHARE, Looking
 from .profile import StepProfile
-from .samples import Samples
+from .samples import Samples, was_seen
 from .slices import VISIT, Slice
 from .tree import followed, step_plan
 from .trials import DOUBT, SEEN, Measuring, Trials
@@ -39,6 +39,7 @@ WIDE = 2e-3  # seconds that a look at them as they are planned may take
 WINDOW = 6  # calls of a program that does not repeat itself, which stand for what it will do
 LASTING = 32  # calls after which a repetition counts, however often one was broken off
 AFTERWARDS = 1  # turns after calls were sampled, and they have run
+NEWS = "some of its calls were made before a variant came on or off"
 EARLY = 16  # calls of a phase of the program during which they are looked at
 
 
@@ -79,6 +80,7 @@ class StepPlanner(Looking):
         self._mark: object = candidates.mark
         self._until = 0  # calls, up to which the program said that it does the same
         self._failed = False  # to plan the step that the program repeats: it is not tried again
+        self._news = 0  # calls, after which a device was lost, or a variant came on or off
         self.unplanned = ""  # why what the program repeats is not planned as a step
 
     @property
@@ -108,8 +110,8 @@ class StepPlanner(Looking):
 
     def _went_on(self, task: Task, parts: int, repeats: Repeats) -> None:
         """Look whether a call of so many parts ends a turn of what the program repeats, or a window of what it does."""
-        if self._candidates.mark is not self._mark:  # a device is lost, or a variant is off
-            self._mark = self._candidates.mark
+        if self._candidates.mark is not self._mark:  # a device is lost, or a variant is on or off
+            self._mark, self._news = self._candidates.mark, self._watch.calls - 1
             self._watch.forget()
             self._guide.forget()
             self._groups = self._trials.back = None
@@ -206,6 +208,11 @@ class StepPlanner(Looking):
         """A turn is over: look at plans, and change if that is worth it."""
         moment = self._moment()
         if self._step is None:
+            if self._watch.calls - self._news < repeats.period:
+                self.unplanned = (
+                    NEWS  # while bodies are compiled, one comes after the other, and a look now is lost with the next
+                )
+                return
             if not self._may_begin() or (self._broken and self._watch.is_settled(repeats.period, self._guide.devices)):
                 return  # steps come and go: each of them would take a first look
             step = self._watch.repeated(repeats)
@@ -289,11 +296,11 @@ class StepPlanner(Looking):
         if self._search is None or self._is_sampling(present, step):
             return  # nothing is known of other plans yet
         if self._trials.back is None:
+            if step.exact and self._clock is not None and self._sample(present, step):
+                return  # what devices take alone is measured before one of them is chosen for what it promises
             self._choose(moment)
         if step.exact and not self._exact:
             self._try(step)
-            if self._clock is not None and self.present is present:
-                self._sample(present, step)
         if step.exact and not self._looking and (self._exact or present.measured is not None):
             free = not self.adopted and not self._guide.devices and not self._broken
             if free and self._exact and self._repetitions >= LOOK_AGAIN[0]:
@@ -459,7 +466,8 @@ class StepPlanner(Looking):
     def _follow(self, account: PlanAccount, step: StepProfile) -> None:
         """Let the calls that follow be planned as an account says."""
         self._followed = followed(step, account)
-        self._measuring.begin(self._at_once(account.devices, len(step.calls)))
+        new = self._clock is not None and len(account.devices) == 1 and not was_seen(step, account.devices[0])
+        self._measuring.begin(self._at_once(account.devices, len(step.calls)), new=new)
         self._planner.adopt(self._followed, self._guide.of)
         self._mark = self._candidates.mark
 
@@ -469,19 +477,25 @@ class StepPlanner(Looking):
         self._planner.adopt(self._followed, self._guide.of)
         self._mark = self._candidates.mark
 
-    def _sample(self, present: PlanAccount, step: StepProfile) -> None:
-        """Let single calls of the next turn run on devices alone, if nobody knows what they take there and it can be afforded."""
+    def _sample(self, present: PlanAccount, step: StepProfile) -> bool:
+        """Let single calls of the next turn run on devices alone, if nobody knows what they take there and it can be afforded.
+
+        A look that is going on is left: all plans are looked at again with what the samples took.
+        """
         search = self._search
-        if search is None or self._trials.back is not None or self._looking:
-            return
+        if search is None:
+            return False
         alone = [found.account for found in search.found.values() if found.account and len(found.devices) == 1]
         sampling = self._samples.due(step, present, alone)
-        if sampling is not None and sampling.seconds <= self._trials.left(self._elapsed()):
-            self._samples.begin(sampling, search, self._turns)
-            self._trials.lost += sampling.seconds
-            before = self._followed
-            self._follow(PlanAccount(present.devices, sampling.plan, None, present.shares), step)
-            self._followed = before
+        if sampling is None or sampling.seconds > self._trials.left(self._elapsed()):
+            return False
+        self._samples.begin(sampling, search, self._turns)
+        self._looks, self._looking, self._way = None, False, None
+        self._trials.lost += sampling.seconds
+        before = self._followed
+        self._follow(PlanAccount(present.devices, sampling.plan, None, present.shares), step)
+        self._followed = before
+        return True
 
     def _is_sampling(self, present: PlanAccount, step: StepProfile) -> bool:
         """Tell whether calls are being sampled, or plans not yet looked at with what they took."""

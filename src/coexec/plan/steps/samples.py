@@ -86,3 +86,13 @@ class Samples:
             and (call, device) not in self._taken
             and not call.was_measured(device, call.whole)
         )
+
+
+def was_seen(step: StepProfile, device: str) -> bool:
+    """Tell whether every call of a step that a device can run was seen to run there as a whole: then nothing is left to be built."""
+    return all(
+        call.profile.whole is None
+        or device not in call.profile.devices
+        or call.profile.was_measured(device, call.profile.whole)
+        for call in step.calls
+    )
