@@ -172,6 +172,30 @@ def test_a_step_is_planned_once_a_whole_turn_has_passed_since_a_variant_came_on(
     assert planned[4:] == [True, False, True, True, True, True]
 
 
+@pytest.mark.parametrize("at", range(5))
+def test_turns_end_where_the_step_was_found_whichever_call_that_was(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    aligned: list[bool] = []
+    honest = StepPlanner._decide
+
+    def decide(self: StepPlanner, moment: Any, step: Any) -> None:
+        if step.exact:
+            aligned.append(self._watch.ended(step))
+        honest(self, moment, step)
+
+    monkeypatch.setattr(StepPlanner, "_decide", decide)
+    with cx.Runtime("cpu:0,cpu:1", store="off", diagnostics="off") as runtime:
+        pairs = [(cx.array(np.arange(n)), cx.array(np.arange(n))) for n in (2e5, 3e5, 4e5, 5e5, 6e5)]
+        steps: Any = runtime._driver.scheduler.plan.steps
+        for turn in range(40):
+            for number, (x, y) in enumerate(pairs):
+                if turn in (0, 9) and number == at:
+                    steps._forget()  # as if it became known only now how quick the devices are
+                doubled(x, y)
+        runtime.wait()
+        assert all(np.array_equal(np.asarray(y), 2 * np.asarray(x)) for x, y in pairs)
+    assert aligned and all(aligned)
+
+
 def test_plans_are_made_with_variants_of_which_something_is_known() -> None:
     def candidate(device: str, variant: str, seconds: float | None) -> Any:
         model = SimpleNamespace(seconds=lambda _: seconds)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from coexec.predict.nearest import NearestSamples
 from coexec.predict.regression import Fit, fit
-from coexec.predict.table import NearestSamples
 from tests.predict.shapes import cached, product, some_shapes, steady
 
 coefficient = st.one_of(st.just(0.0), st.floats(1e-3, 1e3))

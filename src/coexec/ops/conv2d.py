@@ -95,7 +95,7 @@ def conv2d_kernel(dtype: str, window: ConvolutionWindow, after: After = NOTHING)
     made = kernel(
         split=(0, 1, 2), over="out", name=f"conv2d_{dtype}", flops=flops, features={"gathered": gathered}, **accesses
     )(convolution_body(after))
-    made.op = "conv2d"
+    made.op, made.by_itself = "conv2d", True
     tile = TILES[dtype]
     made.variant(on_torch.convolution_body(after), kind="torch", name="torch", numerics=NUMERICS)
     return made.opencl(

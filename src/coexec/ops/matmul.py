@@ -84,7 +84,7 @@ def product_kernel(dtype: str, ndim: int) -> Kernel:
     made = kernel(
         split=tuple(range(ndim)), name=f"matmul_{dtype}", flops=flops, a=accesses[0], b=accesses[1], out=write
     )(product)
-    made.op = "matmul"
+    made.op, made.by_itself = "matmul", True
     if dtype in TILES:
         tile = TILES[dtype]
         made.variant(on_torch.product, kind="torch", name="torch", numerics=NUMERICS)

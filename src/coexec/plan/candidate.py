@@ -79,7 +79,7 @@ class Candidate:
 
     def __init__(self, device: Device, variant: Variant, model: KernelModel, *, blocked: bool = False) -> None:
         self.blocked = blocked  # in pieces that fit into a cache, one after the other
-        self.tries = 0  # of blocking, while nothing was measured of it
+        self.tries = dict[int, int]()  # of blocking, while nothing was measured of it, by size class
         self.device = device
         self.name = device.name
         self.memory = device.memory
@@ -222,7 +222,7 @@ class Candidates:
             return []
         if any(p.access.writes and not isinstance(p.access.mapper, Same) for p in params):
             return []  # a piece might write what another has written
-        if isinstance(kernel.function, Elementwise | Fused):
+        if kernel.by_itself or isinstance(kernel.function, Elementwise | Fused):
             return []  # one pass is all there is, or it works block by block itself
         return [
             Candidate(c.device, c.variant, self._learned.model(kernel, c.variant, c.device, "in cache"), blocked=True)

@@ -1,102 +1,29 @@
 """What was measured of one kind of call under one condition, and what follows for calls that were not measured.
 
-Before: predict/window.py, predict/regression.py.  After: predict/model.py.  Knows no device.
-
-How far measurements near a point lay from a fit (`NearestSamples`) is what interpolation adds to regression.
+Before: predict/window.py, predict/regression.py, predict/nearest.py.  After: predict/model.py.  Knows no device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from math import exp, frexp, log, sqrt
+from math import frexp, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .nearest import NearestSamples
 from .regression import TINY, Fit, Matrix, at_hand, fit
 from .sample import Sample
 from .window import MeasurementWindow
 from .work import Work
 
-REACH = log(4.0)  # beyond a factor of four, a sample says nothing, unless all lie as far apart
-BELL = 2.5  # the reach in widths of the bell of weights
-NOISE = 0.04  # errors of this size may be of measuring, and are not to be interpolated
-DOUBTFUL = 4.0  # standard deviations from what its neighbours say, and a sample is left out
-LEAST_DOUBTFUL = 0.5  # less may well be an effect of size
-
-
-class NearestSamples:
-    """A correction by the errors of the nearest samples, in the space of the features' logarithms."""
-
-    __slots__ = ("_errors", "_floor", "_logs", "_prior", "_reach2", "_squares", "left_out", "spread")
-
-    def __init__(self, rows: Matrix, errors: Matrix) -> None:
-        """`errors` are log(measured / fitted), one for each row."""
-        positive = np.where(rows > 0.0, rows, np.inf).min(axis=0)
-        self._floor = np.where(np.isfinite(positive), positive, 1.0) / 16.0  # stands for zero, in the feature's unit
-        self._logs = np.log(np.maximum(rows, self._floor))
-        self._squares = (self._logs**2).mean(axis=1)
-        self._errors = errors
-        squared = self._distances(self._logs)
-        self._reach2 = max(REACH, 2.0 * _apart(squared)) ** 2
-        weights = self._weights(squared)
-        np.fill_diagonal(weights, 0.0)
-        doubtful = _doubtful(weights, errors)
-        weights[:, doubtful] = 0.0
-        typical = float(np.sqrt(np.mean(errors[~doubtful] ** 2)))
-        # the weight of "the fit is right", beside a sample at hand with 1: as in kriging, noise over signal
-        self._prior = min(max((NOISE / max(typical, 1e-9)) ** 2, 0.05), 4.0)
-        self.left_out = errors - weights @ errors / (weights.sum(axis=1) + self._prior)  # each by the others
-        self.spread = float(np.median(np.abs(self.left_out)))
-        self._keep(~doubtful)
-
-    def _keep(self, which: NDArray[np.bool_]) -> None:
-        self._logs, self._squares, self._errors = self._logs[which], self._squares[which], self._errors[which]
-
-    def _distances(self, logs: Matrix) -> Matrix:
-        """Return the squared distances of each row of `logs` to each sample: root mean squares of log ratios."""
-        across: Matrix = logs @ self._logs.T * (-2.0 / logs.shape[1])
-        across += (logs**2).mean(axis=1)[:, None] + self._squares
-        return across
-
-    def _weights(self, squared: Matrix) -> Matrix:
-        """Return the weights of samples at these squared distances: 1 here, falling smoothly to 0 at the reach."""
-        part = np.minimum(squared / self._reach2, 1.0)
-        weights: Matrix = np.exp(part * (-0.5 * BELL**2)) * (1.0 - part)
-        return weights
-
-    def at(self, features: Sequence[float]) -> tuple[float, float]:
-        """Return the factor for `features`, and how far away the nearest sample is (log of a ratio)."""
-        logs = np.log(np.maximum(features, self._floor))
-        squared = self._squares + (logs @ logs - 2.0 * (self._logs @ logs)) / len(logs)
-        weights = self._weights(squared)
-        factor = exp(float(weights @ self._errors) / (float(weights.sum()) + self._prior))
-        return factor, sqrt(max(float(squared.min()), 0.0))
-
-
-def _doubtful(weights: Matrix, errors: Matrix) -> NDArray[np.bool_]:
-    """Return which samples are far from the weighted median of their neighbours: they were disturbed."""
-    says = np.append(errors, 0.0)  # the fit has a say too
-    weights = np.hstack([weights, np.full((len(errors), 1), 0.1)])
-    order = np.argsort(says)
-    sums = np.cumsum(weights[:, order], axis=1)
-    middle = (sums >= sums[:, -1:] / 2.0).argmax(axis=1)
-    beside = np.abs(errors - says[order][middle])
-    found: NDArray[np.bool_] = beside > max(DOUBTFUL * 1.4826 * float(np.median(beside)), LEAST_DOUBTFUL)
-    return found
-
-
-def _apart(squared: Matrix) -> float:
-    """Return how far samples typically are from their nearest neighbours."""
-    if len(squared) < 2:
-        return 0.0
-    others = squared + np.diag(np.full(len(squared), np.inf))
-    return sqrt(max(float(np.median(others.min(axis=1))), 0.0))
-
-
 KEYS = 256  # unlike calls remembered
 SHAPES = 4  # unlike features that a fit needs
+MANY_PER_FEATURE = 3  # calls, of which nobody has to look whether they tell features apart
+SPARE = 2  # calls beyond the ways in which they differ: what keeps a fit from going through all of them
+FAINT = 0.03  # of the strongest way in which calls differ: a weaker one is a border or a rounding
+PLAINLY = 0.25  # of what one feature leaves unexplained: less, and it is another that times follow
 APART = 1.5  # times: sizes that differ by less do not tell which feature their times follow, as noise is as large
 CHANGED = 0.03  # an answer that moved by more is another answer
 FIRST_RUN = 0.5  # the spread of a first run
@@ -164,6 +91,10 @@ class MeasurementTable:
         self._clock = 0
         self._changes = 0
         self._fitted = self._corrected = 0  # the changes that the fit and the correction know of
+        self._seen_apart = (
+            0,
+            False,
+        )  # of how many entries it is known whether they tell features apart, and the answer
         self._fit: Fit | None = None
         self._local: NearestSamples | None = None
         self._streak: list[tuple[KeyMeasurements, float]] = []  # the last measurements, as long as all were off one way
@@ -295,13 +226,30 @@ class MeasurementTable:
         """
         if len(features) != self._width:
             return None
-        if self.shapes < SHAPES:
+        if self.shapes < SHAPES or not self._told_apart():
             return _proportional(self.all(), features, scales_with)
         if not at_hand():
             return _scaled(self.all(), features, scales_with)
         base, local = self._refreshed()
         factor, distance = local.at(features)
         return Guess(base.seconds(features) * factor, min(local.spread * (1.0 + distance), 1.0))
+
+    def _told_apart(self) -> bool:
+        """Tell whether there are enough more unlike calls than ways in which their features differ.
+
+        A fit to fewer goes through all of them, and anywhere beside them: four products, whose operands, result and operations
+        are six features, make any other product as fast or slow as noise would have it.
+        """
+        entries = self.all()
+        if len(entries) > MANY_PER_FEATURE * self._width:
+            return True
+        if self._seen_apart[0] != len(entries):
+            rows = np.array(sorted({entry.features for entry in entries}))
+            parts = rows / np.maximum(rows.max(axis=0), TINY)
+            found = np.linalg.svd(np.hstack([np.ones((len(rows), 1)), parts]), compute_uv=False)
+            ways = int(np.count_nonzero(found > FAINT * found[0]))
+            self._seen_apart = len(entries), len(rows) >= ways + SPARE
+        return self._seen_apart[1]
 
     def _refreshed(self) -> tuple[Fit, NearestSamples]:
         """Return the fit and the correction, made again if the measurements left them by enough steps."""
@@ -345,14 +293,18 @@ def _spread_out(sizes: Matrix) -> NDArray[np.intp]:
 
 
 def _proportional(entries: list[KeyMeasurements], features: tuple[float, ...], scales_with: int) -> Guess | None:
-    """Return the nearest entry's seconds, scaled by the feature that explains the entries' times best."""
+    """Return the nearest entry's seconds, scaled by feature `scales_with`, unless another one explains the times plainly better.
+
+    Of six features one is near to three times by chance.
+    """
     if not entries:
         return None
     sizes = [entry.features[scales_with] for entry in entries]
     if max(sizes) < APART * min(sizes):
         return _scaled(entries, features, scales_with)
-    feature = min(range(len(features)), key=lambda j: (_unexplained(entries, j), j != scales_with))
-    return _scaled(entries, features, feature)
+    off = [_unexplained(entries, feature) for feature in range(len(features))]
+    best = min(range(len(features)), key=lambda j: (off[j], j != scales_with))
+    return _scaled(entries, features, best if off[best] <= PLAINLY * off[scales_with] else scales_with)
 
 
 def _scaled(entries: list[KeyMeasurements], features: tuple[float, ...], feature: int) -> Guess | None:

@@ -49,6 +49,7 @@ class Kernel:
     internal = False  # coexec's own: its scalars are made to last and need no check
     op = ""  # what devices that list their operations call it, if that is not its name
     blind = False  # never looks at an array that it updates: what it does not assign just stays
+    by_itself = False  # its body keeps to caches by itself, as BLAS does: to compute it in pieces gains nothing
     pointwise = False  # each point reads its own elements before it writes them, on every device
     order: Any = None  # host tasks with equal `order` run in program order
 

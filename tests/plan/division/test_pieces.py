@@ -13,6 +13,8 @@ import coexec as cx
 from coexec.geometry import Box, cut
 from coexec.graph.command import Chunk
 from coexec.machine.platform import Device
+from coexec.ops.conv2d import ConvolutionWindow, conv2d_kernel
+from coexec.ops.matmul import product_kernel
 from coexec.plan.candidate import Candidate
 from coexec.plan.division.pieces import GAIN, LOOKS, WORTH_A_LOOK, Blocking
 from coexec.plan.split import blocks, deal, in_cache, in_runs, tiles
@@ -190,3 +192,24 @@ def test_a_call_with_one_array_twice_stays_whole() -> None:
 
 def _smooth(u: Any, out: Any) -> None:
     out[1:-1] = u[2:][: len(out) - 2] + u[:-2][: len(out) - 2]
+
+
+def test_what_was_tried_with_little_work_says_nothing_about_much() -> None:
+    blocking = Blocking(CACHE)
+    plain, twin = candidate(Known(1.0)), candidate(Known(0.5, 0), blocked=True)
+    more = Work((64.0 * LARGE.size, *LARGE.features[1:]))
+    tried = []
+    for work in (LARGE, more):
+        for _ in range(2 * LOOKS):
+            blocking.choose([plain], [twin], work)
+            tried.append(blocking.trying)
+    assert tried == 2 * ([True] * LOOKS + [False] * LOOKS)
+
+
+def test_products_and_convolutions_keep_to_caches_by_themselves() -> None:
+    with cx.Runtime("cpu:0") as runtime:
+        for kernel in (
+            product_kernel("float32", 2),
+            conv2d_kernel("float32", ConvolutionWindow((1, 1), (1, 1), (1, 1), (3, 3), (8, 8))),
+        ):
+            assert planner_of(runtime)._candidates.of(kernel, None).blocked == []

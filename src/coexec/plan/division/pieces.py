@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from ...geometry import Box
 from ...graph.command import Chunk
 from ...graph.task import Task
+from ...predict.table import size_class
 from ...predict.work import Work
 from ..candidate import Candidate, Share
 from .make_offers import Site
@@ -73,15 +74,17 @@ class Blocking:
         if twin is None:
             return plain
         seconds, in_pieces = plain.model.seconds(work), twin.model.seconds(work)
-        if seconds is None or (plain.tries < LOOKS and plain.model.measured(work) < LOOKS):
-            self.trying |= plain.tries < LOOKS
-            plain.tries += 1
+        size = size_class(work.size)  # what was tried with little work says nothing about much
+        tried, in_vain = plain.tries.get(size, 0), twin.tries.get(size, 0)
+        if seconds is None or (tried < LOOKS and plain.model.measured(work) < LOOKS):
+            self.trying |= tried < LOOKS
+            plain.tries[size] = tried + 1
             return plain
-        if in_pieces is None or (twin.tries < LOOKS and twin.model.measured(work) < LOOKS):
-            if seconds < WORTH_A_LOOK or twin.tries >= 2 * LOOKS:
+        if in_pieces is None or (in_vain < LOOKS and twin.model.measured(work) < LOOKS):
+            if seconds < WORTH_A_LOOK or in_vain >= 2 * LOOKS:
                 return plain
             self.trying = True
-            twin.tries += 1
+            twin.tries[size] = in_vain + 1
             return twin
         return twin if in_pieces < GAIN * seconds else plain
 

@@ -61,6 +61,7 @@ class StepPlanner(Looking):
         self._watch = ProgramWatch(planner.profile)
         self._period = 0  # of the step that is planned; 0: of a window
         self._turns = 0  # of it that are over; or windows
+        self._shift = 0  # calls of a turn that came before the step as it is planned: its turns end where it was found
         self._due = 4  # calls, until a window is looked at
         self._since = 0  # calls, with which the window began
         self._phase = 0  # calls, after which the program did something else than for a long time before
@@ -136,12 +137,13 @@ class StepPlanner(Looking):
         if period != self._period:
             self._forget()
             self._period, self._turns = period, 0
-        if run // period == self._turns or self._failed:
+        turns = (run - self._shift) // period
+        if turns == self._turns or self._failed:
             looking = self._looking or self._way is not None
             if looking and self._clock is not None and not task.starved and not self._failed:
                 self._meanwhile()
             return
-        self._turns = run // period  # whichever call is its last: that one may have run in its caller
+        self._turns = turns  # whichever call is its last: that one may have run in its caller
         self._measuring.ends_turn(task, parts)
         self._turn(repeats, self._turns + 1)
 
@@ -191,7 +193,7 @@ class StepPlanner(Looking):
             self._go_back(self.present, self._step)
         if self._step is not None and self._step.exact and self._search is not None and self.present is not None:
             self._last = partial(step_plan, self._step, self.present, self.considered, self._machine)
-        self._period = 0
+        self._period = self._shift = 0
         self._step = self._search = self._looks = self._way = None
         self._looking = False
         self._failed, self.unplanned, self._left = False, "", []
@@ -220,6 +222,7 @@ class StepPlanner(Looking):
                 self.unplanned = self._watch.why
                 return
             self._begin(step)
+            self._shift, self._turns = repeats.run % repeats.period, repeats.run // repeats.period
         assert self._step is not None
         told = (self._until - self._watch.calls) / len(self._step.calls)
         self._repetitions = told if told >= 1.0 else float(turns)
@@ -276,6 +279,8 @@ class StepPlanner(Looking):
     def _unknown(self) -> None:
         """Leave a step alone: nothing is known of who runs it now."""
         self._forget()
+        if self._clock is not None:
+            self._news = self._watch.calls
         self.unplanned = "nothing is known of the speed of a device that runs a call"  # it is measured meanwhile
 
     def _go_on(self, moment: Slice) -> None:
@@ -338,6 +343,8 @@ class StepPlanner(Looking):
         """Return the account of what is in force: calls that are planned one by one go elsewhere as more is known of them."""
         search = self._search
         if self.adopted or self._clock is None or not step.exact or search is None or self._samples.since is search:
+            return present
+        if not self._watch.ended(step):
             return present
         now = self._as_it_is(step)
         present.plan = now.plan if now.kind == present.kind else present.plan

@@ -4,11 +4,12 @@ Before: account.py, profile.py, cuts.py.  After: planner.py.  Plans no step.
 
 What parts of a call took beside other devices says little about the whole of it on one of them: caches are other ones, memory is not
 shared, and halves are no half of the work. A trial of a device runs whole turns on it. One call of each kind tells as much, for a
-small share of one turn: the n-th of its calls goes to the n-th device that nobody has seen do it.
+small share of one turn: the n-th of its calls goes to the n-th device that nobody has seen do it, and then they begin again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from .profile import CallProfile, StepProfile
 from .trials import DOUBT
 
 LONG = 10e-3  # seconds of a turn: a shorter one is tried as it is
+AGAIN = 2  # times that a device does a call, if it comes often enough: the first time kernels are built, and caches are cold
 
 
 class Sampling(NamedTuple):
@@ -50,7 +52,8 @@ class Samples:
     def due(self, step: StepProfile, present: PlanAccount, alone: Sequence[PlanAccount]) -> Sampling | None:
         """Return a turn in which each device that may be used `alone` does one call of each kind that it has not done; None if all have.
 
-        One that is not believed to be nearly as quick as what runs now is left out.
+        One that is not believed to be nearly as quick as what runs now is left out: what is sampled takes at most DOUBT times as long as
+        it does now, so that much of its time is spent in any case.
         """
         if present.measured is None or present.measured < LONG:
             return None
@@ -62,6 +65,10 @@ class Samples:
                 profile, device = call.profile, account.devices[0]
                 if device not in left.setdefault(profile, []) and self._is_unknown(profile, device):
                     left[profile].append(device)
+        often = Counter([call.profile for call in step.calls])
+        for profile, devices in left.items():
+            if often[profile] >= AGAIN * len(devices):
+                devices *= AGAIN  # all of them once, and then all of them again
         plan, seconds = list(present.plan), 0.0
         taken: list[tuple[CallProfile, str]] = []
         for number, (call, parts) in enumerate(zip(step.calls, present.plan, strict=True)):
@@ -73,7 +80,7 @@ class Samples:
             if whole is None or [part.device for part in parts] == [device]:
                 continue
             plan[number] = (StepPart(device, call.profile.box),)
-            seconds += call.profile.seconds(device, whole, together=False) or inf
+            seconds += (1.0 - 1.0 / DOUBT) * (call.profile.seconds(device, whole, together=False) or inf)
         if not seconds < inf or plan == present.plan:
             return None
         ways = [account.estimated.transition for account in alone if account.estimated is not None]

@@ -129,6 +129,14 @@ class ProgramWatch:
         recent = [self._profiles.get(seen.shape) for seen in self.last(len(step.calls))]
         return all(profile is not None and _kind(profile) in kinds for profile in recent)
 
+    def ended(self, step: StepProfile) -> bool:
+        """Tell whether the last calls were a turn of a step, each on devices that its profile lists."""
+        return all(
+            self._profiles.get(seen.shape) is call.profile
+            and (call.profile.host or all(chunk.device in call.profile.devices for chunk in seen.chunks))
+            for seen, call in zip(self.last(len(step.calls)), step.calls, strict=True)
+        )
+
     # Steps ------------------------------------------------------------------------------------------------------------
 
     def repeated(self, repeats: Repeats) -> StepProfile | None:
