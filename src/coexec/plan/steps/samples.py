@@ -68,7 +68,7 @@ class Samples:
         often = Counter([call.profile for call in step.calls])
         for profile, devices in left.items():
             if often[profile] >= AGAIN * len(devices):
-                devices *= AGAIN  # all of them once, and then all of them again
+                devices.extend(devices * (AGAIN - 1))  # all of them once, and then all of them again
         plan, seconds = list(present.plan), 0.0
         taken: list[tuple[CallProfile, str]] = []
         for number, (call, parts) in enumerate(zip(step.calls, present.plan, strict=True)):
