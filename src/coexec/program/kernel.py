@@ -395,7 +395,5 @@ def kernel(
         return Kernel(function, accesses, **options)
 
     if bare:
-        raise ArgumentError(
-            "write @cx.kernel(...) with the access of each array, e.g. @cx.kernel(x=cx.read, y=cx.update)"
-        )
+        raise ArgumentError("write @cx.kernel(...) with the access of each array: @cx.kernel(x=cx.read, y=cx.update)")
     return make
