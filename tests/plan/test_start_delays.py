@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import coexec as cx
-from coexec.plan.lessons import LATEST, USUAL, StartDelays
+from coexec.plan.lessons import LATEST, USUAL, Lessons, Outcomes, StartDelays
 from tests.plan.planning import Planning
 
 ROWS = 10_000
@@ -29,6 +30,41 @@ def test_the_median_counts_and_one_outlier_does_not_move_it() -> None:
     assert start_delays.of("gpu") == pytest.approx(1e-3) and start_delays.measured() == {"gpu": pytest.approx(1e-3)}
     start_delays.learn("gpu", LATEST * 2)
     assert start_delays.of("gpu") == pytest.approx(1e-3), "something else kept it"
+
+
+def test_first_calls_count_until_the_like_of_one_is_made_again() -> None:
+    start_delays = StartDelays()
+    start_delays.learn("gpu", 3e-3, again=False)
+    start_delays.learn("cpu", 2e-3, again=False)
+    assert start_delays.of("gpu") == 3e-3
+    start_delays.learn("gpu", 0.5e-3)
+    start_delays.learn("gpu", 4e-3, again=False)
+    assert start_delays.of("gpu") == 0.5e-3 and start_delays.of("cpu") == 2e-3
+    kept = StartDelays()
+    kept.load(start_delays.measured())
+    kept.learn("gpu", 4e-3, again=False)
+    assert kept.of("gpu") == 0.5e-3, "the store has it of calls that were made again"
+
+
+def test_calls_that_repeat_a_division_teach_how_late_devices_begin() -> None:
+    lessons = Lessons(StartDelays(), Outcomes())
+    taught: list[bool] = []
+    honest = lessons._start_delays.learn
+
+    def learn(device: str, seconds: float, *, again: bool = True) -> None:
+        taught.append(again)
+        honest(device, seconds, again=again)
+
+    lessons._start_delays.learn = learn  # type: ignore[method-assign]
+    x = np.zeros(3_000_000)
+    with cx.Runtime("cpu:0,cpu:1", store="off", diagnostics="off") as runtime:
+        runtime._driver.scheduler.plan.lessons = lessons
+        y = cx.array(x)
+        for _ in range(12):
+            increment(y)
+            runtime.wait()
+        assert np.array_equal(np.asarray(y), x + 12)
+    assert not lessons.open and taught.count(True) >= taught.count(False)
 
 
 def test_a_kernel_that_began_before_its_predicted_copies_were_over_was_not_late() -> None:

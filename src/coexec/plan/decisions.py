@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ..graph.command import Command
 from ..graph.shape import CallShape, answers
 from ..graph.task import Task
-from .lessons import NOTHING
+from .lessons import NOTHING, of_repeat
 from .planned import Planned
 from .policies import Loads
 from .repeats import LONGEST, Event, Repeats
@@ -57,6 +57,7 @@ class Decided:
     __slots__ = (
         "asked",
         "chunks",
+        "inputs",
         "left",
         "loads",
         "shape",
@@ -80,6 +81,7 @@ class Decided:
         self.asked = answers(task, self.chunks)
         self.left = self.turns = 0  # calls that are planned so, whatever else is going on: from now on, and in all
         self.loads = loads.parts(self.chunks, self.shares)
+        self.inputs = planned.lesson.inputs  # what was predicted of copies, where devices begin as late as this teaches
 
     def alike(self, task: Task, planned: Planned) -> bool:
         """Tell whether a plan gives the same parts to the same devices and variants."""
@@ -139,13 +141,14 @@ class Decisions:
             return None
         if known.visited and task.space is None:
             task.space, task.shapes = task.domain, known.shapes
+        lesson = of_repeat(known.inputs) if known.inputs and self._loads.idle else NOTHING
         self._loads.again(known.loads, task.id)
         if not fleeting:
             self._log.append(known)
             if len(self._log) > 4 * LONGEST:
                 del self._log[: 2 * LONGEST]
         command = _new(Command, (task.id, task, chunks, task.after, known.why))
-        planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False, NOTHING))
+        planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False, lesson))
         return planned
 
     def _before(self, task: Task, births: int) -> Decided | None:

@@ -3,7 +3,8 @@
 Before: predict/window.py.  After: plan/policies.py, plan/planned.py, schedule/plan.py.  Told under the runtime's lock.
 
 1. Start delays: from the call until a device computes, beside what its copies take. Planning, lowering, waking threads and a
-   driver's queues cost each kind of device its own time, a fixed one, which decides what small shares are worth.
+   driver's queues cost each kind of device its own time, a fixed one, which decides what small shares are worth. What counts
+   are calls that are made again: most are, and a first one pays for fits, allocations and kernels that are built.
 2. Outcomes: predictions are made part by part. What they do not see (threads that fight for a core, memory that is shared)
    shows in the time from a call until its last part is done, if nothing else was going on meanwhile. Of the two ways to run
    a task, divided and undivided, the one that was measured to be better is taken.
@@ -35,18 +36,25 @@ class StartDelays:
 
     def __init__(self) -> None:
         self._recent: dict[str, deque[float]] = {}
+        self._again: set[str] = set()  # devices that were measured in calls like earlier ones
         self._known: dict[str, float] = {}
 
-    def learn(self, device: str, seconds: float) -> None:
-        """Take one measurement, made while nothing else was going on."""
-        if seconds <= LATEST:
-            recent = self._recent.setdefault(device, deque(maxlen=DELAYS))
-            recent.append(max(0.0, seconds))
-            self._known[device] = centre(recent)
+    def learn(self, device: str, seconds: float, *, again: bool = True) -> None:
+        """Take one measurement, made while nothing else was going on; of first calls only until the like of one comes `again`."""
+        if seconds > LATEST or (not again and device in self._again):
+            return
+        if again and device not in self._again:
+            self._again.add(device)
+            self._recent.pop(device, None)
+        recent = self._recent.setdefault(device, deque(maxlen=DELAYS))
+        recent.append(max(0.0, seconds))
+        self._known[device] = centre(recent)
 
     def load(self, known: dict[str, float]) -> None:
         """Take what a store kept."""
-        self._known |= {device: seconds for device, seconds in known.items() if 0.0 <= seconds <= LATEST}
+        kept = {device: seconds for device, seconds in known.items() if 0.0 <= seconds <= LATEST}
+        self._known |= kept
+        self._again |= kept.keys()
 
     def of(self, device: str) -> float:
         """Return how late a device begins."""
@@ -153,6 +161,7 @@ class Lesson(NamedTuple):
     trial: bool = False  # it is undivided, or in pieces, to see how long that takes
     inputs: tuple[tuple[str, float], ...] = ()  # devices, and predicted seconds of copies if nothing else is going on
     outcome: tuple[Hashable, bool, float] | None = None  # plan/lessons.py's key and way; seconds until results are back
+    again: bool = False  # it is planned as a call like it was
 
     def without_times(self) -> Lesson:
         """Return what is left if it is computed in another way than was predicted, so that its time teaches nothing."""
@@ -176,7 +185,13 @@ def of_division(task: Task, divided: Divided, loads: Loads) -> Lesson:
     times = list(zip(divided.offers, divided.division.times, strict=True))
     inputs = tuple([(offer.device, t.input_end) for offer, t in times if t.finish])
     after = max([t.finish - t.compute_end for _, t in times])
-    found: Lesson = _new(Lesson, (False, False, inputs, (outcome_key(task), True, after)))
+    found: Lesson = _new(Lesson, (False, False, inputs, (outcome_key(task), True, after), False))
+    return found
+
+
+def of_repeat(inputs: tuple[tuple[str, float], ...]) -> Lesson:
+    """Return the lesson of a task that is divided as one like it was: when devices begin."""
+    found: Lesson = _new(Lesson, (False, False, inputs, None, True))
     return found
 
 
@@ -187,18 +202,19 @@ class Lessons:
         self._start_delays = start_delays
         self._outcomes = outcomes
         self.guesses: dict[int, None] = {}  # the last tasks that were divided by guess
-        self.open: dict[int, tuple[dict[str, float], tuple[Hashable, bool, float]]] = {}  # inputs and outcomes
+        self.open: dict[int, tuple[dict[str, float], Lesson]] = {}  # inputs, of devices that have not begun
 
     def take(self, planned: Planned) -> None:
         """Note a decision."""
-        guess, _, inputs, outcome = planned.lesson
+        lesson = planned.lesson
+        guess, _, inputs, outcome, _ = lesson
         task = planned.command.id
         if guess:
             self.guesses[task] = None
             if len(self.guesses) > MOST:
                 del self.guesses[next(iter(self.guesses))]
-        if outcome is not None:
-            self.open[task] = dict(inputs), outcome
+        if outcome is not None or inputs:
+            self.open[task] = dict(inputs), lesson
             if len(self.open) > MOST:  # of tasks that were refused
                 del self.open[next(iter(self.open))]
 
@@ -210,10 +226,12 @@ class Lessons:
         if step.more is not None:  # in rounds: its time says little about the division
             del self.open[task.id]
             return
-        inputs, (key, divided, after) = self.open[task.id]
+        inputs, lesson = self.open[task.id]
         if task.finished:
             del self.open[task.id]
-            if task.failure is None and not odd:
+            if task.failure is None and not odd and lesson.outcome is not None:
+                key, divided, after = lesson.outcome
                 self._outcomes.learn(key, seconds=stop - task.submitted + after, divided=divided)
         if step.device in inputs:
-            self._start_delays.learn(step.device, start - task.submitted - inputs.pop(step.device))
+            begins = start - task.submitted - inputs.pop(step.device)
+            self._start_delays.learn(step.device, begins, again=lesson.again)
