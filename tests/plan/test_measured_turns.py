@@ -168,7 +168,8 @@ def test_a_step_is_planned_once_a_whole_turn_has_passed_since_a_variant_came_on(
             smooth(b, a)
             planned.append(steps._step is not None)
             if turn == 5:
-                assert steps.unplanned == NEWS
+                assert steps.unplanned == NEWS and steps._counting  # what a turn takes is known when it is planned
+            assert not (steps._counting and planned[-1])
     assert planned[4:] == [True, False, True, True, True, True]
 
 

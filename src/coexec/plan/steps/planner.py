@@ -81,6 +81,7 @@ class StepPlanner(Looking):
         self._mark: object = candidates.mark
         self._until = 0  # calls, up to which the program said that it does the same
         self._failed = False  # to plan the step that the program repeats: it is not tried again
+        self._counting = False  # the turns of a step that is not planned yet, for something came on just now
         self._news = 0  # calls, after which a device was lost, or a variant came on or off
         self.unplanned = ""  # why what the program repeats is not planned as a step
 
@@ -195,7 +196,7 @@ class StepPlanner(Looking):
             self._last = partial(step_plan, self._step, self.present, self.considered, self._machine)
         self._period = self._shift = 0
         self._step = self._search = self._looks = self._way = None
-        self._looking = False
+        self._looking = self._counting = False
         self._failed, self.unplanned, self._left = False, "", []
         self.present = None
         self._measuring.forget()
@@ -211,9 +212,9 @@ class StepPlanner(Looking):
         moment = self._moment()
         if self._step is None:
             if self._watch.calls - self._news < repeats.period:
-                self.unplanned = (
-                    NEWS  # while bodies are compiled, one comes after the other, and a look now is lost with the next
-                )
+                # While bodies are compiled, one comes after the other, and a look now is lost with the next.
+                self._measuring.begin(settled=True)
+                self._counting, self.unplanned = True, NEWS
                 return
             if not self._may_begin() or (self._broken and self._watch.is_settled(repeats.period, self._guide.devices)):
                 return  # steps come and go: each of them would take a first look
@@ -273,7 +274,8 @@ class StepPlanner(Looking):
         self._search, self._left, self._way, self._new = None, [], None, True
         self.present = present = self._as_it_is(step)
         self._looks = self._looks_at(step, present)
-        if measured is not None and step.exact:
+        counting, self._counting = self._counting and self._clock is not None, False
+        if measured is not None and step.exact and not counting:
             measured.begin(self._at_once(present.devices, len(step.calls)), settled=not self._exact)
 
     def _unknown(self) -> None:
