@@ -77,3 +77,18 @@ def test_results_of_skewed_work(platform: cx.Platform, kernel: Any) -> None:
         kernel(cx.array(x), out)
         expected = np.cumsum(x) if kernel is sum_before else np.cumsum(x[::-1])[::-1]
         np.testing.assert_array_equal(np.asarray(out), expected)
+
+
+@pytest.mark.parametrize("kernel", [sum_before, sum_after])
+def test_parts_of_skewed_work_finish_together_in_plans_of_steps(platform: cx.Platform, kernel: Any) -> None:
+    with cx.Runtime(platform=platform) as runtime:
+        x, y = cx.zeros(80_000), cx.zeros(80_000)
+        for _ in range(30):
+            kernel(x, y)
+            kernel(y, x)
+        runtime.wait()
+        plan = runtime.step_plan()
+    assert plan is not None and len(plan.children) == 2
+    for call in plan.children:
+        times = [part.compute_s or 0.0 for part in call.parts]
+        assert len(times) == 4 and max(times) <= 1.15 * min(times), plan.explain()
