@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from coexec.machine.platform import Device
+from coexec.plan.division.divider import _overlapping
+from coexec.plan.division.make_offers import copies_aside
 from coexec.plan.division.offers import Curve, Offer, finish_times
 from coexec.plan.division.pieces import pieces, seconds_in_pieces
 
@@ -38,3 +43,15 @@ def test_pieces_are_no_smaller_than_a_granule_or_the_least_useful_share() -> Non
 def test_rows_that_are_there_need_no_overlap() -> None:
     offer = Offer("gpu", Curve.line(1.0, 0.01), in_per_row=1.0, there=(0, 100))
     assert pieces(offer, 100) == 1
+
+
+def test_a_processors_driver_copies_on_the_cores_that_compute_so_its_share_stays_whole() -> None:
+    offer = Offer("opencl:0", Curve.line(1.0), in_per_row=1.0)
+    assert len(_overlapping(offer, 10, 110)) > 2
+    assert _overlapping(offer._replace(aside=False), 10, 110) == [10, 110]
+
+
+def test_who_moves_copies_is_told_by_the_cores_of_a_device_that_is_driven() -> None:
+    gpu = Device("opencl:0", "opencl", 2)
+    assert copies_aside(gpu) and not copies_aside(replace(gpu, cores=(1,)))
+    assert copies_aside(replace(gpu, kind="simulated", cores=(1,)))  # what such a machine does is written in its file

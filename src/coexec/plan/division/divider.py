@@ -311,7 +311,7 @@ def _overlapping(offer: Offer, low: int, high: int) -> list[int]:
     """Return where a device's share is cut again, so that the copies of one piece overlap the compute of another."""
     rows, count = high - low, 1
     copying = (offer.in_per_row + offer.out_per_row) * rows
-    if rows > 1 and copying > 2.0 * WORTH_OVERLAPPING * offer.compute.seconds(rows):
+    if offer.aside and rows > 1 and copying > 2.0 * WORTH_OVERLAPPING * offer.compute.seconds(rows):
         count = pieces(offer, rows)
         if seconds_in_pieces(offer, rows, count) > (1.0 - WORTH_OVERLAPPING) * seconds_in_pieces(offer, rows, 1):
             count = 1

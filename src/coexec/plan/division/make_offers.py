@@ -270,6 +270,7 @@ class Offering:
                     watts=device.watts or 0.0,
                     idle_watts=device.idle_watts or 0.0,
                     group=f"{device.speed} {device.kind}" if memory == HOST else device.name,
+                    aside=copies_aside(device),
                 )
             )
         if sum([offer.room for offer in offers]) < rows:  # then shares are divided further, one part after the other
@@ -432,6 +433,11 @@ def _gather(platform: Platform, memory: int, nbytes: int) -> float:
     link = platform.link(HOST, memory) if memory != HOST else None
     link = link or next((link for link in platform.links_into(HOST) if link.source != USER), None)
     return link.seconds(nbytes) if link is not None else 0.0
+
+
+def copies_aside(device: Device) -> bool:
+    """Tell whether copies to a device's memory go on while it computes: the driver of a processor does both on its cores."""
+    return not (device.cores and device.abilities.driven)
 
 
 def _for_common_size(link: Link | None) -> float:

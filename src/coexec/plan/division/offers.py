@@ -136,6 +136,9 @@ class Offer(NamedTuple):
     watts: float = 0.0  # while it copies or computes
     idle_watts: float = 0.0
     group: str = ""  # offers of one group are identical
+    aside: bool = (
+        True  # somebody else moves its copies while it computes; the driver of a processor does both on its cores
+    )
 
     def input_seconds(self, low: float, high: float) -> float:
         """Return the seconds of input copies for rows [low, high), which are not empty."""
