@@ -19,7 +19,7 @@ from coexec.models.layer_times import LayerTimes, time_layers
 from coexec.models.measured import with_rates
 from coexec.models.model import example_inputs
 from coexec.models.running import RunNode
-from coexec.models.sharding import ROWS
+from coexec.models.sharding import COUT, ROWS
 from coexec.models.values import ValueType
 
 RNG = np.random.default_rng(5)
@@ -70,6 +70,21 @@ def test_parts_follow_the_speed_of_devices() -> None:
     found = planner(small_net(), ((0.01,) * 3, (0.03,) * 3), 0.0)
     cuts = {choice.dim: choice.sizes for choice in found.options(0) if choice.dim >= 0}
     assert cuts[ROWS] == (9, 3)
+
+
+def test_output_channels_are_cut_as_finely_as_groups_allow() -> None:
+    """Rows of 1 and 2 would leave a third of the layer to one and two thirds to the other; channels are halved."""
+    net = NetBuilder("deep")
+    x = net.conv(net.input("x", (1, 4, 3, 3)), 6, 3)
+    model = cx.Model(net.done(net.conv(net.conv(x, 6, 3, groups=2), 6, 3, groups=6)))
+    found = planner(model, ((0.01,) * 3, (0.01,) * 3), 0.0)
+    for layer in range(3):
+        cuts = {choice.dim: choice.sizes for choice in found.options(layer) if choice.dim >= 0}
+        assert cuts[COUT] == (3, 3) and sorted(cuts[ROWS]) == [1, 2]
+    assert [choice.dim for choice in found.best().choices] == [COUT] * 3
+    unlike = planner(model, ((0.01,) * 3, (0.04,) * 3), 0.0)
+    sizes = [{choice.dim: choice.sizes for choice in unlike.options(layer)}.get(COUT) for layer in range(3)]
+    assert sizes == [(5, 1), None, (5, 1)], "of two groups nobody does a half"
 
 
 class TellingClock:

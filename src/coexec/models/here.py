@@ -111,7 +111,7 @@ class HerePlanner:
         one: WorkLayer = self.workload.layers[layer]
         for dim in CUT:
             total = one.loops[dim]
-            unit = total // one.groups if dim == COUT else 1
+            unit = total // one.groups if dim == COUT and one.groups > 1 else 1
             if unit * len(devices) > total:
                 continue
             work = [self.times.work(d, layer) * unit / total for d in devices]
