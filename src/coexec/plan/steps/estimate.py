@@ -133,6 +133,7 @@ class Emulation:
         self._valid: dict[int, RegionMap[int]] = {}
         self._made: dict[int, list[WrittenBox]] = {}  # by array: who wrote what, and until when
         self._seen: dict[int, dict[str, float]] = {}  # by array: who read of it last, and until when
+        self._looked: dict[int, dict[str, float]] = {}  # the same, and until when several kernels are known to be over
         self._crews: dict[tuple[CallProfile, int], tuple[StepParts, list[Crew]]] = {}  # of plans that were looked at
         self.program = 0.0  # what time it is for the program's thread
         self.end = 0.0
@@ -164,6 +165,7 @@ class Emulation:
             _swap(self._valid, one, other)
             _swap(self._made, one, other)
             _swap(self._seen, one, other)
+            _swap(self._looked, one, other)
 
     def over(self) -> TurnTimes:
         """Return what the turn took."""
@@ -298,14 +300,22 @@ class Emulation:
         self.end = max(self.end, ready)
         return ready + self._copies * self._costs.completion, len(way)  # one completion is looked at after the other
 
+    def _over(self, crew: Crew, end: float) -> float:
+        """Return when all kernels of a crew but the last are known to be over; one for each part is known without."""
+        device = self._devices.get(crew.device)
+        at_once = crew.parts * (device.concurrent if device is not None else 1)
+        return looked_through(end - crew.seconds, end, crew.launches - crew.parts + 1, at_once, self._costs)
+
     def _unread(self, call: CallProfile, arrays: Sequence[int], crew: Crew) -> float:
-        """Return when whoever else of its memory reads what a crew writes over is done."""
+        """Return when those of its memory who read what a crew writes over are done: others, and kernels of its own that run side by side."""
         found = 0.0
         for argument, array in zip(call.arguments, arrays, strict=True):
             if argument.writes and not argument.reduces:
                 for device, end in self._seen.get(array, NOBODY).items():
                     if device != crew.device and self._memory(device) == crew.memory:
                         found = max(found, end + self._costs.completion)
+                    elif device == crew.device:
+                        found = max(found, self._looked.get(array, NOBODY).get(device, 0.0))
         return found
 
     def _write(self, call: CallProfile, arrays: Sequence[int], ends: Sequence[tuple[Crew, float]]) -> None:
@@ -313,6 +323,8 @@ class Emulation:
             for argument, array, box in zip(call.arguments, arrays, crew.touched.boxes, strict=True):
                 if argument.reads and not argument.reduces:
                     self._seen.setdefault(array, {})[crew.device] = end
+                    if crew.launches > crew.parts:
+                        self._looked.setdefault(array, {})[crew.device] = self._over(crew, end)
                 if argument.writes and not argument.reduces:
                     self._valid_of(array, argument.extent).set(box, 1 << crew.memory)
                     made = self._made.setdefault(array, [])
@@ -325,7 +337,7 @@ class Emulation:
         """Combine partial results on the host; return how many instructions that takes."""
         costs, copies, ready = self._costs, 0, 0.0
         for crew, end in ends:
-            over = end + (crew.launches - crew.parts) * costs.completion  # one is looked at after the other
+            over = self._over(crew, end)
             if crew.memory != HOST:
                 for _ in range(crew.parts):
                     arrived, hops = self._copy(1 << crew.memory, HOST, SMALL, over)
@@ -368,6 +380,7 @@ class Emulation:
             valid = self._valid[array] = RegionMap(extent, EVERYWHERE if self._where is None else 0)
             self._made.pop(array, None)
             self._seen.pop(array, None)
+            self._looked.pop(array, None)
             for box, mask in (self._where(array) or ()) if self._where is not None else ():
                 if len(box.hi) == len(extent.hi) and all(a <= b for a, b in zip(box.hi, extent.hi, strict=True)):
                     valid.set(box, mask)
@@ -398,6 +411,17 @@ def _swap(known: dict[int, Any], one: int, other: int) -> None:
     """Let what is known of two arrays change places."""
     first, second = known.pop(one, None), known.pop(other, None)
     known.update({array: what for array, what in ((other, first), (one, second)) if what is not None})
+
+
+def looked_through(begin: float, end: float, launches: int, at_once: int, costs: Overheads) -> float:
+    """Return when all but the last of so many kernels are known to be over, which ran from `begin` to `end`, so many `at_once`.
+
+    One completion is looked at after the other, as soon as the first of them is over.
+    """
+    if launches < 2:
+        return end
+    first = begin + (end - begin) * min(1.0, at_once / launches)
+    return max(end, first + (launches - 1) * costs.completion)
 
 
 def fresh(call: StepCall) -> int:

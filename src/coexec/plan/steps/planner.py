@@ -27,7 +27,7 @@ from .choose import DEAR, Considered
 from .estimate import TURNS
 from .guide import Guide, PlanningSpent, Profiles
 from .looking import MOST_FIRST, SHARE, Looking
-from .profile import StepProfile
+from .profile import CallProfile, StepProfile
 from .samples import Samples
 from .slices import VISIT, Slice
 from .tree import followed, step_plan
@@ -57,7 +57,7 @@ class StepPlanner(Looking):
         """Plan for a machine; `exact` tells that models are: the machine is simulated. Without a `clock` looks are counted."""
         super().__init__(machine, candidates, clock, exact=exact)
         self._planner = planner
-        self._watch = ProgramWatch(planner.profile)
+        self._watch = ProgramWatch(self._profiled)
         self._period = 0  # of the step that is planned; 0: of a window
         self._turns = 0  # of it that are over; or windows
         self._due = 4  # calls, until a window is looked at
@@ -80,6 +80,13 @@ class StepPlanner(Looking):
         self._until = 0  # calls, up to which the program said that it does the same
         self._failed = False  # to plan the step that the program repeats: it is not tried again
         self.unplanned = ""  # why what the program repeats is not planned as a step
+
+    def _profiled(self, task: Task) -> CallProfile | None:
+        """Return the profile of a call, of which plans depend on nothing else."""
+        found = self._planner.profile(task)
+        if found is not None:
+            found.exact = self._exact
+        return found
 
     @property
     def considered(self) -> list[Considered]:
