@@ -79,7 +79,7 @@ def test_a_device_that_slows_down_and_recovers_is_left_and_comes_back(factor: fl
     """Plans follow it: after some turns none takes longer than on the better device as it is then."""
     platform = machine_of(1, [(2e12, 400e9)], 12e9)
     happens = (Happening.slow("gpu:0", factor, at=0.02), Happening.slow("gpu:0", 1.0 / factor, at=0.12))
-    found = turns(platform, ("cpu:0", "gpu:0"), 1000, 1000, Scenario(happens, INEXACT), until=0.16)
+    found = turns(platform, ("cpu:0", "gpu:0"), 2000, 1000, Scenario(happens, INEXACT), until=0.25)
     slow = (Happening.slow("gpu:0", factor),)
     best = min(
         turns(platform, (device,), 8, 1000, Scenario(slow if device == "gpu:0" else (), INEXACT))[-1].seconds

@@ -167,7 +167,7 @@ class Bounds:
             own += call.times * (seconds + call.fresh * (costs.submission + 2 * memories * costs.instruction))
         own += len(self._step.reads) * (costs.submission + costs.instruction + costs.completion)
         period = max(own, self._together(computing))
-        if copies or self._chained:
+        if copies or self._chained or len(chosen.devices) == 1:
             chain = Chain(self._step, costs, self._latency, launch=chosen.launch, alone=len(chosen.devices) == 1)
             away = all(crowd.memory != HOST for crowd in chosen.crowds)
             period = max(

@@ -35,7 +35,7 @@ class ChainLink(NamedTuple):
     quickest: float  # seconds that nobody does it in less than
     fresh: int  # arrays that it makes
     at_once: int  # kernels that a device runs at a time
-    count: Launches
+    takes: Launches
 
 
 class Chain:
@@ -72,26 +72,32 @@ class Chain:
 
     def _call(self, position: int, number: int, link: ChainLink) -> None:
         """Go through one call."""
-        costs, made, soonest, count = self._costs, self._made, self._soonest, link.count
+        costs, made, soonest, count = self._costs, self._made, self._soonest, link.takes
         call = self._step.calls[position]
         arguments = [
             (argument, id + number * new)
             for argument, id, new in zip(call.profile.arguments, call.arrays, call.renewed, strict=True)
         ]
-        ready = earliest = self._program + costs.submission
+        others = self._program + costs.submission
+        earliest = others + self._launch
         passed = count.waiting * (self._latency + 2 * costs.completion) if count.copies else 0.0
+        own = 0.0  # when it is told that what it made itself is over, which it need not be if it has a queue
         for argument, array in arguments:
             if argument.reads:
                 earliest = max(earliest, soonest.get(array, 0.0))
-                if array in made and (self._alone or (passed and array not in self._combined)):
-                    ready = max(ready, made[array] + passed)
+                if array in made and array in self._combined:
+                    others = max(others, made[array] if self._alone else 0.0)
+                elif array in made and (self._alone or passed):
+                    own = max(own, made[array] + (passed or (0.0 if self._launch else costs.completion)))
             if argument.writes and self._alone:
-                ready = max(ready, self._read.get(array, 0.0))
-        ready += self._launch or (costs.wake if self._alone and ready > self._free else 0.0)
+                own = max(own, self._read.get(array, 0.0))
+        if self._alone and not self._launch and others > max(own, self._free):
+            others += costs.wake
+        ready = max(own, others + self._launch)
         begin = max(ready, self._free)
         self._free = begin + link.seconds
         over = looked_through(begin, self._free, count.kernels, link.at_once, costs) if self._alone else self._free
-        done = earliest + self._launch + link.quickest
+        done = earliest + link.quickest
         for argument, array in arguments:
             if argument.reduces:
                 made[array], soonest[array] = over + count.combined, done + count.combined

@@ -104,6 +104,7 @@ class Crew(NamedTuple):
     alone: float  # seconds of the slowest if no other used its memory meanwhile
     parts: int
     launches: int
+    drawn: float = 0.0  # of the memory's rate that nobody uses while all but one wait to be woken, having drawn apart
 
 
 class WrittenBox(NamedTuple):
@@ -187,11 +188,11 @@ class Emulation:
         ends: list[tuple[Crew, float]] = []
         self._copies = 0
         for crew in crews:
-            ready, soonest, copies = self._inputs(profile, arrays, crew)
+            own, others, copies = self._inputs(profile, arrays, crew)
             instructions += copies + crew.launches
-            least = max(begin, self._unread(profile, arrays, crew))
+            others = max(others, begin, self._unread(profile, arrays, crew))
             loading = self._designs.take(crew.device, self._designs.op(profile.task))
-            ends.append((crew, self._compute(crew, max(ready, least), max(soonest, least), loading)))
+            ends.append((crew, self._compute(crew, own, others, loading)))
             bandwidth = self._platform.memories[crew.memory].bandwidth
             if bandwidth and crew.seconds:
                 took = min(crew.touched.work.size / bandwidth, crew.seconds)  # less where caches give more
@@ -223,7 +224,10 @@ class Emulation:
             launches = sum([call.launches(parts[number].device, parts[number].box) for number in mine])
             longest = max([seconds[number][1] for number in mine])
             alone = max([seconds[number][2] for number in mine])
-            crews.append(Crew(parts[mine[0]].device, memory, touched, longest, alone, len(mine), launches))
+            drawn = 0.0
+            if alone < longest and not self._devices[parts[mine[0]].device].launch and any(call.beyond()):
+                drawn = max(0.0, 1.0 - longest / (alone * len(mine)))
+            crews.append(Crew(parts[mine[0]].device, memory, touched, longest, alone, len(mine), launches, drawn))
         self._crews[key] = (parts, crews)
         return crews
 
@@ -249,44 +253,53 @@ class Emulation:
     def _memory(self, device: str) -> int:
         return self._devices[device].memory if device in self._devices else HOST
 
-    def _compute(self, crew: Crew, ready: float, soonest: float, loading: float) -> float:
-        """Return when a crew is done that has everything when it is `ready`; the first of it may have begun as soon as `soonest`.
+    def _compute(self, crew: Crew, own: float, others: float, loading: float) -> float:
+        """Return when a crew is done that has what it made itself at one time, and what `others` made, or ask for, at another.
 
         Those who share a memory draw apart: while some wait for what others have finished, the rest have more of its bandwidth. So
         a turn takes no longer than the memory does, or than each of them alone with its waits.
         """
         name, device = crew.device, self._devices.get(crew.device)
         free = self._free.get(name, 0.0)
-        if device is not None and device.launch:
-            ready, soonest = ready + device.launch, soonest + device.launch
-        elif device is not None and ready > free:
-            ready += self._costs.wake  # a core's thread, which sleeps meanwhile; not if it was queued behind another
+        if device is not None and device.launch:  # what is queued behind others begins with their end
+            own, others = own + (device.launch if crew.parts > 1 else 0.0), others + device.launch
+        elif device is not None and others > max(free, own):
+            others += (
+                self._costs.wake
+            )  # a core's thread, which sleeps meanwhile; not if it tells itself that it may go on
+        ready = max(own, others, free)
         alone = crew.seconds if self._in_step else crew.alone
-        end = max(max(ready, free) + alone, max(soonest, free) + crew.seconds) + loading
+        end = max(ready + alone, max(free, others) + crew.seconds + crew.drawn * self._costs.wake) + loading
         self._free[name] = end
         self.busy[name] = self.busy.get(name, 0.0) + crew.seconds + loading
         self.end = max(self.end, end)
         return end
 
     def _inputs(self, call: CallProfile, arrays: Sequence[int], crew: Crew) -> tuple[float, float, int]:
-        """Bring what a crew reads; return when it is there, when the first of the crew may have begun, and how many copies that takes."""
-        memory, ready, soonest, copies = crew.memory, 0.0, 0.0, 0
+        """Bring what a crew reads; return when what it made itself is there, and what others did, and how many copies that takes."""
+        memory, own, others, copies = crew.memory, 0.0, 0.0, 0
         for argument, array, box in zip(call.arguments, arrays, crew.touched.boxes, strict=True):
             if not argument.reads or argument.reduces:
                 continue
             valid = self._valid_of(array, argument.extent)
-            made = self._ready(array, box, crew.device)
-            apart = crew.alone < crew.seconds and not self._in_step
-            soon = self._ready(array, box, crew.device, apart=True) if apart else made
+            own = max(own, self._made_by(array, box, crew))
+            others = max(others, self._ready(array, box, crew.device))
             for piece, mask in valid.get(box):
                 if _lacks(mask, memory):
                     arrived, hops = self._copy(
                         mask, memory, piece.volume * argument.itemsize, self._ready(array, piece)
                     )
-                    made, soon, copies = max(made, arrived), max(soon, arrived), copies + hops
+                    others, copies = max(others, arrived), copies + hops
                     valid.set(piece, mask | 1 << memory)
-            ready, soonest = max(ready, made), max(soonest, soon)
-        return ready, soonest, copies
+        return own, others, copies
+
+    def _made_by(self, array: int, box: Box, crew: Crew) -> float:
+        """Return when what a crew itself wrote in a box is known to be over: who is done last goes on first."""
+        device = self._devices.get(crew.device)
+        queued = device is not None and device.launch is not None and crew.parts == 1  # behind what it waits for
+        gap = 0.0 if queued else self._costs.completion * (crew.parts if self._in_step else 1)
+        mine = [m.end for m in self._made.get(array, ()) if m.device == crew.device and overlaps(m.box, box)]
+        return max(mine, default=-gap) + gap
 
     def _copy(self, mask: int, memory: int, nbytes: int, ready: float) -> tuple[float, int]:
         way = self._ways.of(mask, memory)
@@ -386,25 +399,15 @@ class Emulation:
                     valid.set(box, mask)
         return valid
 
-    def _ready(self, array: int, box: Box, reader: str = "", *, apart: bool = False) -> float:
-        """Return when the last of those is done who write in a box; whoever asks is not kept waiting by itself.
-
-        Of a crew that has drawn `apart`, each waits for its neighbours alone.
-        """
+    def _ready(self, array: int, box: Box, reader: str = "") -> float:
+        """Return when the last of those is done who write in a box; whoever asks is not kept waiting by itself."""
         made = self._made.get(array)
         if not made:
             return 0.0
         if len(made) > MANY:
             return max(entry.end for entry in made)
         gap = self._costs.completion * sum([entry.parts for entry in made])
-        return max(
-            [
-                m.end + (gap if m.device != reader or (m.parts > 1 and not apart) else 0.0)
-                for m in made
-                if overlaps(m.box, box)
-            ],
-            default=0.0,
-        )
+        return max([m.end + gap for m in made if m.device != reader and overlaps(m.box, box)], default=0.0)
 
 
 def _swap(known: dict[int, Any], one: int, other: int) -> None:
