@@ -133,7 +133,7 @@ def test_what_devices_take_alone_is_measured_before_one_of_them_is_chosen_for_wh
     planner: Any = SimpleNamespace(
         present=present(1), adopted=True, _as_it_went=lambda present, _: present, _measured=lambda *_: None,
         _search=object(), _is_sampling=lambda *_: False, _trials=Trials(), _exact=False, _clock=lambda: 0.0, _sample=sample,
-        _choose=lambda _: done.append("chosen"), _try=lambda _: done.append("tried"), _looking=True,
+        _choose=lambda _: done.append("chosen"), _try=lambda *_: done.append("tried"), _looking=True,
     )  # fmt: skip
     moment: Any = None
     StepPlanner._decide(planner, moment, step(Kind()))
