@@ -66,9 +66,9 @@ class Samples:
                 if device not in left.setdefault(profile, []) and self._is_unknown(profile, device):
                     left[profile].append(device)
         often = Counter([call.profile for call in step.calls])
-        for profile, devices in left.items():
-            if often[profile] >= AGAIN * len(devices):
-                devices.extend(devices * (AGAIN - 1))  # all of them once, and then all of them again
+        for profile, unseen in left.items():
+            if often[profile] >= AGAIN * len(unseen):
+                unseen.extend(unseen * (AGAIN - 1))  # all of them once, and then all of them again
         plan, seconds = list(present.plan), 0.0
         taken: list[tuple[CallProfile, str]] = []
         for number, (call, parts) in enumerate(zip(step.calls, present.plan, strict=True)):
