@@ -26,7 +26,7 @@ from coexec.predict.work import Estimate, Work
 from tests.plan.test_step_choice import heavy, machine_of, smooth
 
 BOTH = ("cpu:0", "gpu:0")
-WARM, TURNS = 80, 240
+WARM, TURNS = 100, 240
 INEXACT = {"*": 1e-9}  # noise that nobody sees: it tells that devices may not be what models say
 
 
