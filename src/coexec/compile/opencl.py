@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..program.variant import Numerics, close, exact
 from .graph import Assign, Buffer, Scalar, Traced, whole_axes
 from .opencl_points import Points
@@ -79,8 +81,15 @@ def statements(traced: Traced, *, name_numbers: bool, vectors: bool = False) -> 
         raise Untraceable("it reduces the same elements for many points") from None
     except RecursionError:
         raise Untraceable(DEEP) from None
+    if not traced.free and any(_is_finer(store.buffer.dtype, writer.coarse) for store in groups[0]):
+        raise Untraceable("functions in single precision are not close in units of the double precision that it writes")
     numerics = close(writer.ulp + FREE) if traced.free else close(writer.ulp) if writer.ulp else exact
     return Statements("\n".join(writer.source()), numerics, writer.ulp, space, rows, width, writer.numbers)
+
+
+def _is_finer(dtype: np.dtype[Any], coarse: float) -> bool:
+    """Tell whether a type of floats is more precise than functions that are close in units of theirs."""
+    return dtype.kind == "f" and float(np.finfo(dtype).eps) < coarse
 
 
 def _written(
