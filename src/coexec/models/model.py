@@ -186,7 +186,7 @@ class Model:
         """Return the plan for the devices here, on which the model runs a few times."""
         from .here import plan_for_devices
 
-        given = {name: arrays.zeros(kind.shape, kind.dtype) for name, kind in self.inputs.items()}
+        given = example_inputs(self.inputs)
 
         def run(way: RunNode) -> Any:
             return self.run(way, **given)
@@ -309,6 +309,17 @@ class Model:
                 f"x.astype(np.{kind.dtype})"
             )
         return taken
+
+
+def example_inputs(types: Mapping[str, ValueType]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return inputs for trials: random numbers, which take what a program's take, and zeros where they may be indices."""
+    random = np.random.default_rng(0)
+    return {
+        name: random.standard_normal(kind.shape).astype(kind.dtype)
+        if np.dtype(kind.dtype).kind in "fc"
+        else np.zeros(kind.shape, kind.dtype)
+        for name, kind in types.items()
+    }
 
 
 def platform_of(platform: Platform | str | None) -> Platform:
