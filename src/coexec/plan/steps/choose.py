@@ -256,6 +256,11 @@ class Search:
                 account.since = present
             yield 1 / LOOKED_UP
 
+    def way(self, devices: tuple[str, ...]) -> Work[float | None]:
+        """Return the seconds in which what is elsewhere comes to some devices by now; None for devices that are no set of the search."""
+        yield from self._bounds.look_where()
+        return next((self._bounds.way(chosen) for chosen in self._sets if chosen.devices == devices), None)
+
     def start(self) -> None:
         """Take the ways to plans that needed no look as ways from the plan in force."""
         present = self.since
