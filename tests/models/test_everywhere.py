@@ -65,6 +65,7 @@ bandwidth = 10e9
 [[device]]
 name = "cpu"
 kind = "cpu"
+count = 1
 cores = 1
 memory = "host"
 flops = 1e10
