@@ -50,6 +50,9 @@ class Chain:
         self._read: dict[int, float] = {}  # by array: when all kernels that read it are known to be over
         self._combined: set[int] = set()  # arrays that partial results went into
         self._program = self._free = self._end = 0.0
+        self._since = self._went_on = (
+            0.0  # seconds of the interpreter since the program last waited, and when that was over
+        )
 
     def turn(self, kinds: Sequence[int], links: Sequence[ChainLink], *, away: bool) -> Work[float]:
         """Return the seconds of a turn of calls of these `kinds`; devices that are all `away` have no value in the host's memory."""
@@ -107,12 +110,15 @@ class Chain:
             if argument.reads and count.kernels > 1:
                 self._read[array] = over
         self._end = max(self._end, done)
-        self._program += (1 + link.fresh) * costs.submission + count.instructions * costs.instruction
+        submitting = (1 + link.fresh) * costs.submission + count.instructions * costs.instruction
+        self._program += submitting
+        self._since += submitting + count.instructions * costs.completion
 
     def _wait(self, array: int, *, away: bool) -> None:
         """Let the program wait for a value, which may be `away`: in no memory of the host."""
         costs, ready = self._costs, max(self._made.get(array, 0.0), self._soonest.get(array, 0.0))
         away = away and array not in self._combined
+        self._program = max(self._program, self._went_on + self._since)  # what is over was looked at meanwhile
         asked = self._program + costs.submission + (2 if away else 1) * costs.instruction
         if away:
             ready = max(ready + costs.completion, asked) + self._latency + costs.completion
@@ -120,3 +126,4 @@ class Chain:
         self._program = (
             (max(asked, ready + costs.completion + costs.wake) if asleep else asked) + costs.step + costs.completion
         )
+        self._went_on, self._since = self._program, 0.0

@@ -139,6 +139,8 @@ class Emulation:
         self.program = 0.0  # what time it is for the program's thread
         self.end = 0.0
         self.interpreter = 0.0  # seconds, of all threads together
+        self._since = 0.0  # of these, since the program waited for the last time
+        self._went_on = 0.0  # when it went on then
         self.busy: dict[str, float] = {}
         self._carried: dict[object, float] = {}  # seconds that links were busy
         self._moved: dict[int, float] = {}  # seconds that memories were, by what kernels read and write
@@ -205,7 +207,8 @@ class Emulation:
         # A new array is allocated and, by a submission of its own, freed; nobody waits for the completion of either.
         made = fresh(call) * (costs.submission + 2 * len(memories) * costs.instruction)
         self.program += costs.submission + instructions * costs.instruction + made
-        self.interpreter += costs.submission + instructions * (costs.instruction + costs.completion) + made
+        spent = costs.submission + instructions * (costs.instruction + costs.completion) + made
+        self.interpreter, self._since = self.interpreter + spent, self._since + spent
 
     def _crew(self, call: CallProfile, parts: StepParts) -> list[Crew]:
         """Return the parts of a call, those that share a memory as one; looked at once per plan."""
@@ -368,10 +371,10 @@ class Emulation:
 
     def _read(self, array: int, nbytes: int) -> None:
         """Let the program wait for a value."""
-        valid = self._valid.get(array)
-        costs = self._costs
+        valid, costs = self._valid.get(array), self._costs
+        self.program = max(self.program, self._went_on + self._since)  # what is over was looked at meanwhile
         ready = max([made.end for made in self._made.get(array, ())], default=self.program)
-        hops = 1
+        hops, self._copies = 1, 0
         if valid is not None:
             for _, mask in valid.entries():
                 if _lacks(mask, HOST):
@@ -382,6 +385,7 @@ class Emulation:
         seen = max(asked, ready + costs.completion + costs.wake) if asleep else asked
         self.program = seen + costs.step + costs.completion
         self.interpreter += costs.submission + hops * (costs.instruction + costs.completion)
+        self._went_on, self._since = self.program, 0.0
         self.end = max(self.end, self.program)
 
     # Arrays -----------------------------------------------------------------------------------------------------------
