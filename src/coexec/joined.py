@@ -73,11 +73,14 @@ class RankDriver(Driver):
         super().__init__(owner, replace(config, trace=trace_of(config.trace, team.rank), plan=""), machine)
         seat = machine.seat
         assert seat is not None
+        self.seat = seat
         if config.plan:
             super().follow(plans_of(config.plan, team.size))
         if config.policy == "even":
             seat.share((1.0 / team.size,) * team.size)
-        self.balance = Balance(seat.shares, seat.share, [Paces(self.pump.observe)], on=config.policy != "even")
+        self.balance = Balance(
+            seat.shares, seat.share, [Paces(self.pump.observe)], on=config.policy != "even", predict=seat.predict
+        )
         self._measured: Task | None = None  # is waited for before ranks tell each other their speeds
         self.before_wait = self.let_send
         self.unseen = self._unseen

@@ -123,6 +123,12 @@ class Runtime:
         """Which part of the work each rank gets."""
         return (1.0,) if self._joined is None else self._joined.balance.shares
 
+    @property
+    def device_names(self) -> list[str]:
+        """The devices that calls may name: those here, and among ranks those of all, with the rank's number before them."""
+        own = [device.name for device in self.platform.devices]
+        return own if self._joined is None else [*own, *self._joined.seat.names]
+
     def told(self, words: bytes, what: str) -> list[bytes]:
         """Return what every rank tells, by rank: `words` here. Waits for all ranks, because of `what`."""
         return [words] if self._joined is None else self._joined.told(words, what)

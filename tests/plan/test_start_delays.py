@@ -58,7 +58,8 @@ def test_calls_that_repeat_a_division_teach_how_late_devices_begin() -> None:
     lessons._start_delays.learn = learn  # type: ignore[method-assign]
     x = np.zeros(3_000_000)
     with cx.Runtime("cpu:0,cpu:1", store="off", diagnostics="off") as runtime:
-        runtime._driver.scheduler.plan.lessons = lessons
+        plan = runtime._driver.scheduler.plan
+        plan.lessons = plan.decisions.lessons = lessons
         y = cx.array(x)
         for _ in range(12):
             increment(y)

@@ -15,25 +15,14 @@ from typing import Any, Protocol
 from ..graph.command import Command
 from ..graph.shape import CallShape, answers
 from ..graph.task import Task
-from .lessons import NOTHING, of_repeat
+from .lessons import NOTHING, Lessons
 from .planned import Planned
 from .policies import Loads
 from .repeats import LONGEST, Event, Repeats
 
 LOOK_AGAIN = 8, 128  # turns of a loop, or calls of a steady plan, until one is planned again: at first, and in the end
-FLEETING = 1 << 12  # elements that are set in less time than a task takes
 
 _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
-
-
-def is_fleeting(task: Task) -> bool:
-    """Tell whether a call sets so few elements that it is a task at some times and none at others, as where its array is.
-
-    It is no part of what the program repeats: with it and without, that would be two things, and nothing learnt of the one would
-    count for the other.
-    """
-    kernel = task.kernel
-    return kernel is not None and kernel.internal and task.arrays[0]._box.volume <= FLEETING
 
 
 class Version(Protocol):
@@ -83,6 +72,12 @@ class Decided:
         self.loads = loads.parts(self.chunks, self.shares)
         self.inputs = planned.lesson.inputs  # what was predicted of copies, where devices begin as late as this teaches
 
+    def planned(self, task: Task) -> Planned:
+        """Return a task as it is planned now."""
+        command = _new(Command, (task.id, task, self.chunks, task.after, self.why))
+        planned: Planned = _new(Planned, (command, self.shares, False, "", None, True, False, NOTHING))
+        return planned
+
     def alike(self, task: Task, planned: Planned) -> bool:
         """Tell whether a plan gives the same parts to the same devices and variants."""
         if task.shape is not self.shape or self.chunks != planned.command.chunks:
@@ -98,6 +93,7 @@ class Decisions:
         self._version = version
         self.births = births
         self.on = on
+        self.lessons: Lessons | None = None  # who learns how late devices begin
         self._repeats = Repeats()
         self._log: list[Decided | None] = []  # of the last calls
         self._left = 0  # calls that are not planned before a turn is
@@ -118,14 +114,20 @@ class Decisions:
 
         There were so many `births` of arrays when it was called. If it is not planned so, whoever plans it notes it next.
         """
-        if not self.on or task.shape is None:
+        known = self.known(task, births, divided=divided)
+        return None if known is None else known.planned(task)
+
+    def known(self, task: Task, births: int, *, divided: bool = False) -> Decided | None:
+        """Return the same as `recall`, as it was decided then."""
+        shape = task.shape
+        if not self.on or shape is None:
             return None
-        self._loads.stayed = None
-        kernel = task.kernel
-        fleeting = kernel is not None and kernel.internal and is_fleeting(task)
-        known = None if fleeting else self._before(task, births)
+        loads = self._loads
+        loads.stayed = None
+        fleeting = shape.fleeting
+        known = None if fleeting else self._before(task, shape, births)
         if known is None:
-            known = task.shape.steady
+            known = shape.steady
             if known is None or not known.left:
                 return None
             known.left -= 1
@@ -136,27 +138,26 @@ class Decisions:
             return None
         if known.asked and known.asked != answers(task, chunks):
             return None
-        if known.stayed is not None and not self._loads.stays(known.stayed):
+        if known.stayed is not None and not loads.stays(known.stayed):
             self._left = 0  # its data moves: a whole turn is planned with the data there
             return None
         if known.visited and task.space is None:
             task.space, task.shapes = task.domain, known.shapes
-        lesson = of_repeat(known.inputs) if known.inputs and self._loads.idle else NOTHING
-        self._loads.again(known.loads, task.id)
+        if known.inputs and self.lessons is not None and loads.idle:
+            self.lessons.watch(task.id, known.inputs)
+        loads.again(known.loads, task.id)
         if not fleeting:
             self._log.append(known)
             if len(self._log) > 4 * LONGEST:
                 del self._log[: 2 * LONGEST]
-        command = _new(Command, (task.id, task, chunks, task.after, known.why))
-        planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False, lesson))
-        return planned
+        return known
 
-    def _before(self, task: Task, births: int) -> Decided | None:
+    def _before(self, task: Task, shape: CallShape, births: int) -> Decided | None:
         """Note a call; return how it was planned in the turn before, if this one need not be planned anew."""
         repeats = self._repeats
         same = task.same
         arrays = same.ids if same is not None else task.array_ids()
-        repeats.add(_new(Event, (task.shape, arrays, births)))
+        repeats.add(_new(Event, (shape, arrays, births)))
         period, run = repeats.period, repeats.run
         if not period or run < period:
             self._left, self._turns = 0, LOOK_AGAIN[0]
@@ -170,7 +171,7 @@ class Decisions:
                 return None
         self._left -= 1
         known = self._log[-period] if period <= len(self._log) else None
-        return known if known is not None and known.shape is task.shape else None
+        return known if known is not None and known.shape is shape else None
 
     def note(self, task: Task, planned: Planned) -> Planned:
         """Remember how a task was planned; return the plan, which may be the one of the turn before."""
@@ -180,7 +181,7 @@ class Decisions:
         passing = planned.here or planned.handout or lesson.guess or lesson.trial
         decided = None if passing else Decided(planned, task, self._version.mark, self._loads)
         before: Decided | None
-        if is_fleeting(task):  # its next calls go where this one does, whatever comes between them
+        if task.shape.fleeting:  # its next calls go where this one does, whatever comes between them
             before = task.shape.steady
             self._go_on_so(task.shape, decided)
         else:

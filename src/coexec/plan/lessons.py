@@ -189,12 +189,6 @@ def of_division(task: Task, divided: Divided, loads: Loads) -> Lesson:
     return found
 
 
-def of_repeat(inputs: tuple[tuple[str, float], ...]) -> Lesson:
-    """Return the lesson of a task that is divided as one like it was: when devices begin."""
-    found: Lesson = _new(Lesson, (False, False, inputs, None, True))
-    return found
-
-
 class Lessons:
     """What is to be learnt from the tasks that are under way, by their numbers. Owned by the layer that plans."""
 
@@ -214,9 +208,16 @@ class Lessons:
             if len(self.guesses) > MOST:
                 del self.guesses[next(iter(self.guesses))]
         if outcome is not None or inputs:
-            self.open[task] = dict(inputs), lesson
-            if len(self.open) > MOST:  # of tasks that were refused
-                del self.open[next(iter(self.open))]
+            self._open(task, lesson)
+
+    def watch(self, task: int, inputs: tuple[tuple[str, float], ...]) -> None:
+        """Learn how late devices begin with a task that is planned as one like it was; so much was predicted of its copies then."""
+        self._open(task, _new(Lesson, (False, False, inputs, None, True)))
+
+    def _open(self, task: int, lesson: Lesson) -> None:
+        self.open[task] = dict(lesson.inputs), lesson
+        if len(self.open) > MOST:  # of tasks that were refused
+            del self.open[next(iter(self.open))]
 
     def finished(self, task: Task, step: Launch, start: float, stop: float, *, odd: bool = False) -> None:
         """Learn from a kernel of an open task how late it began, and from the last one how long the task took.
