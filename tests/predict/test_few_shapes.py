@@ -61,3 +61,14 @@ def test_times_that_follow_bytes_are_scaled_by_them_however_operations_are_count
     guess = table.guess(wanted.features, 2)  # a feature that is the same for all
     assert guess is not None
     assert guess.seconds == pytest.approx(wanted.features[0] * 1e-10, rel=0.1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from([0.0, 1.0, 1e-300, 1e300]), min_size=SHAPES, max_size=9))
+def test_absurd_features_break_nothing(odd: list[float]) -> None:
+    solver()
+    table = MeasurementTable("float32", together=False)
+    for number, value in enumerate(odd):
+        table.learn(Work((1000.0 * 2**number, value), "float32", number), 1e-5 * 2**number)
+    guess = table.guess((5000.0, 1.0), 0)
+    assert guess is None or isinstance(guess.seconds, float)
