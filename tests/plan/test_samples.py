@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -92,15 +93,16 @@ def test_short_turns_and_devices_that_are_believed_to_be_far_slower_are_not_samp
 
 
 def test_a_plan_that_exchanges_results_is_adopted_unmeasured_once_it_outweighs_what_it_may_lose() -> None:
-    def relies(account: PlanAccount, repetitions: float) -> bool:
+    def relies(account: PlanAccount, repetitions: float, other: float = inf) -> bool:
         machine = SimpleNamespace(memories={"cpu:0": 1, "gpu:0": 2})
         planner: Any = SimpleNamespace(_machine=machine, _repetitions=repetitions, _trials=Trials())
-        return StepPlanner._may_rely(planner, account, 1.0)
+        return StepPlanner._may_rely(planner, account, 1.0, other)
 
     both = PlanAccount(("cpu:0", "gpu:0"), [], PeriodEstimate(0.75, 0.0, 0.0, {}), {"cpu:0": 0.5, "gpu:0": 0.5})
     enough = Trials.loses(both, 1.0) / 0.25
     assert relies(alone("gpu:0", 0.75), 1.0)
     assert not relies(both, enough - 1.0) and relies(both, enough + 1.0)
+    assert not relies(both, enough + 1.0, 0.8) and relies(both, enough + 1.0, 0.9)
     both.measured = 0.75
     assert relies(both, 1.0)
 
@@ -122,8 +124,10 @@ def test_a_step_was_seen_on_a_device_if_each_of_its_calls_was_that_the_device_ca
     assert not was_seen(step(known, unknown), "gpu:0")
 
 
-@pytest.mark.parametrize("due", [False, True])
-def test_what_devices_take_alone_is_measured_before_one_of_them_is_chosen_for_what_it_promises(due: bool) -> None:
+@pytest.mark.parametrize(("due", "promised"), [(False, 1.0), (True, 1.0), (True, 0.9 / DOUBT)])
+def test_what_devices_take_alone_is_measured_before_one_of_them_is_chosen_unless_it_promises_very_much(
+    due: bool, promised: float
+) -> None:
     done: list[str] = []
 
     def sample(_: PlanAccount, __: StepProfile) -> bool:
@@ -134,7 +138,12 @@ def test_what_devices_take_alone_is_measured_before_one_of_them_is_chosen_for_wh
         present=present(1), adopted=True, _as_it_went=lambda present, _: present, _measured=lambda *_: None,
         _search=object(), _is_sampling=lambda *_: False, _trials=Trials(), _exact=False, _clock=lambda: 0.0, _sample=sample,
         _choose=lambda _: done.append("chosen"), _try=lambda *_: done.append("tried"), _looking=True,
+        _others=lambda _: [alone("cpu:0", promised), alone("gpu:0", 2.0)],
+        _is_better_anyway=lambda present: StepPlanner._is_better_anyway(planner, present),
     )  # fmt: skip
     moment: Any = None
     StepPlanner._decide(planner, moment, step(Kind()))
-    assert done == (["sampled"] if due else ["sampled", "chosen", "tried"])
+    if promised < 1.0:
+        assert done == ["chosen", "tried"]
+    else:
+        assert done == (["sampled"] if due else ["sampled", "chosen", "tried"])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 from ...graph.command import Chunk
@@ -312,7 +313,8 @@ class StepPlanner(Looking):
         if self._search is None or self._is_sampling(present, step):
             return  # nothing is known of other plans yet
         if self._trials.back is None:
-            if step.exact and self._clock is not None and self._sample(present, step):
+            wait = step.exact and self._clock is not None and not self._is_better_anyway(present)
+            if wait and self._sample(present, step):
                 return  # what devices take alone is measured before one of them is chosen for what it promises
             self._choose(moment)
         if step.exact and not self._exact:
@@ -404,7 +406,8 @@ class StepPlanner(Looking):
         if not self._exact:
             if present.measured is None:
                 return  # nobody knows yet what would be given up
-            worth = [account for account in worth if self._may_rely(account, present.measured)]
+            alone = min([account.period for account in others if len(account.devices) == 1], default=inf)
+            worth = [account for account in worth if self._may_rely(account, present.measured, alone)]
         best = min(
             worth,
             key=lambda account: account.costs(repetitions, present=False) + repetitions * account.late(present),
@@ -416,8 +419,15 @@ class StepPlanner(Looking):
             self._trials.back, self._trials.weighed = present, True  # it stays if it is as good as it promises
         self._adopt(best, step)
 
-    def _may_rely(self, account: PlanAccount, period: float) -> bool:
+    def _is_better_anyway(self, present: PlanAccount) -> bool:
+        """Tell whether some device alone would be the better plan even if it took twice what it promises: then it need not be sampled first."""
+        others = [account for account in self._others(present) if len(account.devices) == 1]
+        return present.measured is not None and any(DOUBT * account.period < present.measured for account in others)
+
+    def _may_rely(self, account: PlanAccount, period: float, alone: float = inf) -> bool:
         """Tell whether a plan may be adopted in place of one that takes a `period`, because of what it promises.
+
+        `alone` is what the best device alone promises, of those that are not in force: a mix must promise clearly less.
 
         What devices take alone is known from their kernels. What it takes to exchange results with memories of others is seen only when
         it is done: such a plan is adopted unmeasured once what it promises outweighs what trying it may lose.
@@ -425,6 +435,8 @@ class StepPlanner(Looking):
         memories = self._machine.memories
         if account.measured is not None or len({memories.get(device) for device in account.devices}) < 2:
             return True
+        if account.period >= SURE * alone:
+            return False
         return self._repetitions * (period - account.period) >= self._trials.loses(account, period)
 
     def _at_once(self, devices: Sequence[str], calls: int) -> int:
