@@ -26,6 +26,7 @@ from .failures import FailurePolicy, StreamFailure
 from .item import driver_of
 from .planning import Prepared, check_limits, prepare, record_on
 from .progress import ProgressBar
+from .pulling import Pulling
 from .recording import record
 from .rehearsing import pace_of_python
 from .rescheduling import Adviser, StreamDecision
@@ -160,6 +161,8 @@ class Pipeline:
     def _at_home(self) -> tuple[Runtime, dict[str, Any]]:
         """Return the current runtime, and the constants as arrays of it."""
         current = session.current()
+        if isinstance(current, Pulling):  # the source of one stream begins with another
+            current = current.runtime
         if not isinstance(current, Runtime):
             raise ProgramError("a pipeline cannot be used inside another one's function; call its function instead")
         if current.config.ranks != 1 or current.joined:
