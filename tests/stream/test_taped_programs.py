@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,6 +122,27 @@ def test_a_function_whose_calls_another_thread_makes_is_not_followed() -> None:
         (known,) = known_of(pipe)
         assert "another thread" in known.why
     alike(found, [_smooth(x) * 2 + x for x in pictures(16)])
+
+
+WITHIN: ContextVar[Any] = ContextVar("within", default=None)
+
+
+def test_arrays_may_be_in_force_around_calls() -> None:
+    def source() -> Iterator[Any]:
+        for n, x in enumerate(pictures(20)):
+            WITHIN.set(np.arange(n + 2))
+            yield x
+
+    def function(x: Any) -> Any:
+        y = x * 2
+        if x.shape[0] > 0 and len(WITHIN.get()) % 7 == 6:
+            WITHIN.set(np.zeros(3))
+        return y + 1
+
+    with opened():
+        WITHIN.set(np.zeros(2))
+        found = list(cx.Pipeline(function).stream(source()))
+    alike(found, [x * 2 + 1 for x in pictures(20)])
 
 
 # Any program ------------------------------------------------------------------------------------------------------------

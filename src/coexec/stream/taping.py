@@ -18,7 +18,7 @@ from ..program.kernel import Kernel
 from ..program.storage import Storage
 from ..runtime import Runtime
 from .item_session import ItemSession, Route, Watched
-from .tape import MadeArray, Number, Tape, TapedArray, TapedCall, TapedOperator, slot_of, view_of
+from .tape import MadeArray, Number, Tape, TapedArray, TapedCall, TapedOperator, another, slot_of, view_of
 
 MOST_ENTRIES = 256
 
@@ -151,7 +151,7 @@ class Taping(ItemSession):
         return super().begin_step(times)
 
     def _add(self, entry: MadeArray | TapedCall) -> None:
-        if copy_context() != self._context:
+        if another(self._context):
             self.why = self.why or "it changes what is in force around its calls"
         if len(self._tape.entries) >= MOST_ENTRIES:
             self.why = self.why or "it makes many calls"

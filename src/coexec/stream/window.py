@@ -19,6 +19,7 @@ from .item import Function, ItemRun, driver_of
 from .item_session import Route, Watched
 from .pulling import Pulling
 from .sources import ItemSource, Pulled
+from .tape import another
 
 ORDERS = ("input", "completion")
 NOTHING = object()
@@ -182,7 +183,7 @@ class Window:
         options = turns[self._bundles % len(turns)]
         first = self._followed[0] if self._followed else run
         alike = first is run or (first.followed is not None and first.followed.tape is followed.tape)
-        if not alike or options is not self._options or first.context != run.context:
+        if not alike or options is not self._options or another(first.context):
             self.flush()
             options = turns[self._bundles % len(turns)]
         self._options = options
