@@ -18,7 +18,7 @@ from coexec.testing import on_teams
 from tests.clusters import cluster
 from tests.examples.programs import APPLICATIONS, Application
 from tests.fuzz.fresh import FIRST_SEED
-from tests.fuzz.on_ranks import run_on_ranks
+from tests.fuzz.on_ranks import run_on_ranks, two_axes
 from tests.fuzz.steps import program_of
 from tests.test_ranked import fail, half, smooth, total_of
 
@@ -59,6 +59,28 @@ def test_random_programs_compute_what_numpy_computes_on_ranks(seed: int) -> None
     program = program_of("ranks", seed)
     outcome = run_on_ranks(program)
     assert outcome.fine, (seed, program.options, outcome)
+
+
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + 12))
+def test_random_programs_compute_the_same_where_ranks_cut_along_two_axes(seed: int) -> None:
+    program = program_of("ranks", seed)
+    with two_axes():
+        outcome = run_on_ranks(program, ranks=4)
+    assert outcome.fine, (seed, program.options, outcome)
+
+
+def test_two_axes_are_cut_where_a_test_asks_for_it() -> None:
+    def parts_of(runtime: cx.Runtime) -> Any:
+        u, v = cx.zeros((40, 30)), cx.zeros((40, 30))
+        return tilewise.plan(u, v).parts
+
+    with two_axes():
+        assert {part.lo for part in on(4, parts_of, policy="even")[0]} == {(0, 0), (0, 15), (20, 0), (20, 15)}
+
+
+@cx.kernel(split=(0, 1), x=cx.read, y=cx.write)
+def tilewise(x: Any, y: Any) -> None:
+    y[...] = x
 
 
 def test_a_reduction_has_the_same_bits_on_any_number_of_ranks_as_simulated() -> None:

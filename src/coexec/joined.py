@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from . import process
-from .backend.network import NetworkBackend, told
+from .backend.network import NetworkBackend, told as told_of
 from .cluster.everywhere import Dealt
 from .cluster.following import digest, plans_of
 from .cluster.here import check_root
@@ -37,7 +37,7 @@ from .graph.instruction import IfComputed
 from .graph.message import Message
 from .graph.task import Task, mark_reported, seen
 from .observe.rank_speeds import Paces
-from .opening import open_rank
+from .opening import open_rank, own_devices
 from .origin import program_line
 from .plan.plan import Plan, named_for, plan_of_ranks
 from .program.array import Array, check_dtype
@@ -66,17 +66,21 @@ class RankDriver(Driver):
         self._live: WeakValueDictionary[int, Storage] = WeakValueDictionary()
         with team.waits("the other ranks to open their runtimes", _where()):
             machine = open_rank(config, memory, team)
+        self.devices = own_devices(config, team.local).devices or None  # as a runtime of this rank alone names them
         network = machine.lanes["network"]
         assert isinstance(network, NetworkBackend)
         self.network = network
         super().__init__(owner, replace(config, trace=trace_of(config.trace, team.rank), plan=""), machine)
         seat = machine.seat
         assert seat is not None
+        self.seat = seat
         if config.plan:
             super().follow(plans_of(config.plan, team.size))
         if config.policy == "even":
             seat.share((1.0 / team.size,) * team.size)
-        self.balance = Balance(seat.shares, seat.share, [Paces(self.pump.observe)], on=config.policy != "even")
+        self.balance = Balance(
+            seat.shares, seat.share, [Paces(self.pump.observe)], on=config.policy != "even", predict=seat.predict
+        )
         self._measured: Task | None = None  # is waited for before ranks tell each other their speeds
         self.before_wait = self.let_send
         self.unseen = self._unseen
@@ -201,7 +205,7 @@ class RankDriver(Driver):
         task, box = self.begin_read(array, readers=(root,))
         self.wait_because(task, "read")
         failure = task.failure
-        mine = "" if failure is None else told(failure, task)
+        mine = "" if failure is None else told_of(failure, task)
         words = next(filter(None, self._agree(mine, f"what rank {root} reads")), "")
         if words:
             raise seen(failure or self.network.failed_elsewhere(words))
@@ -212,6 +216,12 @@ class RankDriver(Driver):
         self.team.check_thread()
         with self.team.waits("a step of another rank", _where()):
             return agree(self.team.allgather, kind, step)
+
+    def told(self, words: bytes, what: str) -> list[bytes]:
+        """Return what every rank tells, by rank: `words` here. Waits for all ranks, because of `what`."""
+        self.team.check_thread()
+        with self.team.waits(what, _where()):
+            return self.team.allgather(words)
 
     def wait_because(self, task: Task, what: str, timeout: float | None = None, others: Sequence[Task] = ()) -> bool:
         """Wait for one task of this rank, or for one of `others`, because of `what`; return False on time-out."""
@@ -232,7 +242,7 @@ class RankDriver(Driver):
         part = task.here
         over = part.finished or super().wait_for(part, timeout)
         failure = part.failure
-        mine = "" if failure is None else told(failure, part)
+        mine = "" if failure is None else told_of(failure, part)
         answers = self._agree([over, mine], f"T{part.id} {part.name} on every rank")
         if not all(answer[0] for answer in answers):
             return False
@@ -262,7 +272,7 @@ class RankDriver(Driver):
     def _agree_on_failures(self) -> None:
         """Find the failures that the program of no rank has looked at yet: every rank raises all of them."""
         known = {failure.round: failure for failure in self.executor.unseen()}
-        unseen = [[round, told(failure, _of_round(round))] for round, failure in known.items()]
+        unseen = [[round, told_of(failure, _of_round(round))] for round, failure in known.items()]
         mine = [unseen, self.network.seen_elsewhere(), self.balance.measures[0].told()]
         answers = self._agree(mine, "what failed on every rank")
         seen = {round for _, rounds, _ in answers for round in rounds}

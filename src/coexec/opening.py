@@ -128,7 +128,7 @@ def open_as(
 
 def open_rank(config: Config, memory: Mapping[str, str] | str | None, team: Team) -> Machine:
     """Open the devices of one rank of several, which tell each other what they have. Waits for all ranks."""
-    machine = _share(open_as(_own_devices(config, team.local), memory, None, None), team.local.ranks)
+    machine = _share(open_as(own_devices(config, team.local), memory, None, None), team.local.ranks)
     alike = {name: getattr(config, name) for name in ALIKE}
     alike["plan"] = digest(plans_of(config.plan, team.size)) if config.plan else ""
     roster = of_ranks(team.allgather(introduce(machine.platform, alike)))
@@ -137,7 +137,7 @@ def open_rank(config: Config, memory: Mapping[str, str] | str | None, team: Team
     return machine._replace(seat=table.seats[0])
 
 
-def _own_devices(config: Config, local: LocalRank) -> Config:
+def own_devices(config: Config, local: LocalRank) -> Config:
     """Return the options with the devices of one rank of its machine, unless the user names devices."""
     if config.devices or local.ranks == 1:
         return config

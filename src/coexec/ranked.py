@@ -75,10 +75,10 @@ class Ranks:
         )
         self.signals = Signals(self.lock, self.cancel_pending)
         self.signals.install()
-        paces = [Paces(member.pump.observe) for member in self.members]
-        seat = machines[0].seat
+        paces, seat = [Paces(member.pump.observe) for member in self.members], machines[0].seat
         assert seat is not None  # which shares a table with those of other ranks
-        self.balance = Balance(seat.shares, seat.share, paces, on=config.policy != "even")
+        on = config.policy != "even"
+        self.balance = Balance(seat.shares, seat.share, paces, on=on, predict=seat.predict)
         self._measured: list[Task] = []  # by rank; are waited for before speeds are compared
         self._last_array = 0
         self.lending = Lending(owner, lambda source, own: self.submit(element, (source, own), {}, DEFAULT), alone=False)

@@ -6,7 +6,7 @@ Before: driver.py, ranked.py, which do it.  After: coexec/__init__.py.  Decides 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
@@ -57,6 +57,8 @@ class Runtime:
         self.asked = 0.0  # when the program last waited for something, by time.perf_counter()
         self._way: Driver | Ranks
         self._joined: RankDriver | None = None  # the way, if this is one of several processes
+        self._alone: Runtime | None = None  # on the devices of this rank alone, if it was asked for
+        self._memory = memory
         if machine is None and config.ranks != 1:
             from .ranked import Ranks  # few programs have several ranks in one process
 
@@ -108,6 +110,38 @@ class Runtime:
     def joined(self) -> bool:
         """Whether it is one of several ranks that a launcher started."""
         return self._joined is not None
+
+    # What ranks do each by itself, and tell each other ------------------------------------------------------------------
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The number of this rank, and how many there are that a launcher started."""
+        return (0, 1) if self._joined is None else (self._joined.team.rank, self._joined.team.size)
+
+    @property
+    def shares(self) -> Sequence[float]:
+        """Which part of the work each rank gets."""
+        return (1.0,) if self._joined is None else self._joined.balance.shares
+
+    @property
+    def device_names(self) -> list[str]:
+        """The devices that calls may name: those here, and among ranks those of all, with the rank's number before them."""
+        own = [device.name for device in self.platform.devices]
+        return own if self._joined is None else [*own, *self._joined.seat.names]
+
+    def told(self, words: bytes, what: str) -> list[bytes]:
+        """Return what every rank tells, by rank: `words` here. Waits for all ranks, because of `what`."""
+        return [words] if self._joined is None else self._joined.told(words, what)
+
+    def alone(self) -> Runtime:
+        """Return a runtime on the devices of this rank, for itself alone, which ends with this one; itself, if there is one rank."""
+        if self._joined is None:
+            return self
+        if self._alone is None:
+            own = {name: getattr(self.config, name) for name in RuntimeOptions.__annotations__}
+            own |= {"join": False, "plan": "", "store": "off" if self.place[0] else self.config.store}
+            self._alone = Runtime(self._joined.devices, memory=self._memory, trace="", **own)
+        return self._alone
 
     # What the program asks --------------------------------------------------------------------------------------------
 
@@ -232,6 +266,8 @@ class Runtime:
         if self.closed:
             return
         try:
+            if self._alone is not None:
+                self._alone.close()
             way.finish()
         except (KeyboardInterrupt, SystemExit):
             self.cancel_pending("the program was interrupted")

@@ -22,7 +22,7 @@ from tests.repository import ROOT
 
 CASE = {
     "app", "devices", "numpy_s", "coexec_s", "handwritten_s", "speedup", "vs_numpy", "vs_handwritten", "gb_per_s",
-    "runtime_cost",
+    "runtime_cost", "handwritten_compiled_s", "vs_handwritten_compiled",
 }  # fmt: skip
 EFFORT = harness.AppEffort(0.0, (1, 1), 1, 1)
 SETS, _ = usable(harness.DEVICES)
@@ -42,10 +42,11 @@ def test_every_way_gives_the_results_of_plain_numpy_again_and_again(name):
     ways: list[AppWay] = [
         InNumPy(app, 1),
         ByHand(app, available_cores()),
+        ByHand(app, available_cores(), compiled=True),
         *(AppThroughCoexec(app, devices) for devices in SETS),
     ]
     try:
-        for _ in range(2):  # the second run begins from the first contents again
+        for _ in range(3):  # every run begins from the first contents again; in the third, compiled forms were compared
             assert all(way.seconds() > 0 for way in ways)
             assert not any(app.wrong(way.results, ways[0].results) for way in ways)
     finally:
@@ -117,6 +118,7 @@ def test_a_case_has_every_key_and_its_figures_agree():
         assert case["vs_numpy"] == pytest.approx(case["numpy_s"] / case["coexec_s"])
         assert case["vs_handwritten"] == pytest.approx(case["handwritten_s"] / case["coexec_s"])
         assert 1.0 <= case["runtime_cost"] <= case["runtime_cost_with_gil"] + 1e-9
+        assert case["vs_handwritten_compiled"] == pytest.approx(case["handwritten_compiled_s"] / case["coexec_s"])
     assert said
     json.dumps(found)
 
@@ -124,11 +126,12 @@ def test_a_case_has_every_key_and_its_figures_agree():
 def test_one_core_is_compared_with_numpy_on_one_core_where_numpy_has_threads():
     app = replace(quick("rsim"), libraries=True)
     times = {"numpy": [1.0], "numpy 1": [2.0], "hand 1": [1.0], "hand 2": [1.0], "cpu:0": [4.0], "cpu:0,cpu:1": [2.0]}
+    times |= {"hand 1 compiled": [3.0], "hand 2 compiled": [3.0]}
     one, two = (harness.case(app, devices, times, {}) for devices in ("cpu:0", "cpu:0,cpu:1"))
     assert (one["vs_numpy"], two["vs_numpy"]) == (0.5, 0.5)
     assert (one["speedup"], two["speedup"]) == (1.0, 2.0)
     with harness._ways(app, ["cpu:0"]) as ways:
-        assert list(ways) == ["numpy", "numpy 1", "hand 1", "cpu:0"]
+        assert list(ways) == ["numpy", "numpy 1", "hand 1", "hand 1 compiled", "cpu:0"]
 
 
 def test_a_device_that_cannot_run_an_application_alone_is_named_and_left_out():
@@ -182,6 +185,7 @@ def test_a_wrong_result_ends_the_benchmark():
 def case(devices, speedup, hand, numpy, runtime_cost, kernel_ms=2.0):
     return {
         "app": "x", "devices": devices, "speedup": speedup, "vs_handwritten": hand, "vs_numpy": numpy,
+        "vs_handwritten_compiled": hand + 0.1,
         "runtime_cost": runtime_cost, "kernel_ms": kernel_ms,
     }  # fmt: skip
 

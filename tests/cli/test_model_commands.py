@@ -69,7 +69,7 @@ def check_page(text: str, plan: Plan) -> None:
     assert seen.foreign == [] and "script" not in seen.tags
     assert all(layer.name in text for layer in layers)
     assert seen.tags["rect"] >= sum(len(layer.parts) for layer in layers)
-    assert seen.tags["tr"] == 2 + len(plan.considered) + len(plan.children) + len(layers)
+    assert seen.tags["tr"] == 3 + len(plan.considered) + len(plan.children) + len(layers)
 
 
 def test_the_page_is_html_without_a_single_error() -> None:
@@ -77,9 +77,9 @@ def test_the_page_is_html_without_a_single_error() -> None:
     plan = small_net().plan("f1.16xlarge", budget="20min")
     tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(model_page(plan))
     layers = [layer for group in plan.children for layer in group.children]
-    rows = ["".join(row.itertext()) for row in tree.findall("body/table/tr") + tree.findall("body/table/tbody/tr")]
+    rows = ["".join(row.itertext()) for row in tree.iter("tr")]
     assert all(any(layer.name in row for row in rows) for layer in layers)
-    drawn = tree.findall("body/{http://www.w3.org/2000/svg}svg") + tree.findall("body/svg")
+    drawn = [one for one in tree.iter() if str(one.tag).endswith("svg")]
     assert len(drawn) == 1
     boxes = [one for one in drawn[0].iter() if str(one.tag).endswith("rect")]
     assert len(boxes) >= sum(len(layer.parts) for layer in layers)
@@ -98,12 +98,26 @@ def test_branches_that_run_side_by_side_are_drawn_side_by_side() -> None:
     children = tuple(Plan("set", f"set {n}", "", (1,), (), one.seconds, children=(one,)) for n, one in enumerate(sets))
     plan = Plan("model", "net", "", (3,), (), 4.0, objective="latency", children=children, considered={"single": 5.0})
     tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(model_page(plan))
-    drawn = (tree.findall("body/{http://www.w3.org/2000/svg}svg") + tree.findall("body/svg"))[0]
+    drawn = next(one for one in tree.iter() if str(one.tag).endswith("svg"))
     bars = [[float(box.attrib[at]) for at in ("x", "width")] for box in drawn.iter() if str(box.tag).endswith("rect")]
     unit = bars[1][1]
     assert [[(x - bars[0][0]) / unit, wide / unit] for x, wide in bars] == [
         pytest.approx([0, 2], abs=0.01), pytest.approx([0, 1]), pytest.approx([2, 2], abs=0.01)
     ]  # fmt: skip
+
+
+def test_long_names_of_accelerators_leave_room_for_the_bars_and_more_is_not_less() -> None:
+    name = "n3/accelerator-in-the-cellar:12"
+    part = Part(name, "whole", (0,), (1,), 1.0, compute_s=1.0, finish_s=1.0)
+    layer = Plan("layer", "only", "", (1,), (part,), 1.0)
+    group = Plan("set", "set 0", "", (0, 1), (), 1.0, children=(layer,))
+    text = model_page(
+        Plan("model", "net", "", (1,), (), 1.0, objective="latency", children=(group,), considered={"h2h": 0.8})
+    )
+    tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
+    (bar,) = [one for one in tree.iter() if str(one.tag).endswith("rect")]
+    assert float(bar.attrib["x"]) >= 7 * len(name)
+    assert "25.0% more" in text and "-25.0%" not in text
 
 
 def browser() -> list[str]:

@@ -98,9 +98,20 @@ def arrays() -> None:
     np.testing.assert_allclose(float(norm), float(np.sqrt((a * a).sum())))
     product = cx.matmul(cx.array(np.ones((60, 40))), cx.array(np.ones((40, 50))))
     np.testing.assert_array_equal(np.asarray(product), 40)
+    streamed()
     with cx.Runtime() as runtime:
         cores = sum(len(device.cores) for device in runtime.platform.devices if not device.wide)
     sys.stdout.write(f"computed by rank {cx.rank()} of {cx.ranks()} with {cores} cores\n")
+
+
+def streamed() -> None:
+    """Stream items through a function; every rank gets what NumPy computes of each."""
+    import coexec as cx
+
+    items = [np.full((6, 5), number, np.float64) for number in range(7)]
+    with cx.Pipeline(lambda x, w: np.tanh(cx.matmul(x, w)), w=np.eye(5)) as pipe:
+        for found, item in zip(pipe.map(items), items, strict=True):
+            np.testing.assert_allclose(found, np.tanh(item), rtol=1e-12)
 
 
 def troubled(how: str) -> None:

@@ -198,6 +198,58 @@ def test_what_is_not_chosen_raises_its_flag_wherever_it_is(at: int) -> None:
         form(x, np.ones(100))
 
 
+MASKED = {
+    "divide": "np.divide(x, y, out=out, where=y != 0)",
+    "log": "np.log(y, out=out, where=y > 0)",
+    "arccosh": "np.arccosh(y, out=out, where=y > 2)",
+    "arctanh": "np.arctanh(x / 8, out=out, where=y != 0)",
+    "power": "np.power(x, 0.5 + y, out=out, where=x >= 0)",
+    "in place": "np.reciprocal(out, out=out, where=y != 0)",
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_what_where_leaves_out_raises_no_flag(name: str) -> None:
+    space: dict[str, Any] = {"np": np}
+    exec(f"def body(x, y, out):\n    {MASKED[name]}", space)
+    body, rng = space["body"], np.random.default_rng(1)
+    x, y = rng.normal(size=(7, 300)), np.maximum(rng.normal(size=(7, 300)), 0.0)
+    out = np.where(y != 0, 3.0, 0.0)
+    form = made(body, x=x, y=y, out=out)
+    wanted, got = out.copy(), out.copy()
+    with np.errstate(all="raise"):
+        body(x, y, wanted)
+        assert form(x, y, got) == ""
+    np.testing.assert_array_equal(bits(got), bits(wanted))
+
+
+def test_integers_that_where_leaves_out_are_not_divided() -> None:
+    def body(x, y, out):
+        np.floor_divide(x, y, out=out, where=y != 0)
+
+    x, y = np.arange(700).reshape(7, 100), np.arange(700).reshape(7, 100) % 3
+    form = made(body, x=x, y=y, out=np.zeros_like(x))
+    wanted, got = np.full_like(x, -7), np.full_like(x, -7)
+    with np.errstate(all="raise"):
+        body(x, y, wanted)
+        assert form(x, y, got) == ""
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_an_array_that_is_broadcast_shows_what_is_written_later() -> None:
+    def body(x, y, out):
+        wide = np.broadcast_to(y[:1], x.shape)
+        y *= 2
+        out[...] = wide + x
+
+    x, y = np.ones((5, 40)), np.arange(200.0).reshape(5, 40)
+    form = made(body, x=x, y=y, out=x, writes=("y", "out"))
+    wanted, got = (y.copy(), x.copy()), (y.copy(), x.copy())
+    body(x, *wanted)
+    assert form(x, *got) == ""
+    np.testing.assert_array_equal(got[1], wanted[1])
+
+
 def test_flags_of_numpys_own_loops_are_kept() -> None:
     def body(x, out):
         out[...] = np.exp(x)

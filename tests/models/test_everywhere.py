@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import coexec as cx
 from coexec.models.building import NetBuilder
+from coexec.testing import on_teams
 from tests.clusters import cluster
 
 
@@ -51,6 +53,58 @@ def test_a_model_runs_among_simulated_ranks(nodes: int, items: list[Any], expect
         found = [np.asarray(model(item)) for item in items]
     for result, values in zip(found, expected, strict=True):
         np.testing.assert_allclose(result, values, rtol=1e-4, atol=1e-5)
+
+
+TWO_NODES = """
+nodes = 2
+
+[[memory]]
+name = "host"
+bandwidth = 10e9
+
+[[device]]
+name = "cpu"
+kind = "cpu"
+count = 1
+cores = 1
+memory = "host"
+flops = 1e10
+
+[[nic]]
+name = "nic"
+
+[[link]]
+from = "host"
+to = "nic"
+bandwidth = 1e10
+latency = 0.0
+
+[network]
+bandwidth = 1e10
+latency = 1e-6
+"""
+
+
+def test_a_model_runs_on_ranks_as_it_is_and_sharded_over_them(
+    items: list[Any], expected: list[Any], tmp_path: Path
+) -> None:
+    """Every rank is its own thread here; the plan cuts layers over the devices of both."""
+    file = tmp_path / "two.toml"
+    file.write_text(TWO_NODES)
+
+    def run() -> Any:
+        model = small()
+        with cx.Runtime("cpu:0", store="off"):
+            sharded = model.plan(str(file), budget=1.0)
+            here = model.plan(budget=1.0)
+            ways: list[dict[str, Any]] = [{}, {"plan": sharded}, {"plan": here}]
+            return sharded.as_dict(), here.as_dict(), [[np.asarray(model(x, **way)) for x in items] for way in ways]
+
+    first, second = on_teams(2, run)
+    assert first[:2] == second[:2]
+    for found in (*first[2], *second[2]):
+        for result, values in zip(found, expected, strict=True):
+            np.testing.assert_allclose(result, values, rtol=1e-4, atol=1e-5)
 
 
 def test_a_model_is_predicted_among_simulated_ranks_without_computing(items: list[Any]) -> None:

@@ -21,7 +21,9 @@ def test_eight_fpgas_are_two_classes_with_quick_ways_inside_and_the_host_between
     assert found.to_host((1, 1)) == pytest.approx(LinkWay(4e-9, 1e-5))
     assert found.memory(found.all) == 1e9
     assert found.names(found.indices((1, 2), (1, 0))) == ("fpga:1", "fpga:4", "fpga:5")
-    assert found.extra_power((1, 1)) == pytest.approx(2 * 30) and found.idle_power() == pytest.approx(8 * 15)
+    assert found.extra_power((1, 1), "systolic") == pytest.approx(2 * 30) and found.idle_power() == pytest.approx(
+        8 * 15
+    )
 
 
 def platform(*flops: float, linked: bool = True) -> Platform:

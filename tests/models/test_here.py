@@ -14,11 +14,13 @@ from coexec.machine.platform import Platform
 from coexec.models.building import NetBuilder
 from coexec.models.deploying import PlannedRun, planned
 from coexec.models.fabric import fabric
-from coexec.models.here import HerePlanner, chosen_plan, tried
+from coexec.models.here import CALLS, TURNS, HerePlanner, chosen_plan, tried
 from coexec.models.layer_times import LayerTimes, time_layers
 from coexec.models.measured import with_rates
+from coexec.models.model import example_inputs
 from coexec.models.running import RunNode
-from coexec.models.sharding import ROWS
+from coexec.models.sharding import COUT, ROWS
+from coexec.models.values import ValueType
 
 RNG = np.random.default_rng(5)
 
@@ -68,6 +70,21 @@ def test_parts_follow_the_speed_of_devices() -> None:
     found = planner(small_net(), ((0.01,) * 3, (0.03,) * 3), 0.0)
     cuts = {choice.dim: choice.sizes for choice in found.options(0) if choice.dim >= 0}
     assert cuts[ROWS] == (9, 3)
+
+
+def test_output_channels_are_cut_as_finely_as_groups_allow() -> None:
+    """Rows of 1 and 2 would leave a third of the layer to one and two thirds to the other; channels are halved."""
+    net = NetBuilder("deep")
+    x = net.conv(net.input("x", (1, 4, 3, 3)), 6, 3)
+    model = cx.Model(net.done(net.conv(net.conv(x, 6, 3, groups=2), 6, 3, groups=6)))
+    found = planner(model, ((0.01,) * 3, (0.01,) * 3), 0.0)
+    for layer in range(3):
+        cuts = {choice.dim: choice.sizes for choice in found.options(layer) if choice.dim >= 0}
+        assert cuts[COUT] == (3, 3) and sorted(cuts[ROWS]) == [1, 2]
+    assert [choice.dim for choice in found.best().choices] == [COUT] * 3
+    unlike = planner(model, ((0.01,) * 3, (0.04,) * 3), 0.0)
+    sizes = [{choice.dim: choice.sizes for choice in unlike.options(layer)}.get(COUT) for layer in range(3)]
+    assert sizes == [(5, 1), None, (5, 1)], "of two groups nobody does a half"
 
 
 class TellingClock:
@@ -122,6 +139,30 @@ def test_trials_end_with_the_budget() -> None:
         assert len(runs) == 2
         assert tried(run, [way], clock, until=1e9) == [pytest.approx(1.0)]
         assert len(runs) > 4
+
+
+def test_a_candidate_is_called_again_and_again_before_the_next_has_its_turn() -> None:
+    """As programs call it: which thread computes is learned from calls that follow each other, with NumPy's arrays."""
+    model, clock, runs = small_net(1), TellingClock(), []
+    with cx.Runtime(platform="workstation", execute=True):
+        found = planner(model, ((0.01,), (0.01,)), 1e-5)
+        ways = [planned(model.running, found.cuts(found.alone(device).choices)) for device in range(2)]
+
+        def run(how: RunNode) -> Any:
+            runs.append(ways.index(how))
+            clock.now += 1.0 - len(runs) / 1e3
+            return model.run(how, **example_inputs(model.inputs))
+
+        took = tried(run, ways, clock, until=1e9)
+    assert runs == ([0] * CALLS + [1] * CALLS) * TURNS
+    assert took == [pytest.approx(1.0 - (len(runs) - CALLS) / 1e3), pytest.approx(1.0 - len(runs) / 1e3)]
+
+
+def test_trials_compute_with_numbers_that_a_program_could_have() -> None:
+    kinds = {"x": ValueType((3, 4)), "half": ValueType((2,), "float16"), "ids": ValueType((5,), "int64")}
+    given = example_inputs(kinds)
+    assert {name: (value.shape, str(value.dtype)) for name, value in given.items()} == kinds
+    assert not given["ids"].any() and len(np.unique(given["x"])) == 12
 
 
 def test_each_layer_is_timed_with_what_follows_it() -> None:

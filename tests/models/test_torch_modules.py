@@ -87,6 +87,64 @@ def several() -> Made:
     return parts, forward, (torch.randn(2, 3, 11), torch.randn(2, 6), torch.randint(0, 8, (2, 3)), torch.randn(2, 1, 5, 6, 7))  # fmt: skip
 
 
+def causal() -> Made:
+    """Return a decoder of words with tied weights: attention that does not look ahead, by torch's own function."""
+    parts = nn.ModuleList([nn.Embedding(20, 16), nn.Linear(16, 48), nn.Linear(16, 16)])
+
+    def forward(words: Any) -> Any:
+        x = parts[0](words)
+        heads = parts[1](functional.layer_norm(x, (16,))).chunk(3, -1)
+        q, k, v = (one.view(len(words), -1, 4, 4).transpose(1, 2) for one in heads)
+        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return functional.rms_norm(x + parts[2](seen.transpose(1, 2).reshape(x.shape)), (16,)) @ parts[0].weight.T
+
+    return parts, forward, (torch.randint(0, 20, (3, 9)),)
+
+
+def joined() -> Made:
+    """Return a U-net: what was made smaller is made larger again, and joined with what it was made of."""
+    parts = nn.ModuleList([
+        nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1), nn.GroupNorm(4, 16),
+        nn.ConvTranspose2d(16, 8, 2, stride=2), nn.Conv2d(16, 2, 1),
+    ])  # fmt: skip
+
+    def forward(x: Any) -> Any:
+        wide = functional.relu(parts[0](x))
+        deep = functional.silu(parts[2](parts[1](functional.max_pool2d(wide, 2))))
+        return {"masks": parts[4](torch.cat([wide, parts[3](deep)], 1)), "deep": deep.amax((2, 3))}
+
+    return parts, forward, (torch.randn(1, 3, 14, 10),)
+
+
+def windows() -> Made:
+    """Return attention within windows of an image that was rolled, with a bias for each pair of places."""
+    parts = nn.ModuleList([nn.Linear(8, 24)])
+    bias = torch.randn(2, 4, 4)
+
+    def forward(x: Any) -> Any:
+        batch, rows, columns, width = torch.roll(x, (-1, -1), (1, 2)).shape
+        tiles = torch.roll(x, (-1, -1), (1, 2)).view(batch, rows // 2, 2, columns // 2, 2, width)
+        tiles = tiles.permute(0, 1, 3, 2, 4, 5).reshape(-1, 4, width)
+        q, k, v = parts[0](tiles).view(-1, 4, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        y = (((q * 0.5) @ k.transpose(-2, -1) + bias).softmax(-1) @ v).transpose(1, 2).reshape(-1, 4, width)
+        return y.view(batch, rows // 2, columns // 2, 2, 2, width).permute(0, 1, 3, 2, 4, 5).reshape(x.shape)
+
+    return parts, forward, (torch.randn(2, 6, 4, 8),)
+
+
+def experts() -> Made:
+    """Return experts of which each row has its two best, and what they were."""
+    parts = nn.ModuleList([nn.Linear(6, 4), nn.Linear(6, 24, bias=False)])
+
+    def forward(x: Any) -> Any:
+        share, chosen = functional.softmax(parts[0](x), -1).topk(2)
+        every = parts[1](x).view(-1, 4, 6)
+        mixed = (every.gather(1, chosen[..., None].expand(-1, -1, 6)) * share[..., None]).sum(1)
+        return mixed, chosen, torch.scatter(torch.zeros(len(x), 4), 1, chosen, share)
+
+    return parts, forward, (torch.randn(5, 6),)
+
+
 def module_of(make: Callable[[], Made]) -> tuple[Any, tuple[Any, ...]]:
     """Return a module and an example for it."""
     torch.manual_seed(0)
@@ -104,10 +162,27 @@ def module_of(make: Callable[[], Made]) -> tuple[Any, tuple[Any, ...]]:
 
 
 def several_of(found: Any) -> tuple[Any, ...]:
+    if isinstance(found, dict):
+        return tuple(found.values())
     return found if isinstance(found, tuple) else (found,)
 
 
-@pytest.mark.parametrize("make", [dilated, masked, recurrent, decoder, several], ids=lambda make: make.__name__)
+def test_a_module_that_torch_cannot_export_is_refused_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    class Deciding(nn.Module):  # type: ignore[name-defined,misc]
+        def forward(self, x: Any) -> Any:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(cx.errors.ModelError, match="torch cannot export Deciding: Could not guard") as found:
+        cx.Model.from_torch(Deciding().eval(), torch.ones(3))
+    assert "\n" not in str(found.value)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [dilated, masked, recurrent, decoder, several, causal, joined, windows, experts],
+    ids=lambda make: make.__name__,
+)
 def test_an_unusual_module_gives_what_torch_gives(make: Callable[[], Made], tmp_path: Path) -> None:
     module, example = module_of(make)
     with torch.no_grad():

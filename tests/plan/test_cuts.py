@@ -64,7 +64,7 @@ def test_cores_beside_a_device_that_likes_multiples_are_cut_as_they_like_it() ->
     assert max(rows) - min(rows) <= call.granule + call.devices["gpu:0"].device.granule // 2
     assert parts[-1].box.lo[call.axis] % call.devices["gpu:0"].device.granule == 0
     ends = [seconds for _, seconds in part_seconds(call, parts, steps._machine.platform)]
-    assert max(ends) <= 1.25 * min(ends)
+    assert max(ends) <= 1.1 * sum(ends) / len(ends)  # one core has what the device's multiples leave
 
 
 @pytest.mark.parametrize(("preset", "name", "size"), [("edge-soc", "sum", "8192"), ("laptop", "dag VEC", "2,000,000")])

@@ -39,7 +39,13 @@ def whole(x: Any, out: Any) -> None:
     out[...] += x
 
 
+@cx.kernel(split=0, over="x", x=cx.read, value=cx.reduce("sum"), flops=1)
+def total(x: Any, value: Any) -> None:
+    value += x.sum()
+
+
 KERNELS = (smooth, heavy, whole)
+TOTAL = len(KERNELS)  # the number of a reduction
 
 
 def platform_text(cores: int, gpus: list[tuple[float, float]], link: float) -> str:
@@ -70,9 +76,13 @@ def step_on(platform: cx.Platform, kernels: list[int], side: int) -> Any:
     with runtime:
         given_ = ArrayMaker(runtime._driver)
         arrays = [given_(side, side) for _ in range(3)]
+        value = cx.zeros(())
         with cx.record(times=10):
             for position, kernel in enumerate(kernels):
-                KERNELS[kernel](arrays[position % 3], arrays[(position + 1) % 3])
+                if kernel == TOTAL:
+                    total(arrays[position % 3], value)
+                else:
+                    KERNELS[kernel](arrays[position % 3], arrays[(position + 1) % 3])
         runtime.wait()
         return runtime._driver.scheduler.plan.steps
 
@@ -100,12 +110,12 @@ def searched(steps: Any, repetitions: float) -> Search:
 gpus = st.lists(st.tuples(st.sampled_from([2e12, 8e12, 40e12]), st.sampled_from([100e9, 400e9, 1e12])), max_size=3)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.integers(1, 3),
     gpus,
     st.sampled_from([4e9, 12e9, 100e9]),
-    st.lists(st.integers(0, 2), min_size=1, max_size=3),
+    st.lists(st.integers(0, TOTAL), min_size=1, max_size=3),
     st.sampled_from([300, 1000, 4000]),
     st.sampled_from([3.0, 30.0, 1000.0]),
 )
@@ -127,11 +137,11 @@ def test_no_single_device_class_or_union_is_better_by_evaluation(
         assert ours <= NEAR * least + look, (best.devices, devices)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.integers(1, 2),
     gpus,
-    st.lists(st.integers(0, 2), min_size=1, max_size=3),
+    st.lists(st.integers(0, TOTAL), min_size=1, max_size=3),
     st.sampled_from([300, 1000, 4000]),
 )
 @example(1, [(2e12, 100e9)], [1, 0], 1000)  # what is exchanged crosses the cut in one direction
@@ -190,7 +200,7 @@ def every_plan(steps: Any, granules: int) -> list[list[StepParts]]:
     return [list(plan) for plan in product(*choices)]
 
 
-@pytest.mark.parametrize("kernels", [[0], [1], [1, 2], [0, 1]])
+@pytest.mark.parametrize("kernels", [[0], [1], [1, 2], [0, 1], [1, TOTAL]])
 @pytest.mark.parametrize("side", [400, 3000])
 def test_small_steps_are_planned_about_as_well_as_by_exhaustive_search(kernels: list[int], side: int) -> None:
     """Eight granules tell a share from another by 12 %, which is what the best of them may gain or lose by that."""

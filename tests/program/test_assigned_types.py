@@ -93,3 +93,48 @@ def test_numpys_integers_beyond_the_type_come_in_again_at_its_other_end(inline: 
             whole[0] = np.int64(300)
             whole[1:] = np.array([-1, 257])
             assert np.asarray(whole).tolist() == [44, 255, 1]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint8, np.float32])
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.uint8(200),
+        np.int64(-1),
+        np.int64(300),
+        np.float64(1.5),
+        np.float64("nan"),
+        np.float64(1e300),
+        np.uint64(1 << 63),
+        np.float32(300),
+        np.bool_(True),
+    ],
+)
+@pytest.mark.parametrize(
+    "change", [_assign, _assign_one, _assign_masked, lambda whole, given: whole.fill(given), np.copyto]
+)
+def test_numpys_numbers_are_assigned_or_refused_as_numpy_does(
+    change: Any, given: Any, dtype: Any, inline: bool
+) -> None:
+    def outcome(whole: Any) -> Any:
+        try:
+            change(whole, given)
+        except (TypeError, ValueError, OverflowError) as error:
+            return next(kind for kind in (TypeError, OverflowError, ValueError) if isinstance(error, kind))
+        return str(np.asarray(whole).tolist())
+
+    with cx.Runtime("cpu:0", store="off", inline=inline), warnings.catch_warnings(), np.errstate(all="ignore"):
+        assert outcome(cx.zeros(3, dtype)) == outcome(np.zeros(3, dtype))
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_an_element_is_cast_as_an_array_is_known_or_not(inline: bool) -> None:
+    with cx.Runtime("cpu:0", store="off", inline=inline):
+        whole, given = cx.zeros(3, np.int8), cx.array([300.0, 200.0])
+        whole[0] = given[0]
+        whole[np.array([False, True, False])] = given[1]
+        known = given[0]
+        assert float(known) == 300
+        whole[2] = known
+        assert np.asarray(whole).tolist() == [44, -56, 44]

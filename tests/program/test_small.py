@@ -353,3 +353,36 @@ def test_a_trace_has_a_row_for_some_of_the_small_calls(tmp_path: Any) -> None:
     rows = [row for row in cx.Trace.load(tmp_path / "trace.json").rows if row["row"] == "small"]
     assert [row["name"] for row in rows] == ["multiply"] * len(rows) and 2 <= len(rows) <= 4
     assert sum(row["calls"] for row in rows) <= 3 * EVERY and all(row["stop"] >= row["start"] for row in rows)
+
+
+# Indices that NumPy made ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_view_of_an_array_is_assigned_at_an_index_of_numpys(inline: bool) -> None:
+    with cx.Runtime("cpu:0", inline=inline):
+        for make in (np.array, cx.array):
+            a = make([[1.0, 2.0], [3.0, 4.0]])
+            a[np.int64(1)] = a[0, :]
+            a[None, :] = a[np.int64(1)]
+            assert np.asarray(a).tolist() == [[1.0, 2.0], [1.0, 2.0]], make
+            with pytest.raises(IndexError):
+                a[0, 0][np.int64(1)]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_value_is_no_matrix(inline: bool) -> None:
+    with cx.Runtime("cpu:0", inline=inline):
+        square, value = cx.ones((3, 3)), cx.array(2.0) + 1
+        float(value)
+        for product in (lambda: value @ square, lambda: square @ value, lambda: value @ value):
+            with pytest.raises(ValueError, match="0-d"):
+                product()
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_the_outer_product_of_values_that_were_read_is_a_number(inline: bool) -> None:
+    with cx.Runtime("cpu:0", inline=inline):
+        value, row = cx.array(2.0) + 1, cx.ones(2)
+        float(value)
+        assert float(np.add.outer(value, value)) == 6 and np.asarray(np.add.outer(row, value)).tolist() == [4, 4]

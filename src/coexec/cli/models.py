@@ -187,7 +187,7 @@ MOST_ROWS = 60
 
 
 def _print(model: Model, plan: Plan, *, explain: bool) -> None:
-    from .model_page import layers
+    from .model_page import layers, less_text
 
     screen = console()
     rows = []
@@ -206,7 +206,7 @@ def _print(model: Model, plan: Plan, *, explain: bool) -> None:
     screen.print(plan.why)
     unit = "J" if plan.objective == "energy" else "s"
     for name, other in plan.considered.items():
-        screen.print(f"{name}: {other:.4g} {unit}; this plan takes {1 - value(plan) / other:.1%} less")
+        screen.print(f"{name}: {other:.4g} {unit}; this plan takes {less_text(value(plan), other)}")
     if explain:
         screen.print(plan.explain())
 

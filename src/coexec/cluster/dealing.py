@@ -24,6 +24,7 @@ from ..plan.split import blocks_of
 from ..predict.features import part_of
 from ..program.access import Access
 from ..program.array import Array
+from .earliest import Earliest
 from .exchange import Boxes, Exchange, Held, Steps, Strided, Written
 from .following import DealtAsPlanned
 from .gathering import Gathers
@@ -32,7 +33,7 @@ from .parting import cut_for, division_key, named_devices, runs_for, span_of
 from .placing import placed_on_ranks
 from .roster import Roster
 from .speeds import Shares
-from .staying import is_short, only_holder
+from .staying import is_short, kind_of, only_holder
 
 Uses = dict[int, dict[int, list[Written]]]
 """Boxes, and which elements of them, by argument and rank."""
@@ -128,6 +129,7 @@ class Dealing:
         self.exchange = Exchange(ranks)
         self._conflicts = Conflicts()
         self._points = [0] * ranks  # of undivided tasks, dealt so far
+        self.earliest = Earliest(ranks)  # of undivided calls whose times ranks know
         self._shares: Shares | None = roster.shares or None  # of work, by rank; None for equal ones
         self._deals: dict[Any, Deal] = {}  # by what they say
         self._divisions: dict[Hashable, tuple[Hand, ...]] = {}  # () = undivided
@@ -149,6 +151,8 @@ class Dealing:
                 _make_room(self._divisions)
                 self._divisions[key] = hands
         hands = self._chosen(task, hands, self._grid(task, key, hands))
+        if self.earliest.known:
+            self._note(task, hands)
         return self._again(task, None if key is None else (key, hands[0], len(hands)), hands)
 
     def preview(self, task: Task, check: Check = _nothing) -> Round:
@@ -168,6 +172,8 @@ class Dealing:
     def read(self, task: Task, readers: Sequence[int]) -> Round:
         """Let some ranks have all of what a task without a kernel reads."""
         array = task.arrays[0]
+        if self.earliest.known:
+            self.earliest.waited(readers, array._storage.id)
         key = ("read", tuple(readers), array._box, array._cut)
         return self._again(task, key, [Hand(rank, Box((), ())) for rank in readers])
 
@@ -328,16 +334,30 @@ class Dealing:
     def _one(self, task: Task) -> int:
         """Return the rank for an undivided task: the one that holds most of what it reads.
 
-        Among equals it is the one that would be done first with all it got of these. A small task is no work worth spreading: the first, so that loops repeat themselves.
+        If ranks know how long it takes, it is the one that is predicted to be done first with it. Among equals it is the one that
+        would be done first with all it got of these. A small task is no work worth spreading: the first, so that loops repeat themselves.
         """
-        held, _ = self._held(task)
+        held, wanted = self._held(task)
         able = self._able(task)
+        if (seconds := self.earliest.seconds(kind_of(task))) is not None:
+            reads = [array._storage.id for array in task.arrays]
+            return self.earliest.choose(seconds, able, [wanted - own for own in held], reads)
         if task.domain.volume < SMALL:
             return min(able, key=lambda rank: (-held[rank], rank))
         shares = self._shares or (1.0,) * self.ranks
         chosen = min(able, key=lambda rank: (-held[rank], self._points[rank] / shares[rank], rank))
         self._points[chosen] += task.domain.volume
         return chosen
+
+    def _note(self, task: Task, hands: Sequence[Hand]) -> None:
+        """Note when ranks will be done with a call, as far as that is known; before it changes who holds what."""
+        writes = [a._storage.id for p, a in zip(task.accesses, task.arrays, strict=True) if p.access.writes]
+        seconds, lacking = self.earliest.seconds(kind_of(task)) if len(hands) == 1 else None, {}
+        if seconds is not None:
+            held, wanted = self._held(task)
+            lacking = {hand.rank: wanted - held[hand.rank] for hand in hands}
+        work = {hand.rank: 0.0 if seconds is None else seconds[hand.rank] for hand in hands}
+        self.earliest.gave(work, lacking, [array._storage.id for array in task.arrays], writes)
 
     def _held(self, task: Task) -> tuple[list[int], int]:
         """Return how many bytes of what a task reads each rank has, and how many it reads."""

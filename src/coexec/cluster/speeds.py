@@ -25,6 +25,10 @@ GAIN = 0.1
 """Part of the time that other shares must save to be worth it: arrays that were cut otherwise have to be sent."""
 LEAST = 0.02
 """Seconds that calls must have taken on some rank before their times say anything: shorter ones are noise."""
+WHOLE = " whole"
+"""How kinds of calls end of which one rank computes all."""
+KINDS = 256
+"""Kinds of undivided calls that are remembered."""
 STEPS = 256
 """Shares are multiples of one part in so many."""
 
@@ -73,9 +77,20 @@ class Balance:
     """The shares of all ranks. The same on each of them, since it looks at nothing but what all of them were told."""
 
     def __init__(
-        self, shares: Shares, share: Callable[[Shares], None], measures: Sequence[Measures], *, on: bool = True
+        self,
+        shares: Shares,
+        share: Callable[[Shares], None],
+        measures: Sequence[Measures],
+        *,
+        on: bool = True,
+        predict: Callable[[Mapping[str, Sequence[float]]], None] | None = None,
     ) -> None:
-        """`share` lets calls be divided by other shares; `measures` are of the ranks of this process."""
+        """`share` lets calls be divided by other shares; `measures` are of the ranks of this process.
+
+        `predict` is told what undivided calls take on each rank.
+        """
+        self._predict = predict
+        self._alone: dict[str, list[float | None]] = {}  # undivided calls, on the ranks that have computed some
         self.shares = shares
         self.measures = measures
         self._share = share
@@ -100,6 +115,9 @@ class Balance:
     def heard(self, told: Sequence[Paced]) -> str:
         """Look at what all ranks measured; say so if calls are divided by other shares from now on."""
         changed = self._judged(told)
+        if self._on and self._predict is not None:
+            self._hear_of_undivided(told)
+            self._predict(alone_on_ranks(self._alone, self.shares))
         if changed is not None:
             for measured in self.measures:
                 measured.forget()
@@ -107,6 +125,15 @@ class Balance:
             return ""
         self._share(self.shares)
         return f"ranks share work {' : '.join([f'{share:.3g}' for share in self.shares])}"
+
+    def _hear_of_undivided(self, told: Sequence[Paced]) -> None:
+        for rank, found in enumerate(told):
+            for kind, (_, seconds) in sorted(found.items()):
+                if kind.endswith(WHOLE) and seconds > 0.0:
+                    plain = kind.removesuffix(WHOLE)
+                    if plain not in self._alone and len(self._alone) >= KINDS:
+                        del self._alone[next(iter(self._alone))]
+                    self._alone.setdefault(plain, [None] * len(told))[rank] = seconds
 
     def _judged(self, told: Sequence[Paced]) -> bool | None:
         """Tell whether there are other shares now; None if too little was measured to say."""
@@ -126,10 +153,21 @@ class Balance:
 
 def whole_times(told: Sequence[Paced]) -> list[float] | None:
     """Return the seconds that each rank would take for all calls that all ranks have measured; None if there are none."""
-    kinds = [kind for kind in sorted(told[0]) if all(kind in found and found[kind][1] > 0.0 for found in told)]
+    divided = [kind for kind in sorted(told[0]) if not kind.endswith(WHOLE)]
+    kinds = [kind for kind in divided if all(kind in found and found[kind][1] > 0.0 for found in told)]
     if not kinds:
         return None
     return [sum(told[0][kind][0] * found[kind][1] for kind in kinds) for found in told]
+
+
+def alone_on_ranks(known: Mapping[str, Sequence[float | None]], shares: Shares) -> dict[str, tuple[float, ...]]:
+    """Return the seconds of undivided calls on each rank: as one has measured it, else as `shares` say from the first that has."""
+    found = {}
+    for kind, seconds in known.items():
+        first, taken = next((rank, taken) for rank, taken in enumerate(seconds) if taken is not None)
+        guesses = [taken * shares[first] / share for share in shares]
+        found[kind] = tuple([guess if own is None else own for own, guess in zip(seconds, guesses, strict=True)])
+    return found
 
 
 def ideal(whole: Sequence[float]) -> float:

@@ -17,6 +17,11 @@ SHORT = 1 << 18
 """Declared operations of a call that takes no longer than a message, some 0.1 ms."""
 
 
+def kind_of(task: Task) -> str:
+    """Return what tells kinds of calls apart whose times ranks tell each other."""
+    return f"{task.name} {task.domain.shape}"
+
+
 def is_short(task: Task, points: int) -> bool:
     """Tell whether a call may be left where its data is: few points, few operations as declared, and nobody says where."""
     kernel, options = task.kernel, task.options

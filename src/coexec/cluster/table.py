@@ -5,7 +5,7 @@ Before: cluster/dealing.py.  After: schedule/deal.py, ranked.py.  A process with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import Reported
 from ..geometry import Box
@@ -81,6 +81,15 @@ class Seat:
         """Let calls be divided by these shares from the next one on."""
         self._table.dealing.share(shares)
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The devices of all ranks, as calls name them."""
+        return list(self._table.dealing.roster.owners)
+
+    def predict(self, table: Mapping[str, Sequence[float]]) -> None:
+        """Let undivided calls go to ranks by what each of them takes, by kind of call."""
+        self._table.dealing.earliest.told(table)
+
     def follow(self, plans: Sequence[Plan]) -> list[Plan]:
         """Let calls be dealt as plans say from the next one on; return what they say of this rank."""
         dealing = self._table.dealing
@@ -90,6 +99,7 @@ class Seat:
     def forget(self, array: int) -> None:
         """Forget an array that is gone."""
         self._table.dealing.exchange.forget(array)
+        self._table.dealing.earliest.forget(array)
 
     def _take(self, task: Task, make: Callable[[], Round]) -> None:
         self._number += 1

@@ -57,7 +57,7 @@ def apply_ufunc(
     if out is not None and not array.tape.free:
         _check_out(function.__name__, result, inputs, out)
     if mask is not True:
-        result = _where_masked(array, mask, result, out)
+        result = _where_masked(array, function, mask, result, out)
     if out is None:
         return array.fresh(result)
     if not same_shape(result.shape, out.shape):
@@ -115,7 +115,8 @@ def _spread(result: Expr, out: Symbolic) -> Expr:
     return broadcast(result, out.shape, out.tape.clock.tick())
 
 
-def _where_masked(array: Symbolic, mask: Any, result: Expr, out: Symbolic | None) -> Expr:
+def _where_masked(array: Symbolic, function: np.ufunc, mask: Any, result: Expr, out: Symbolic | None) -> Expr:
+    """Return what `out` holds after a masked call: NumPy computes nothing where the mask is false, so no flag comes from there."""
     if out is None:
         raise Untraceable("where= without out= leaves elements unset")
     chosen = operand(mask, BOOL, array.tape)
@@ -124,7 +125,35 @@ def _where_masked(array: Symbolic, mask: Any, result: Expr, out: Symbolic | None
     old = convert(out.node(), result.dtype, array.tape.clock.tick()) if out.dtype == result.dtype else None
     if old is None:
         raise Untraceable("where= with out= of another type")
+    if isinstance(result, Apply) and (harmless := _harmless(function, result)) is not None:
+        result = elementwise(array, result.function, _elsewhere(array, chosen, result, harmless), result.dtype)
     return elementwise(array, "where", [chosen, result, old], result.dtype)
+
+
+def _elsewhere(array: Symbolic, chosen: Expr, result: Apply, harmless: float) -> list[Expr]:
+    """Return the operands of a function, with a harmless number wherever they are not chosen."""
+    found = []
+    for arg in result.inputs:
+        number = Constant(shape=(), dtype=arg.dtype, time=array.tape.clock.tick(), value=arg.dtype.type(harmless))
+        found.append(elementwise(array, "where", [chosen, arg, number], arg.dtype))
+    return found
+
+
+def _harmless(function: np.ufunc, result: Apply) -> float | None:
+    """Return a number for which a function raises no flag; none is needed where no number raises one."""
+    if all(arg.dtype.kind != "f" for arg in result.inputs) and function not in _DIVISIONS:
+        return None
+    for number in (1.0, 0.5):
+        try:
+            with np.errstate(all="raise"):
+                function(*(np.full(1, number, arg.dtype) for arg in result.inputs))
+        except FloatingPointError:
+            continue
+        return number
+    raise Untraceable(f"np.{function.__name__} with where= raises flags for whatever number")
+
+
+_DIVISIONS = (np.floor_divide, np.remainder, np.fmod, np.mod)
 
 
 def _result(array: Symbolic, function: np.ufunc, inputs: tuple[Any, ...], options: dict[str, Any]) -> Expr:

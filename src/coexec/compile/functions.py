@@ -15,7 +15,7 @@ from .calling import elementwise
 from .cells import Cell, Tape, as_dtype, check_dtype
 from .folds import mean, place_of, reduced
 from .gathers import take
-from .graph import Counting, Line, broadcast, convert
+from .graph import Counting, Line, convert
 from .host import Host, equal_sizes
 from .products import dot, einsum
 from .refused import Untraceable
@@ -172,12 +172,17 @@ def copyto(target: Any, value: Any, casting: str = "same_kind", where: Any = Tru
 
 
 def broadcast_to(array: Any, shape: Any, **_: Any) -> Symbolic:
-    """As np.broadcast_to: a value that nobody writes."""
+    """As np.broadcast_to: a view that nobody writes."""
     wanted = _shape(shape)
     if broadcast_sizes(array.shape, wanted) != wanted:
         raise Untraceable("np.broadcast_to another shape")
-    found: Symbolic = array.fresh(broadcast(array.node(), wanted, array.tape.clock.tick()))
-    found.cell.writable = False
+    new_axes = len(wanted) - array.ndim
+    lines = tuple(
+        Line(0, 1, None if equal_sizes(extent, 1) and not equal_sizes(wanted[axis], 1) else axis)
+        for axis, extent in enumerate(array.shape, new_axes)
+    )
+    found: Symbolic = array._looking(lines, wanted)
+    found.repeats = True
     return found
 
 

@@ -43,8 +43,12 @@ HOOKS: dict[str, Callable[..., Any]] = {}  # "ufunc", "reduce", "gather": compil
 class Symbolic(np.lib.mixins.NDArrayOperatorsMixin):
     """A view of a cell, with the manners of an ndarray."""
 
-    def __init__(self, cell: Cell, axes: Axes | None = None, shape: Shape | None = None) -> None:
+    def __init__(
+        self, cell: Cell, axes: Axes | None = None, shape: Shape | None = None, *, repeats: bool = False
+    ) -> None:
+        """Show a cell. What `repeats` elements is never written."""
         self.cell = cell
+        self.repeats = repeats
         self.axes = whole_axes(len(cell.shape)) if axes is None else axes
         self.shape: Shape = cell.shape if shape is None else shape
 
@@ -102,7 +106,7 @@ class Symbolic(np.lib.mixins.NDArrayOperatorsMixin):
     # Views ------------------------------------------------------------------------------------------------------------
 
     def _looking(self, axes: Axes, shape: Shape) -> Symbolic:
-        return Symbolic(self.cell, through(self.axes, axes), shape)
+        return Symbolic(self.cell, through(self.axes, axes), shape, repeats=self.repeats)
 
     def __getitem__(self, key: Any) -> Symbolic:
         entries = list(key) if isinstance(key, tuple) else [key]
@@ -153,7 +157,7 @@ class Symbolic(np.lib.mixins.NDArrayOperatorsMixin):
 
     def write(self, value: Any, casting: str = "unsafe") -> None:
         """Assign, as `self[...] = value` does."""
-        if not self.cell.writable:
+        if not self.cell.writable or self.repeats:
             raise Untraceable(f"it writes into {self._name()!r}, which is only read")
         if isinstance(value, np.ndarray) and value.ndim:
             raise Untraceable("it uses an array from outside")

@@ -57,6 +57,7 @@ class EngineDesign:
     about: str
     element: int = 2  # bytes of an element: these engines compute with 16 bits
     figures: tuple[float, ...] = ()  # what makes it differ from another design of the same name
+    watts: float | None = None  # while a device works under it; None = what the device draws
 
     def seconds(self, loops: Nest, accounts: Accounts, clock: float) -> Amounts:
         """Return the seconds of many parts at `clock` hertz."""

@@ -18,8 +18,8 @@ import numpy as np
 
 from ..errors import PlanError
 from ..machine.platform import HOST, Device, Platform
-from .designs import design as design_of
-from .engines import Accounts, Amounts, EngineDesign, Nest, roofline_design
+from .designs import designs_of, plain_design
+from .engines import Accounts, Amounts, EngineDesign, Nest
 
 MOST = 16
 """Accelerators of a platform that are planned for at once."""
@@ -57,6 +57,11 @@ class Accelerator(NamedTuple):
     watts: float = 0.0
     idle_watts: float = 0.0
     load: float = 0.0
+
+    def drawn(self, design: str) -> float:
+        """Return the watts while it works under a design."""
+        stated = next((one.watts for one in self.designs if one.name == design), None)
+        return self.watts if stated is None else stated
 
 
 @dataclass(frozen=True)
@@ -180,9 +185,9 @@ class Fabric:
         """Return the watts of all accelerators while they wait."""
         return sum(a.idle_watts for a in self.accelerators)
 
-    def extra_power(self, members: Members) -> float:
-        """Return the watts that a set needs more while it works."""
-        return sum(self.accelerators[i].watts - self.accelerators[i].idle_watts for i in self.indices(members))
+    def extra_power(self, members: Members, design: str) -> float:
+        """Return the watts that a set needs more while it works under a design."""
+        return sum(self.accelerators[i].drawn(design) - self.accelerators[i].idle_watts for i in self.indices(members))
 
 
 MEASURED = "peak rates"
@@ -190,7 +195,7 @@ MEASURED = "peak rates"
 
 
 def fabric(platform: Platform, *, every: bool = False) -> Fabric:
-    """Return the accelerators of a platform: its devices with designs, else those that are no processors, else all.
+    """Return the accelerators of a platform: its devices with designs or rates that are no processors, else all.
 
     `every` takes all devices whose speed is known.
     """
@@ -215,24 +220,22 @@ def fabric(platform: Platform, *, every: bool = False) -> Fabric:
 
 
 def _accelerators(platform: Platform, *, every: bool) -> list[Device]:
-    adaptive = [d for d in platform.devices if d.designs]
-    known = [d for d in platform.devices if d.rate("float32") and not d.wide]
-    return (known if every else adaptive) or [d for d in known if not d.abilities.on_numpy] or known
+    known = [d for d in platform.devices if (d.rate("float32") or d.designs) and not d.wide]
+    if every:
+        return [d for d in known if d.rate("float32")] or known
+    return [d for d in known if not d.abilities.on_numpy] or known
 
 
 def _accelerator(platform: Platform, device: Device) -> Accelerator:
     memory = platform.memories[device.memory].capacity if device.memory != HOST else None
     power = (device.watts or 0.0, device.idle_watts or 0.0)
-    if device.designs:
-        if device.clock is None:
+    if device.designs or device.configurations:
+        tables = {known.name for known in device.configurations}
+        if device.clock is None and any(name not in tables for name in device.designs):
             raise PlanError(f"{device.name} has designs, which count cycles, and no clock; give it `clock` in hertz")
-        return Accelerator(
-            device.name, tuple(map(design_of, device.designs)), device.clock, memory, *power, device.load or 0.0
-        )
-    rate = device.rate("float32")
-    assert rate is not None, "only devices with a rate are chosen"
-    made = roofline_design(MEASURED, rate, device.bandwidth, device.launch or 0.0)
-    return Accelerator(device.name, (made,), 1.0, memory, *power)
+        load = max([device.load or 0.0, *[known.load for known in device.configurations]])
+        return Accelerator(device.name, designs_of(device), device.clock or 1.0, memory, *power, load)
+    return Accelerator(device.name, (plain_design(MEASURED, device),), 1.0, memory, *power)
 
 
 def _way(platform: Platform, one: Device, other: Device) -> LinkWay:

@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
+import numpy as np
+
 from ..errors import PlanError
 from ..machine.platform import Platform
 from ..plan.plan import Plan
 from .deploying import AXES, planned
 from .extract import HEAVY
 from .fabric import Fabric, LinkWay, fabric
-from .layer_times import LayerTimes, Run, time_layers, wait_for
+from .layer_times import LayerTimes, Run, time_layers
 from .loops import Alive, WorkLayer, Workload
 from .mapping import LayerTime
 from .measured import narrow_devices, with_rates
@@ -35,8 +37,11 @@ from .values import LayerGraph
 
 ELEMENT = 4
 """Bytes of an element: devices here compute in single precision, or move twice as much in double."""
-TRIALS = 5
-"""Times that each candidate runs; the quickest counts."""
+CALLS, TURNS = 10, 3
+"""Calls of a candidate that follow each other, as those of a program do, and how often its turn comes; the quickest call counts.
+
+What is learned of calls takes some of them: which thread computes, where weights lie in caches.
+"""
 WORTH = 0.97
 """Several devices are taken if they need at most this part of the best one's time: less is noise, and costs its neighbours."""
 CUT = (ROWS, COUT, BATCH)
@@ -106,7 +111,7 @@ class HerePlanner:
         one: WorkLayer = self.workload.layers[layer]
         for dim in CUT:
             total = one.loops[dim]
-            unit = total // one.groups if dim == COUT else 1
+            unit = total // one.groups if dim == COUT and one.groups > 1 else 1
             if unit * len(devices) > total:
                 continue
             work = [self.times.work(d, layer) * unit / total for d in devices]
@@ -200,20 +205,24 @@ def _sent(size: float, way: LinkWay) -> float:
 
 
 def tried(run: Run, ways: Sequence[RunNode], clock: Callable[[], float], until: float) -> list[float]:
-    """Return the seconds of each way to run a model, from the call until the result is there; they take turns.
+    """Return the seconds of each way to run a model, from the call until its results are read; they take turns.
 
     Each runs twice at least, of which the first is not counted; more while the clock is before `until`.
     """
     best = [inf] * len(ways)
-    for number in range(TRIALS + 1):
+    for turn in range(TURNS):
         for at, way in enumerate(ways):
-            begun = clock()
-            results = run(way)
-            for result in results if isinstance(results, tuple) else (results,):
-                wait_for(result)
-            if number:
+            for number in range(CALLS):
+                begun = clock()
+                results = run(way)
+                for result in results if isinstance(results, tuple) else (results,):
+                    np.asarray(result)
+                if not turn and not number:
+                    continue
                 best[at] = min(best[at], clock() - begun)
-        if number and clock() > until:
+                if clock() > until:
+                    break
+        if clock() > until:
             break
     return best
 
@@ -261,8 +270,6 @@ def chosen_plan(planner: HerePlanner, run: Run, clock: Callable[[], float], unti
     compared = {"single": took[best]} | ({"cut": took[-1]} if cut else {})
     if cut and took[-1] <= WORTH * took[best]:
         best = len(took) - 1
-    (again,) = tried(run, [ways[best]], clock, until)  # alone: what takes turns finds its weights in no cache
-    took[best] = min(took[best], again)
     predicted = {name: alone[d].seconds for d, name in enumerate(names)}
     return _tree(planner, candidates[best], took[best], compared, predicted)
 

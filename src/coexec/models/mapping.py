@@ -71,7 +71,7 @@ def evaluate(workload: Workload, fabric: Fabric, mapping: Sequence[SetStage], ru
         stages.append(sum(map(sum, times)))
         memory.append(pricing.memory(stage))
     latency = sum(stages)
-    busy = sum(t * fabric.extra_power(s.members) for t, s in zip(stages, mapping, strict=True))
+    busy = sum(t * fabric.extra_power(s.members, s.design) for t, s in zip(stages, mapping, strict=True))
     joules = latency * fabric.idle_power() + busy
     return Evaluation(latency, max(stages), joules, tuple(layers), tuple(stages), tuple(memory))
 

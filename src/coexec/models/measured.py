@@ -43,7 +43,11 @@ def narrow_devices(platform: Platform) -> list[Device]:
 
 def with_rates(platform: Platform, rates: Mapping[str, float]) -> Platform:
     """Return the platform of the devices whose operations per second are given."""
-    known = [replace(d, flops=rates[d.name], rates=(), designs=()) for d in platform.devices if d.name in rates]
+    known = [
+        replace(d, flops=rates[d.name], rates=(), designs=(), achieved=(), configurations=())
+        for d in platform.devices
+        if d.name in rates
+    ]
     return replace(platform, devices=tuple(known), name=platform.name or "this machine")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, ModelError, ShapeError, UnsupportedError, unknown_name
+from ..errors import ArgumentError, ModelError, PlanError, ShapeError, UnsupportedError, unknown_name
 from ..machine.platform import Platform
 from ..plan.plan import Plan
 from ..program import array as arrays, session
@@ -158,6 +158,9 @@ class Model:
         the devices here. The search is exact unless `budget` (seconds, or "30s") ends it; `plan.limit_seconds` is what
         no mapping of its class is below. `baselines` are what it is compared with; `progress` is told how far it is.
         """
+        together = session.current()
+        if getattr(together, "joined", False):
+            return self._plan_of_ranks(together, platform, objective, budget, baselines, progress)
         from .baselines import BASELINES
         from .fabric import fabric
         from .planning import refuse_nothing
@@ -169,6 +172,16 @@ class Model:
             return self._plan_as_timed(budget, compared, progress)
         found = fabric(platform_of(platform), every=platform is None)
         return search_plan(self.layers, found, objective, budget, compared, progress)
+
+    def _plan_of_ranks(self, together: Any, *wanted: Any) -> Plan:
+        """Return the plan that the first rank finds, on every rank: budgets and times differ between ranks."""
+        platform, objective, budget, baselines, progress = wanted
+
+        def search() -> dict[str, Any]:
+            with session.within(together.alone()):
+                return self.plan(platform, objective, budget, baselines=baselines, progress=progress).as_dict()
+
+        return Plan.from_dict(together.agree(PlanError, None if together.place[0] else search)[0])
 
     def front(self, platform: Platform | str) -> list[Plan]:
         """Return plans of which none is better than another in latency, time between results and energy; the quickest first.
@@ -186,7 +199,7 @@ class Model:
         """Return the plan for the devices here, on which the model runs a few times."""
         from .here import plan_for_devices
 
-        given = {name: arrays.zeros(kind.shape, kind.dtype) for name, kind in self.inputs.items()}
+        given = example_inputs(self.inputs)
 
         def run(way: RunNode) -> Any:
             return self.run(way, **given)
@@ -214,7 +227,8 @@ class Model:
         runtime, known, run = self._deployed
         if runtime is not current or known is not plan or run is None:
             cuts = cuts_of(plan, self.layers)
-            check_devices(cuts, [device.name for device in platform_here().devices])
+            here = [device.name for device in platform_here().devices]
+            check_devices(cuts, getattr(current, "device_names", here))
             if simulated_here():  # what real devices were measured at changes from run to run
                 check_platform(plan, self.layers, [fabric(platform_here(), every=every) for every in (False, True)])
             run = planned(self.running, cuts)
@@ -309,6 +323,17 @@ class Model:
                 f"x.astype(np.{kind.dtype})"
             )
         return taken
+
+
+def example_inputs(types: Mapping[str, ValueType]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return inputs for trials: random numbers, which take what a program's take, and zeros where they may be indices."""
+    random = np.random.default_rng(0)
+    return {
+        name: random.standard_normal(kind.shape).astype(kind.dtype)
+        if np.dtype(kind.dtype).kind in "fc"
+        else np.zeros(kind.shape, kind.dtype)
+        for name, kind in types.items()
+    }
 
 
 def platform_of(platform: Platform | str | None) -> Platform:

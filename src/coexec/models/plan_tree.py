@@ -70,7 +70,8 @@ def _why(found: ModelPlan) -> str:
     unit = "J" if found.objective == "energy" else "ms"
     scale = 1.0 if found.objective == "energy" else 1e3
     notes = "".join(f"; {note}" for note in found.notes)
-    if load := max((a.load for a in found.fabric.accelerators), default=0.0):
+    used = [i for devices in sets_used(found) for i in devices]
+    if load := max((found.fabric.accelerators[i].load for i in used), default=0.0):
         notes += f"; designs are loaded once before, in {load:g} s"
     return (
         f"{len(found.mapping)} set{'s' * (len(found.mapping) != 1)} on {found.fabric.name}, {found.objective} "
@@ -80,10 +81,15 @@ def _why(found: ModelPlan) -> str:
 
 
 def set_names(found: ModelPlan) -> Iterator[tuple[str, ...]]:
+    """Yield the names of the accelerators of each set, in the order of the sets."""
+    return map(found.fabric.names, sets_used(found))
+
+
+def sets_used(found: ModelPlan) -> Iterator[tuple[int, ...]]:
     """Yield the accelerators of each set, in the order of the sets."""
     used = (0,) * len(found.fabric.all)
     for stage in found.mapping:
-        yield found.fabric.names(found.fabric.indices(stage.members, used))
+        yield found.fabric.indices(stage.members, used)
         used = tuple(a + b for a, b in zip(used, stage.members, strict=True))
 
 
@@ -96,11 +102,16 @@ def _set(found: ModelPlan, number: int, devices: tuple[str, ...]) -> Plan:
     needs, has = found.evaluation.memory[number], found.fabric.memory(stage.members)
     of = f" of {has / 2**20:,.0f}" if has < float("inf") else ""
     why = (
-        f"layers {stage.first} to {stage.end - 1} on {', '.join(devices)} as {stage.design}, {seconds * 1e3:.4g} ms, "
+        f"{span_text(stage.first, stage.end)} on {', '.join(devices)} as {stage.design}, {seconds * 1e3:.4g} ms, "
         f"{needs / 2**20:,.1f}{of} MiB each"
     )
     return Plan("set", f"set {number}", "", (stage.first, stage.end), (), seconds, policy=stage.design, why=why,
                 children=layers)  # fmt: skip
+
+
+def span_text(first: int, end: int) -> str:
+    """Return the name of some layers that follow each other."""
+    return f"layers {first} to {end - 1}" if end - first > 1 else f"layer {first}"
 
 
 def _layer(found: ModelPlan, number: int, index: int, sharding: Sharding, devices: tuple[str, ...]) -> Plan:
@@ -152,7 +163,7 @@ def grouped_sets(cuts: Sequence[LayerCut], layers: Sequence[Plan], policy: str) 
         if end < len(cuts) and cuts[end].devices == cuts[first].devices:
             continue
         seconds = sum(layer.seconds or 0.0 for layer in layers[first:end])
-        why = f"layers {first} to {end - 1} on {', '.join(cuts[first].devices)}, {seconds * 1e3:.4g} ms"
+        why = f"{span_text(first, end)} on {', '.join(cuts[first].devices)}, {seconds * 1e3:.4g} ms"
         yield Plan("set", f"set {number}", "", (first, end), (), seconds, policy=policy, why=why,
                    children=tuple(layers[first:end]))  # fmt: skip
         first, number = end, number + 1

@@ -114,8 +114,8 @@ def solver(costs: ChainCosts, objective: str, stop: Callable[[], None]) -> Solve
     if objective == "throughput":
         return lambda price: PipelineSearch(costs, price).run(stop)
 
-    def energy(members: Members) -> float:
-        return costs.fabric.idle_power() + costs.fabric.extra_power(members)
+    def energy(members: Members, design: str) -> float:
+        return costs.fabric.idle_power() + costs.fabric.extra_power(members, design)
 
     def shortest(price: BytePrice) -> tuple[Mapping, float]:
         found = ChainSearch(costs, by_time if objective == "latency" else energy, price).run(stop)
@@ -170,8 +170,8 @@ def _mixed(fast: ModelPlan, thrifty: ModelPlan) -> Iterator[ModelPlan]:
     scale = fast.evaluation.latency / max(thrifty.evaluation.joules, 1e-30)
     for part in MIXES:
 
-        def weigh(members: Members, part: float = part) -> float:
-            return (1 - part) + part * scale * (fabric.idle_power() + fabric.extra_power(members))
+        def weigh(members: Members, design: str, part: float = part) -> float:
+            return (1 - part) + part * scale * (fabric.idle_power() + fabric.extra_power(members, design))
 
         mapping = ChainSearch(costs, weigh).run().mapping
         if overflow(fast.workload, fabric, mapping) <= 0:

@@ -215,7 +215,8 @@ class ConvRunner(LayerRunner):
             groups = max(1, (channels.stop - channels.start) // max(1, w.shape[1]))
             shape = self.shape._replace(taps=w.shape[2:], before=tuple(before))
             kernel, scalars = conv_kernel(x, w, shape, groups)
-            kernel.using(devices=turn.device)(x, w, target[:, out], *scalars)
+            with placed_calls(Placement(turn.device)):
+                kernel(x, w, target[:, out], *scalars)
 
     def seen(self, axis: int, span: Span, taps: Span) -> Span:
         """Return the rows or columns under some taps of some output rows or columns, padding included."""
@@ -294,7 +295,8 @@ class ProductRunner(LayerRunner):
         inner = slice(*turn.spans[CIN])
         x = self.x[(_some(self.x, 0, batch), _some(self.x, 1, heads), rows, inner)]
         w = self.w[(_some(self.w, 0, batch), _some(self.w, 1, heads), inner, columns)]
-        product_kernel(target.dtype.name, 4).using(devices=turn.device)(x, w, target)
+        with placed_calls(Placement(turn.device)):
+            product_kernel(target.dtype.name, 4)(x, w, target)
 
 
 def _some(operand: Array, axis: int, part: slice) -> slice:

@@ -8,7 +8,7 @@ contiguous layers per set, one design per set, equal parts, one placement for al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, prod
 from operator import add
 from typing import NamedTuple
@@ -25,8 +25,12 @@ from .tables import FREE, BytePrice, ChainCosts, Floats, Ints, by_output
 MOST_PAIRS = 4096
 """Pairs of used and present sets up to which sets may follow each other; beyond, one set does all layers."""
 
-Weigh = Callable[[Members], float]
+Weigh = Callable[[Members, str], float]
+"""What a second of a set with a design counts."""
+LEAST = 1e-30
+"""What a second counts at least: none that never ends may be free."""
 Key = tuple[int, str]  # number of the present set, its design
+WayKey = tuple[int, float]  # number of the set that is come to, what its seconds count
 
 
 class Shortest(NamedTuple):
@@ -55,8 +59,9 @@ class WaysIn(NamedTuple):
     placement: Ints
 
 
-def by_time(_: Members) -> float:
+def by_time(members: Members, design: str) -> float:
     """Weigh every second alike."""
+    del members, design
     return 1.0
 
 
@@ -68,9 +73,13 @@ class ChainSearch:
     ) -> None:
         self.costs, self.fabric, self.price = costs, costs.fabric, price
         self.sets = list(sets) or candidate_sets(self.fabric)
-        self.weights = [weigh(members) for members in self.sets]
         self.memory = [self.fabric.memory(members) for members in self.sets]
         self.designs = [self.fabric.designs(members) for members in self.sets]
+        self.weights: dict[Key, float] = {
+            (s, design): max(weigh(members, design), LEAST)
+            for s, members in enumerate(self.sets)
+            for design in self.designs[s]
+        }
         self.follow = may_follow(self.fabric)
         used = [(0,) * len(self.fabric.all), *(self.fabric.sets() if self.follow else self.sets)]
         number = {members: i for i, members in enumerate(used)}
@@ -79,7 +88,7 @@ class ChainSearch:
         self.joined = [[number.get(tuple(map(add, u, s)), -1) for u in used] for s in self.sets]
         self._links: dict[tuple[int, int], LinkWay] = {}
         self.steps: list[dict[Key, PathStep]] = []
-        self.ways: list[list[WaysIn]] = []
+        self.ways: list[dict[WayKey, WaysIn]] = []
 
     def run(self, stop: Callable[[], None] = lambda: None) -> Shortest:
         """Return the mapping with the least weighed time; raise PlanError if there is none. `stop` may raise."""
@@ -93,7 +102,7 @@ class ChainSearch:
         best = inf
         end: tuple[Key, int] | None = None
         for (s, design), cost in states.items():
-            back = self.costs.way(count, self.fabric.to_host(self.sets[s])) * self.weights[s]
+            back = self.costs.way(count, self.fabric.to_host(self.sets[s])) * self.weights[s, design]
             if cost.min() + back < best:
                 best, end = float(cost.min() + back), ((s, design), int(cost.argmin()))
         if end is None:
@@ -110,11 +119,12 @@ class ChainSearch:
         self.ways.append(self._ways(index, states) if states else self._from_host())
         for s, members in enumerate(self.sets):
             for design in self.designs[s]:
-                enter = self.costs.arrive(index, members, design) * self.weights[s]
-                cost = self.ways[index][s].cost[:, None] + enter[None, :]
+                weight = self.weights[s, design]
+                enter = self.costs.arrive(index, members, design) * weight
+                cost = self.ways[index][s, weight].cost[:, None] + enter[None, :]
                 before = np.full(cost.shape, -1)
                 if (s, design) in states:
-                    step = self.costs.stay(index, members, design) * self.weights[s]
+                    step = self.costs.stay(index, members, design) * weight
                     stay = states[s, design][:, :, None] + step[None]
                     least = stay.argmin(axis=1)
                     stayed = np.take_along_axis(stay, least[:, None, :], axis=1)[:, 0, :]
@@ -132,26 +142,29 @@ class ChainSearch:
         self.steps[index][s, design] = PathStep(chosen, np.take_along_axis(before, chosen, axis=1))
         return least
 
-    def _from_host(self) -> list[WaysIn]:
-        found = []
-        for s, members in enumerate(self.sets):
-            ways = self._no_way()
-            ways.cost[self.joined[s][0]] = self.costs.way(0, self.fabric.to_host(members)) * self.weights[s]
-            found.append(ways)
+    def _from_host(self) -> dict[WayKey, WaysIn]:
+        found = {}
+        for s, weight in self._targets():
+            ways = found[s, weight] = self._no_way()
+            ways.cost[self.joined[s][0]] = self.costs.way(0, self.fabric.to_host(self.sets[s])) * weight
         return found
+
+    def _targets(self) -> Iterable[WayKey]:
+        """Return the sets that can be come to; one more than once if its designs count unlike."""
+        return dict.fromkeys((s, weight) for (s, _), weight in self.weights.items())
 
     def _no_way(self) -> WaysIn:
         count = len(self.used)
         return WaysIn(np.full(count, inf), *(np.full(count, -1) for _ in range(3)))
 
-    def _ways(self, index: int, states: dict[Key, Floats]) -> list[WaysIn]:
+    def _ways(self, index: int, states: dict[Key, Floats]) -> dict[WayKey, WaysIn]:
         """Return the best way to every set of accelerators that are left, by what is used then."""
         if not self.follow:
-            return [self._no_way() for _ in self.sets]
+            return {target: self._no_way() for target in self._targets()}
         ends = [self._ends(s, states) for s in range(len(self.sets))]
         travel: dict[LinkWay, float] = {}
-        found = []
-        for s in range(len(self.sets)):
+        found = {}
+        for s, weight in self._targets():
             ways, joined = self._no_way(), np.array(self.joined[s])
             free = np.flatnonzero(joined >= 0)
             target = joined[free]
@@ -159,13 +172,13 @@ class ChainSearch:
                 link = self.between(other, s)
                 if link not in travel:
                     travel[link] = self.costs.way(index, link)
-                cost = ends[other].cost[free] + travel[link] * self.weights[s]
+                cost = ends[other].cost[free] + travel[link] * weight
                 better = cost < ways.cost[target]
                 to = target[better]
                 ways.cost[to], ways.source[to] = cost[better], other
                 ways.design[to] = ends[other].design[free][better]
                 ways.placement[to] = ends[other].placement[free][better]
-            found.append(ways)
+            found[s, weight] = ways
         return found
 
     def between(self, one: int, other: int) -> LinkWay:
@@ -201,7 +214,7 @@ class ChainSearch:
             stages.append(SetStage(members, design, index, tuple(reversed(shardings))))
             shardings = []
             if index:
-                ways = self.ways[index][s]
+                ways = self.ways[index][s, self.weights[s, design]]
                 source, placement = int(ways.source[used]), int(ways.placement[used])
                 key = (source, self.designs[source][int(ways.design[used])])
                 used = self.joined[s].index(used)

@@ -9,6 +9,7 @@ import contextlib
 import io
 import logging
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from ..errors import ModelError
@@ -25,15 +26,30 @@ def exported(module: Any, example: Any) -> Any:
     arguments = tuple(example) if isinstance(example, tuple | list) else (example,)
     if getattr(module, "training", False):
         raise ModelError(f"{type(module).__name__} is in training mode; call module.eval() before it is exported")
-    level = logging.getLogger("torch.onnx").level
     try:
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
+        with quietly():
             program = torch.export.export(module, arguments)
             return torch.onnx.export(program, dynamo=True, verbose=False).model
     except Exception as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ModelError(f"torch cannot export {type(module).__name__}: {first}") from error
-    finally:
-        logging.getLogger("torch.onnx").setLevel(level)
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Keep what torch's exporter says to itself: pages of graphs, of which the error has the one line that matters."""
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "torch.fx", "torch.export", "onnxscript")]
+    levels = [log.level for log in logs]
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        try:
+            for log in logs:
+                log.setLevel(logging.ERROR)
+            yield
+        finally:
+            for log, level in zip(logs, levels, strict=True):
+                log.setLevel(level)

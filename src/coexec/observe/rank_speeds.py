@@ -1,4 +1,4 @@
-"""What a rank takes for its parts of the calls that ranks divide.
+"""What a rank takes for its parts of the calls that ranks divide, and for those that it computes whole.
 
 Before: backend/base.py's Ran, predict/features.py.  After: joined.py, ranked.py, which tell it to all ranks.  Decides nothing.
 """
@@ -11,6 +11,8 @@ from statistics import median
 from typing import NamedTuple
 
 from ..backend.base import Ran
+from ..cluster.speeds import WHOLE
+from ..cluster.staying import kind_of
 from ..graph.instruction import Launch
 from ..predict.features import share_of_work
 
@@ -28,7 +30,7 @@ class RankSpan(NamedTuple):
 
 
 class Paces:
-    """What this rank takes for calls that are divided among ranks. Is given what ran, as an observer."""
+    """What this rank takes for calls, divided among ranks or not. Is given what ran, as an observer."""
 
     def __init__(self, observe: Callable[[Paces], None]) -> None:
         """`observe` lets it have what ran from now on."""
@@ -47,10 +49,9 @@ class Paces:
             if before is not None:
                 now = before._replace(start=min(before.start, record.start), stop=max(before.stop, record.stop))
             elif task.deal.box == task.domain:
-                continue  # it is not divided
+                now = RankSpan(f"{kind_of(task)}{WHOLE}", 1.0, record.start, record.stop)
             else:
-                share = share_of_work(task, task.deal.box)
-                now = RankSpan(f"{task.name} {task.domain.shape}", share, record.start, record.stop)
+                now = RankSpan(kind_of(task), share_of_work(task, task.deal.box), record.start, record.stop)
             self._spans[task.round] = now
         while len(self._spans) > OPEN:
             self._note(self._spans.pop(next(iter(self._spans))))

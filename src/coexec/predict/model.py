@@ -242,6 +242,10 @@ class KernelModel:
         least = self._least(work)
         return Estimate(least, 0.0 if self._trusting else 1.0, "roofline") if least is not None else None
 
+    def stated(self, work: Work) -> float | None:
+        """Return the seconds that `work` takes by peak rates that are trusted, while nobody else uses what it uses; else None."""
+        return self._least(work) if self._trusting else None
+
     def _least(self, work: Work) -> float | None:
         """Return what the device's peak rates allow, or None."""
         if self.roofline is None:

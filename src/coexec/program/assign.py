@@ -103,7 +103,7 @@ def assign(view: Array, value: Any) -> None:
     if view.immutable:
         raise TypeError(IMMUTABLE)
     if isinstance(value, Value) and value.known is not None:
-        value = value.known
+        value = np.asarray(value.known)  # it may be assigned before it is known, and is an element of an array then
     if isinstance(value, Array):
         _check_broadcast(value.shape, view.shape)
         if value._storage is view._storage and value._box == view._box and value._cut == view._cut:
@@ -137,10 +137,12 @@ def castable(value: Any, view: Array) -> np.ndarray[Any, Any]:
     """Return a number or an array of the host program as what can be cast to the type of a view; raise and warn as NumPy would.
 
     NumPy's complex numbers and arrays lose their imaginary part with a warning, which names the program's line. Python's are
-    refused, and so are Python's integers beyond the view's type.
+    refused, and so are numbers beyond the view's type, unless they are elements of an array.
     """
     known = isinstance(value, np.ndarray | np.generic)
     plain = np.asarray(value)
+    if isinstance(value, np.generic) and view.dtype.kind in "iu" and plain.dtype.kind in "iuf":
+        return as_assigned(value, view.dtype)
     if not known and (view.dtype.names is not None or plain.dtype.kind != "c"):
         return np.asarray(value, dtype=view.dtype)
     if plain.dtype.kind in "OSU" and view.dtype.kind not in "SUV":
@@ -151,6 +153,13 @@ def castable(value: Any, view: Array) -> np.ndarray[Any, Any]:
         raise TypeError(f"cannot assign complex values to an array of {view.dtype}")
     warnings.warn(DISCARDED, np.exceptions.ComplexWarning, stacklevel=program_depth())
     return plain.real
+
+
+def as_assigned(number: np.generic, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return one of NumPy's numbers as NumPy assigns it: signed types refuse what they cannot hold, unsigned ones wrap it."""
+    held = np.empty((), dtype)
+    held[()] = number
+    return held
 
 
 def _check_broadcast(source: tuple[int, ...], target: tuple[int, ...]) -> None:

@@ -183,7 +183,7 @@ class AtHome:
         kind = type(key)
         if kind not in INDICES and (kind is not tuple or not INDICES.issuperset(map(type, key))):
             return False
-        if type(value) is Array and value._parent is array and value._key == key:
+        if type(value) is Array and value._parent is array and type(value._key) is kind and value._key == key:
             return True  # `a[s] += v` has already changed the elements in place
         if not self.on or in_kernel.name or placed_now.get() is not DEFAULT:
             return False
@@ -211,7 +211,8 @@ class AtHome:
     def _given(self, array: Array, value: Any, dtype: np.dtype[Any]) -> Any:
         """Return what NumPy is to assign for `value`; None if that must become a task. Locked."""
         kind = type(value)
-        if kind is Value:
+        element = kind is Value
+        if element:
             value = value.known
             kind = type(value)
         if (kind, dtype.char) in EXACT:
@@ -220,7 +221,9 @@ class AtHome:
             plain = np.asarray(value)
             if plain.dtype.kind not in "biuf" and dtype.kind != "c":
                 return None
-            return plain.astype(dtype) if isinstance(value, np.generic) else np.asarray(value, dtype)
+            if element:
+                return plain.astype(dtype)  # as an element of an array, which it may be for a task
+            return value if isinstance(value, np.generic) else np.asarray(value, dtype)
         if kind is not Array or value._small is not self:
             return None
         home = value._storage.home

@@ -39,7 +39,8 @@ def assign_where(target: Array, mask: Any, value: Any) -> None:
     where = where if isinstance(where, Array) else arrays.array(where)
     source = operand(value)
     if not isinstance(source, Array):
-        source = castable(source, target)[()]
+        source = np.asarray(source) if isinstance(source, np.generic) else source  # NumPy casts them as it does arrays
+        source = castable(source, target).astype(target.dtype)[()]
     if np.ndim(source) <= target.ndim - where.ndim:
         copy_where(target, expanded(where, target.ndim - where.ndim), source)
     else:

@@ -83,6 +83,7 @@ def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -
     held = source if type(source) in WEAK else source.dtype
     if not np.can_cast(np.result_type(held), dst.dtype, casting) and type(source) not in WEAK:  # type: ignore[arg-type]
         raise TypeError(f"np.copyto: cannot cast {held} to {dst.dtype} according to the rule {casting!r}")
+    source = np.asarray(source) if isinstance(source, np.generic) else source  # cast as arrays are
     if where is True:
         assign(dst, source)
     else:

@@ -202,7 +202,7 @@ class ValueCalls:
             kind = type(b)
         arrays = self._arrays
         if kind is Array:
-            return arrays.two(ufunc, b, a, not swapped) if b._small is arrays else None
+            return arrays.two(ufunc, b, a, not swapped) if b._small is arrays and ufunc is not np.matmul else None
         if kind not in NUMBERS or in_kernel.name or not arrays.on or ufunc.nout != 1:
             return None
         try:

@@ -156,8 +156,8 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dic
         result = late("ops.reduce:reduce_ufunc")(ufunc, *inputs, **kwargs)
         return as_value(result, kwargs.get("out") or ())
     if method == "outer":
-        first, second = (operand(value) for value in inputs)
-        inputs = (expanded(first, np.ndim(second)), second)
+        first, second = (value if type(value) is Value else operand(value) for value in inputs)
+        inputs = (first if type(first) is Value else expanded(first, np.ndim(second)), second)
     elif method == "at":
         raise no_function(f"{name}.at")
     elif method != "__call__":

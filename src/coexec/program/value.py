@@ -85,7 +85,7 @@ class Value(Array):
         return arrays.array(self)._view(key)
 
     def __getitem__(self, key: Any) -> Array:
-        return self if key == () and isinstance(key, tuple) else self._view(key)
+        return self if isinstance(key, tuple) and not key else self._view(key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError(IMMUTABLE)

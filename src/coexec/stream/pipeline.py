@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from ..errors import ArgumentError, CoexecError, NoValues, ProgramError
 from ..joules.meter import EnergyMeter
@@ -24,6 +24,7 @@ from .deployment import Deployment
 from .designs import configurer, looking
 from .failures import FailurePolicy, StreamFailure
 from .item import driver_of
+from .on_ranks import agreed, check_stateless, stream_on_ranks
 from .planning import Prepared, check_limits, prepare, record_on
 from .progress import ProgressBar
 from .pulling import Pulling
@@ -60,6 +61,8 @@ class Pipeline:
         self._planned_on: Runtime | None = None
         self._asked: dict[str, Any] = {}  # what plan() was asked for
         self._deployment: Deployment | None = None
+        self._together: Runtime | None = None  # of all ranks, each of which computes some of the items
+        self._shared: dict[str, Any] | None = None  # the constants as arrays of all ranks
         self._watch: StreamWatch | None = None
         self._meter = EnergyMeter()
         self._stream: Callable[[], Stream | None] = lambda: None  # weakly: a consumer that drops it ends it
@@ -71,6 +74,11 @@ class Pipeline:
     def __call__(self, item: Any) -> Any:
         """Apply the function to one item, as it is: nothing is placed, and the result's arrays stay where they are."""
         runtime, constants = self._at_home()
+        if self._together is not None and runtime is not self._together:  # a call that all ranks make
+            runtime = self._together
+            if self._shared is None:
+                self._shared = {name: taken(value) for name, value in self._given.items()}
+            constants = self._shared
         with session.within(runtime):
             return self.fn(taken(item), **constants)
 
@@ -106,8 +114,11 @@ class Pipeline:
         self._asked = {"devices": names, "memory": memory, "latency": latency, "mixed": mixed}
         prepared = self._prepare(runtime, constants, sample)
         points = prepared.front.points if power is None else prepared.front.throttled(power)
+        if self._together is not None:
+            points = (prepared.front.choose(objective, power=power),)
         shapes = "; ".join(described(leaf) for leaf in leaves(sample))
-        self._planned = [(as_plan(self.name, shapes, prepared, p, objective), prepared, p) for p in points]
+        plans = agreed(self._together, [as_plan(self.name, shapes, prepared, p, objective) for p in points])
+        self._planned = [(plan, prepared, point) for plan, point in zip(plans, points, strict=True)]
         self._planned_on = runtime
         self._asked |= {"objective": objective, "power": power}
         self._deployment = None
@@ -143,6 +154,8 @@ class Pipeline:
 
     def _look(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> Prepared:
         recorded = record(runtime, self.fn, constants, sample)
+        if self._together is not None:
+            check_stateless(recorded.state_line)
         prepared = prepare(
             runtime,
             recorded,
@@ -159,16 +172,20 @@ class Pipeline:
         }
 
     def _at_home(self) -> tuple[Runtime, dict[str, Any]]:
-        """Return the current runtime, and the constants as arrays of it."""
+        """Return the current runtime, of several ranks that of this rank alone, and the constants as arrays of it."""
         current = session.current()
         if isinstance(current, Pulling):  # the source of one stream begins with another
             current = current.runtime
         if not isinstance(current, Runtime):
             raise ProgramError("a pipeline cannot be used inside another one's function; call its function instead")
-        if current.config.ranks != 1 or current.joined:
-            raise ProgramError(
-                "pipelines run on one rank; open a runtime with ranks=1, or with join=False on every rank"
-            )
+        if current.config.ranks != 1:
+            raise ProgramError("pipelines do not run on the ranks of a simulation; open a runtime with ranks=1")
+        if current.joined and self._together is not current:
+            self._together, self._shared = current, None
+            self._given = {name: mapped(value, plain) for name, value in self._given.items()}  # all ranks read them
+        elif not current.joined and (self._home is None or self._home[0] is not current):
+            self._together = None
+        current = current.alone()
         if self._home is None or self._home[0] is not current:
             with session.within(current):
                 self._home = (current, {name: taken(value) for name, value in self._given.items()})
@@ -198,8 +215,15 @@ class Pipeline:
         The first item is the sample if nothing was planned. `plan` is one of those that `plan(...)` returned.
         `after=n` goes on after item n.
         """
-        lent, self._lent = self._lent, False
         runtime, constants = self._at_home()
+        if self._together is not None and self._together is session.current():
+            of_all = stream_on_ranks(
+                self, self._together, items, on_error, max_failures, after, order=order, drop=drop,
+                objective=objective, plan=plan, ahead=ahead, batch=batch,
+            )  # fmt: skip
+            self._policy = of_all.policy
+            return cast("Stream", of_all)  # but for asyncio, which it refuses
+        lent, self._lent = self._lent, False
         if drop not in (None, "oldest"):
             raise ArgumentError(f"drop={drop!r}; say 'oldest', or leave it away")
         policy, size = FailurePolicy(on_error, max_failures), Batch.of(batch)
@@ -361,7 +385,7 @@ class Pipeline:
         stream = self._stream()
         if stream is not None:
             stream.close()
-        self._home = self._tapes = None
+        self._home = self._tapes = self._together = self._shared = None
 
     def __enter__(self) -> Self:
         return self

@@ -24,7 +24,7 @@ class App:
     inputs: tuple[Array, ...]  # first contents of all arrays, work space and outputs too
     numpy: Callable[..., Results]  # (*arrays): plain NumPy, as most would write it
     coexec: Callable[..., Results]  # (*coexec arrays): the calls; need not wait
-    hand: Callable[..., Results]  # (team, *arrays): the same kernels by pinned threads
+    hand: Callable[..., Results]  # (team, *arrays): the same kernels by pinned threads, computed by what the team has
     nbytes: float  # what one run must at least read and write, if nothing stays in a cache from one step to the next
     rewritten: tuple[int, ...] = ()  # the inputs that a run changes: restored before the next
     libraries: bool = False  # plain NumPy calls BLAS or LAPACK, which have threads of their own

@@ -27,10 +27,9 @@ def make(quick: bool) -> App:
 
         def share(rank: int) -> None:
             part = team.part(options, rank)
-            example.price.function(
-                spot[part], strike[part], years[part], call[part], put[part], rate=RATE, volatility=VOLATILITY
-            )
-            example.total.function(call[part], put[part], sums[rank, ...])
+            mine = spot[part], strike[part], years[part], call[part], put[part]
+            team.compute(example.price, *mine, rate=RATE, volatility=VOLATILITY)
+            team.compute(example.total, call[part], put[part], sums[rank, ...])
 
         team.run(share)
         value += sums.sum()

@@ -58,13 +58,14 @@ def make(quick: bool) -> App:
             for _ in range(steps):
                 along[rank] = left[rank] = 0.0
                 near = p[inside.start : inside.stop + 2]
-                apply_by_hand(near, q[1:-1, 1:-1][inside], along[rank, ...])
+                inner = q[1:-1, 1:-1][inside]
+                team.compute(example.apply, near, inner, along[rank, ...], tuned=apply_by_hand)
                 team.barrier()
-                rows = p[part], q[part], along.sum(), length, x[part], r[part]
-                advance_by_hand(*rows, left[rank, ...])
+                rows = p[part], q[part], along.sum(), length, x[part], r[part], left[rank, ...]
+                team.compute(example.advance, *rows, tuned=advance_by_hand)
                 team.barrier()
                 new = float(left.sum())
-                example.turn.function(r[part], p[part], new, length)
+                team.compute(example.turn, r[part], p[part], new, length)
                 length = new
                 team.barrier()
 

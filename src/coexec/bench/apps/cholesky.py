@@ -114,7 +114,7 @@ def make(quick: bool) -> App:
         def run(job: TileTask) -> None:
             row = job.tile[0]
             further = (inverses[row],) if job.name == "potrf" else ()
-            getattr(example, job.name).function(*map(at, job.reads), at(job.tile), *further)
+            team.compute(getattr(example, job.name), *map(at, job.reads), at(job.tile), *further)
             if further and row + 1 < len(cuts):
                 a[cuts[row], cuts[row].stop :] = 0.0
 

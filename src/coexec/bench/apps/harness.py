@@ -37,15 +37,17 @@ CORES = "cpu:0,cpu:1"
 
 
 def compared(seconds: Mapping[str, float]) -> Data:
-    """Return the seconds of numpy, coexec, hand and alone (coexec on one device) and their ratios; above 1, coexec wins."""
+    """Return the seconds of numpy, coexec, hand, hand compiled and alone (coexec on one device) and their ratios; above 1, coexec wins."""
     coexec = seconds["coexec"]
     return {
         "numpy_s": seconds["numpy"],
         "coexec_s": coexec,
         "handwritten_s": seconds["hand"],
+        "handwritten_compiled_s": seconds["hand compiled"],
         "speedup": seconds["alone"] / coexec,
         "vs_numpy": seconds["numpy"] / coexec,
         "vs_handwritten": seconds["hand"] / coexec,
+        "vs_handwritten_compiled": seconds["hand compiled"] / coexec,
     }
 
 
@@ -56,14 +58,17 @@ def summary(cases: Sequence[Data]) -> Data:
     return {
         "geomean_speedup": geometric_mean(case["speedup"] for case in pairs),
         "geomean_vs_handwritten": geometric_mean(case["vs_handwritten"] for case in pairs),
+        "geomean_vs_handwritten_compiled": geometric_mean(case["vs_handwritten_compiled"] for case in pairs),
         "geomean_vs_numpy": geometric_mean(case["vs_numpy"] for case in cases),
         "worst_speedup": min((case["speedup"] for case in pairs), default=0.0),
         "worst_vs_handwritten": min((case["vs_handwritten"] for case in pairs), default=0.0),
+        "worst_vs_handwritten_compiled": min((case["vs_handwritten_compiled"] for case in pairs), default=0.0),
         "worst_vs_numpy": min((case["vs_numpy"] for case in cases), default=0.0),
         "worst_runtime_cost": max((case["runtime_cost"] for case in long), default=0.0),
         "missed": [
             *_below(pairs, "speedup", SPEEDUP),
             *_below(pairs, "vs_handwritten", OF_HANDWRITTEN),
+            *_below(pairs, "vs_handwritten_compiled", OF_HANDWRITTEN),
             *_below(cases, "vs_numpy", OF_NUMPY),
             *_below(long, "runtime_cost", COST, sign=-1),
         ],
@@ -223,7 +228,7 @@ def measure(
     with _ways(app, devices) as ways:
         for name in list(ways):
             try:
-                for _ in range(effort.warm_up if isinstance(ways[name], AppThroughCoexec) else 1):
+                for _ in range(1 if isinstance(ways[name], InNumPy) else effort.warm_up):
                     ways[name].seconds()
             except CoexecError as error:  # a kernel without a variant for it, say
                 if name in devices or not isinstance(ways[name], AppThroughCoexec):
@@ -242,15 +247,16 @@ def measure(
 
 @contextmanager
 def _ways(app: App, devices: Sequence[str]) -> Iterator[dict[str, AppWay]]:
-    """Give every way to run an application, by name: numpy, hand 1, hand 2, each set of devices, each device alone."""
+    """Give every way to run an application, by name: numpy, hand 1, hand 1 compiled, each set of devices, each device alone."""
     cores = available_cores()
     with ExitStack() as stack:
         ways: dict[str, AppWay] = {"numpy": InNumPy(app, len(cores))}
         if app.libraries and any(_cores(chosen) == 1 for chosen in devices):
             ways["numpy 1"] = InNumPy(app, 1)
         for count in sorted({_cores(chosen) for chosen in devices}):
-            ways[f"hand {count}"] = ByHand(app, cores[:count])
-            stack.callback(ways[f"hand {count}"].close)
+            for name, compiled in ((f"hand {count}", False), (f"hand {count} compiled", True)):
+                ways[name] = ByHand(app, cores[:count], compiled=compiled)
+                stack.callback(ways[name].close)
         alone = [single for chosen in devices for single in _singles(chosen)]
         for chosen in dict.fromkeys([*devices, *alone]):
             ways[chosen] = AppThroughCoexec(app, chosen)
@@ -277,7 +283,9 @@ def case(app: App, devices: str, times: dict[str, list[float]], seen: Data) -> D
     hand, plain = times[f"hand {count}"], times.get(f"numpy {count}", times["numpy"])
     alone = {single: median(times[single]) for single in _singles(devices) if single in times}
     best = min(alone, key=alone.__getitem__)
+    by_forms = times[f"hand {count} compiled"]
     seconds = {"numpy": median(plain), "coexec": median(coexec), "hand": median(hand), "alone": alone[best]}
+    seconds["hand compiled"] = median(by_forms)
     return {
         "app": app.name,
         "devices": devices,
@@ -286,6 +294,11 @@ def case(app: App, devices: str, times: dict[str, list[float]], seen: Data) -> D
         **seen,
         "size": app.size,
         "best_alone": best,
-        "best_s": {"numpy": min(plain), "coexec": min(coexec), "handwritten": min(hand)},
+        "best_s": {
+            "numpy": min(plain),
+            "coexec": min(coexec),
+            "handwritten": min(hand),
+            "handwritten_compiled": min(by_forms),
+        },
         "rounds": len(hand),
     }

@@ -30,12 +30,12 @@ def make(quick: bool) -> App:
             for _ in range(steps):
                 for array in mine[rank]:
                     array[...] = 0
-                example.assign.function(x[part], centre, label[part], *mine[rank])
+                team.compute(example.assign, x[part], centre, label[part], *mine[rank])
                 team.barrier()
                 if rank == 0:
                     np.sum([found for found, _ in mine], axis=0, out=sums)
                     np.sum([found for _, found in mine], axis=0, out=count)
-                    example.move.function(sums, count, centre)
+                    team.compute(example.move, sums, count, centre)
                 team.barrier()
 
         team.run(share)

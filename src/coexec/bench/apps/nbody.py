@@ -25,7 +25,7 @@ def make(quick: bool) -> App:
             part = team.part(bodies, rank)
             old, new = place, next
             for _ in range(steps):
-                example.move.function(old, mass, old[part], speed[part], new[part], example.DT)
+                team.compute(example.move, old, mass, old[part], speed[part], new[part], example.DT)
                 old, new = new, old
                 team.barrier()
 

@@ -25,7 +25,7 @@ def make(quick: bool) -> App:
             part = team.part(len(form), rank)
             mine, mine_when = form[part], when[part]
             for t in range(len(history) - steps, len(history)):
-                example.bounce.function(mine, mine_when, history[:t], history[t, part])
+                team.compute(example.bounce, mine, mine_when, history[:t], history[t, part])
                 team.barrier()
 
         team.run(share)

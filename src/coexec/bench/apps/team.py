@@ -9,15 +9,24 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
+from typing import Any
 
 from ..dag.hand import ThreadCrew
 
+Computes = Callable[..., object]  # (kernel, *arguments, tuned=...): computes what a kernel's body does
+
+
+def by_numpy(kernel: Any, *arguments: Any, tuned: Callable[..., object] | None = None, **named: Any) -> None:
+    """Let NumPy compute a kernel's body, or what was tuned by hand instead."""
+    (tuned or kernel.function)(*arguments, **named)
+
 
 class ThreadTeam:
-    """Threads on the given cores."""
+    """Threads on the given cores, and what they compute kernels by."""
 
-    def __init__(self, cores: tuple[int, ...]) -> None:
+    def __init__(self, cores: tuple[int, ...], compute: Computes = by_numpy) -> None:
         self.size = len(cores)
+        self.compute = compute
         self._share: Callable[[int], object] = lambda _: None
         self._rank = threading.local()
         self._tokens = [[SimpleQueue[bool]() for _ in cores] for _ in cores]  # [from][to]

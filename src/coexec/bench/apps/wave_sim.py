@@ -25,7 +25,7 @@ def make(quick: bool) -> App:
             part = team.part(side - 2, rank)
             old, new = before, now
             for _ in range(steps):
-                example.step.function(new[part.start : part.stop + 2], old[1:-1, 1:-1][part], example.SPEED)
+                team.compute(example.step, new[part.start : part.stop + 2], old[1:-1, 1:-1][part], example.SPEED)
                 old, new = new, old
                 team.barrier()
 

@@ -5,6 +5,7 @@ Before: app.py, team.py.  After: harness.py.  A way says how long one run took; 
 
 from __future__ import annotations
 
+import inspect
 from time import perf_counter, sleep
 from typing import Any, Protocol
 
@@ -13,10 +14,12 @@ import numpy as np
 import coexec as cx
 
 from ...backend.launch import aligned_empty
+from ...compile.forms import Forms, Way
+from ...compile.serving import CompiledBody
 from ..measure import current
 from ..split.single import SPINNING
 from .app import App, Array, Results
-from .team import ThreadTeam
+from .team import ThreadTeam, by_numpy
 
 
 class AppWay(Protocol):
@@ -67,11 +70,32 @@ class InNumPy:
         self._arrays = self.results = ()
 
 
-class ByHand:
-    """Hand-written threads on the given cores."""
+class ByForms:
+    """Computes kernels by their compiled forms, the same as coexec's, as a library's functions: there is no runtime around them."""
 
-    def __init__(self, app: App, cores: tuple[int, ...]) -> None:
-        self._app, self._arrays, self._team = app, own_arrays(app), ThreadTeam(cores)
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, Forms, inspect.Signature]] = {}
+        self._way = Way()
+
+    def __call__(self, kernel: Any, *arguments: Any, tuned: object = None, **named: Any) -> None:
+        """Compute what a kernel's body does; what was tuned by hand for NumPy is not asked for."""
+        del tuned
+        found = self._known.get(id(kernel))
+        if found is None:
+            forms = CompiledBody(kernel).forms(kernel.function)
+            assert forms is not None
+            found = self._known.setdefault(id(kernel), (kernel, forms, inspect.signature(kernel.function)))
+        _, forms, signature = found
+        given = signature.bind(*arguments, **named).arguments.values() if named else arguments
+        forms.run(tuple(given), (), self._way)
+
+
+class ByHand:
+    """Hand-written threads on the given cores: what most would write, or with compiled forms of the same kernels."""
+
+    def __init__(self, app: App, cores: tuple[int, ...], *, compiled: bool = False) -> None:
+        self._app, self._arrays = app, own_arrays(app)
+        self._team = ThreadTeam(cores, ByForms() if compiled else by_numpy)
         self.results: Results = ()
 
     def seconds(self) -> float:

@@ -172,11 +172,11 @@ def simulated(platform: Platform, devices: Sequence[str], program: SizedProgram)
         whole = clock() - begin
         for number in range(TURNS, TURNS + AGAIN):
             turn(number)
-        runtime.wait()
+        _end(runtime)
         begin = clock()
         for number in range(TURNS + AGAIN, TURNS + AGAIN + STEADY):
             turn(number)
-        runtime.wait()
+        _end(runtime)
         steps = driver.scheduler.plan.steps
         spent = None if steps is None else steps.spent()
         turns = TURNS + AGAIN + STEADY

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ...geometry import Box, Region, covers, overlap
 from ...machine.platform import HOST, USER, Device, Link, Platform
+from .chain import FIGURES, Chain, ChainLink, Launches
 from .estimate import Overheads, Where, fresh
 from .exchanges import carries, exchanges
 from .profile import CallProfile, StepCall, StepProfile
@@ -20,7 +21,6 @@ from .slices import Work, done
 
 ROUNDED = 1e-3  # of an array, that half of a call reads beyond its half because rows are not halved exactly
 LOOKED_UP = 10  # predictions that take as long as one visit of an estimate
-FIGURES = 10  # calls of a kind on a set of devices, whose bounds take as long as one visit of an estimate
 
 
 class Target(NamedTuple):
@@ -79,15 +79,6 @@ class CallFigures(NamedTuple):
     times: int = 1  # that it comes in a turn
 
 
-class Launches(NamedTuple):
-    """What a call takes of coexec."""
-
-    instructions: int
-    copies: int  # of what parts have that others read
-    combined: float  # seconds from the end of its kernels until its partial results are combined
-    waiting: float  # of the devices, by speed, that a delay of what they exchange keeps waiting
-
-
 class Bounds:
     """Bounds of one step, once it has begun."""
 
@@ -101,7 +92,7 @@ class Bounds:
         self._latency = min([link.latency for link in links], default=0.0)
         self._kinds: dict[tuple[CallProfile, int, int], int] = {}  # of calls that cost the same, and their numbers
         self._calls: list[CallFigures] = []  # one of each kind
-        self._order: list[tuple[StepCall, int]] = []  # of which kind each call is
+        self._kinds_in_order: list[int] = []  # of which kind each call is
         self._chained = bool(step.reads)  # something waits for the program, or for results that are combined
         self._carried = True  # what parts exchange depends on what they exchanged a turn before
 
@@ -120,7 +111,7 @@ class Bounds:
             self._chained |= bool(targets)
             made, exchanged = fresh(call), sum([further and new for further, new in pairs])
             kind = self._kinds.setdefault((profile, made, exchanged), len(self._calls))
-            self._order.append((call, kind))
+            self._kinds_in_order.append(kind)
             if kind < len(self._calls):
                 self._calls[kind] = self._calls[kind]._replace(times=self._calls[kind].times + 1)
             else:
@@ -176,8 +167,13 @@ class Bounds:
             own += call.times * (seconds + call.fresh * (costs.submission + 2 * memories * costs.instruction))
         own += len(self._step.reads) * (costs.submission + costs.instruction + costs.completion)
         period = max(own, self._together(computing))
-        if copies or self._chained:
-            period = max(period, (yield from self._in_order(chosen, computing, launches)))
+        if copies or self._chained or len(chosen.devices) == 1:
+            chain = Chain(self._step, costs, self._latency, launch=chosen.launch, alone=len(chosen.devices) == 1)
+            away = all(crowd.memory != HOST for crowd in chosen.crowds)
+            period = max(
+                period,
+                (yield from chain.turn(self._kinds_in_order, self._links(chosen, computing, launches), away=away)),
+            )
         slack = period - self._together(computing) if period <= own and not self._step.reads else 0.0
         return Figure(period, own, self.way(chosen), slack)
 
@@ -185,7 +181,7 @@ class Bounds:
         """Return seconds that no turn takes less than on these devices or some of them, whatever is moved or exchanged."""
         costs = self._costs
         own = sum([c.times * (1 + c.fresh) for c in self._calls]) * costs.submission
-        own += len(self._order) * (costs.instruction + costs.completion)
+        own += len(self._kinds_in_order) * (costs.instruction + costs.completion)
         return max(own, self._together(self.computing(chosen)))
 
     def _together(self, computing: Sequence[float]) -> float:
@@ -214,13 +210,24 @@ class Bounds:
         copies = (2 if self._carried else 1) * (crowds - 1) * call.exchanged
         waiting = self._waiting(call, chosen) if copies and self._carried else 0.0
         if not call.targets:
-            return Launches(kernels + copies, copies, 0.0, waiting)
+            return Launches(kernels + copies, kernels, copies, 0.0, waiting)
         away = min(parts, sum([number for kind, number in able if self._away[kind]]))
         combined = 2 * costs.completion + costs.step  # after the last kernel
         if len(chosen.devices) == 1:
-            combined += (kernels - 1) * costs.completion + away * (costs.completion + self._latency)
+            combined += away * (costs.completion + self._latency)
         combining = call.targets * (away + 1 + 3 * (crowds + 1 if away == parts else crowds))
-        return Launches(kernels + copies + combining, copies, combined, waiting)
+        return Launches(kernels + copies + combining, kernels, copies, combined, waiting)
+
+    def _links(self, chosen: DeviceSet, computing: Sequence[float], launches: Sequence[Launches]) -> list[ChainLink]:
+        """Return each kind of call as a turn on these devices goes through it."""
+        found = []
+        for call, seconds, count in zip(self._calls, computing, launches, strict=True):
+            able = [kind for kind, _ in chosen.counts if call.rates[kind]]
+            at_once = max([self._first[kind].concurrent for kind in able], default=1)
+            fastest = max([call.rates[kind] for kind in able], default=0.0)
+            quickest = seconds if call.divisible or not fastest else 1.0 / fastest
+            found.append(ChainLink(seconds, quickest, call.fresh, at_once, count))
+        return found
 
     def _waiting(self, call: CallFigures, chosen: DeviceSet) -> float:
         """Return which part of the devices, by speed, a delay of what neighbours exchange keeps waiting at least.
@@ -231,55 +238,6 @@ class Bounds:
         rates = sorted([sum([n * call.rates[kind] for kind, n in crowd.members]) for crowd in chosen.crowds])
         rates = [rate for rate in rates if rate]
         return 2.0 * sum(rates[: len(rates) // 2]) / sum(rates)
-
-    def _in_order(self, chosen: DeviceSet, computing: Sequence[float], launches: Sequence[Launches]) -> Work[float]:
-        """Return the seconds of a turn: the program waits for its values, and parts for what they exchange.
-
-        One device waits for results that are combined, too. Of several, others may go on meanwhile: all count as one that does not.
-        """
-        costs, made, alone = self._costs, dict[int, float](), len(chosen.devices) == 1
-        away = all(crowd.memory != HOST for crowd in chosen.crowds)
-        combined = set[int]()  # arrays that partial results went into
-        program = free = end = before = 0.0
-        for number in range(2):  # the second finds devices and program as a turn leaves them
-            before, reads = end, list(self._step.reads)
-            for position, (call, kind) in enumerate(self._order):
-                while reads and reads[0].after <= position:
-                    array = reads[0].array + number * reads.pop(0).renewed
-                    program = self._waited(program, made.get(array, 0.0), away=away and array not in combined)
-                seconds, count = computing[kind], launches[kind]
-                ready = program + costs.submission
-                passed = count.waiting * (self._latency + 2 * costs.completion) if count.copies else 0.0
-                for argument, id, new in zip(call.profile.arguments, call.arrays, call.renewed, strict=True):
-                    array = id + number * new
-                    if array in made and argument.reads and (alone or (passed and array not in combined)):
-                        ready = max(ready, made[array] + passed)
-                ready += chosen.launch or (costs.wake if alone and ready > free else 0.0)
-                free = max(ready, free) + seconds
-                for argument, id, new in zip(call.profile.arguments, call.arrays, call.renewed, strict=True):
-                    if argument.reduces:
-                        made[id + number * new] = free + count.combined
-                        combined.add(id + number * new)
-                    elif argument.writes:
-                        made[id + number * new] = free
-                program += (1 + self._calls[kind].fresh) * costs.submission + count.instructions * costs.instruction
-                yield 0.5 / FIGURES
-            for awaited in reads:
-                array = awaited.array + number * awaited.renewed
-                program = self._waited(program, made.get(array, 0.0), away=away and array not in combined)
-            end = max(program, free)
-            for one, other in self._step.swapped:
-                made[one], made[other] = made.get(other, 0.0), made.get(one, 0.0)
-        return end - before
-
-    def _waited(self, program: float, ready: float, *, away: bool) -> float:
-        """Return when the program goes on that wants to see a value, which may be `away`: in no memory of the host."""
-        costs = self._costs
-        asked = program + costs.submission + (2 if away else 1) * costs.instruction
-        if away:
-            ready = max(ready + costs.completion, asked) + self._latency + costs.completion
-        asleep = ready + costs.completion > asked
-        return (max(asked, ready + costs.completion + costs.wake) if asleep else asked) + costs.step + costs.completion
 
 
 def as_sets(

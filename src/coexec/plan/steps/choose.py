@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from math import inf
+from math import inf, log
 from typing import NamedTuple
 
 from ...geometry import Box, bounding
@@ -256,6 +256,11 @@ class Search:
                 account.since = present
             yield 1 / LOOKED_UP
 
+    def way(self, devices: tuple[str, ...]) -> Work[float | None]:
+        """Return the seconds in which what is elsewhere comes to some devices by now; None for devices that are no set of the search."""
+        yield from self._bounds.look_where()
+        return next((self._bounds.way(chosen) for chosen in self._sets if chosen.devices == devices), None)
+
     def start(self) -> None:
         """Take the ways to plans that needed no look as ways from the plan in force."""
         present = self.since
@@ -295,7 +300,7 @@ class Search:
             if least + look > WORTH * best or look > max((best - least) / DEAR, share * best):
                 return None
             yield from self._figure_others()
-        likely: tuple[int, float, tuple[str, ...]] | None = None
+        likely: tuple[tuple[float, ...], tuple[str, ...]] | None = None
         for (devices, crowds, _, _), figure in self._figures:
             entry = self.found[devices]
             if entry.account is not None or entry.why not in (NOT_YET, CANNOT):
@@ -308,9 +313,9 @@ class Search:
                 self.looks + look > share * best and spent + look > (best - least) / DEAR
             ):
                 self.found[devices] = entry._replace(why=NOT_YET)
-            elif likely is None or (len(crowds), figure.period) < likely[:2]:
-                likely = len(crowds), figure.period, devices
-        return likely[2] if likely is not None else None
+            elif likely is None or _rank(figure, crowds, devices) < likely[0]:
+                likely = _rank(figure, crowds, devices), devices
+        return likely[1] if likely is not None else None
 
     def _figure_others(self) -> Work[None]:
         """Find what sets of several devices take at least."""
@@ -373,6 +378,12 @@ class Search:
             elif (yield from crowded(self._step, better.plan, self._machine.platform)) is None:
                 self._limit(better, entry)
                 self.found[devices] = entry._replace(account=better)
+
+
+def _rank(figure: Figure, crowds: Sequence[object], devices: Sequence[str]) -> tuple[float, ...]:
+    """Return what to compare of sets that are worth a look: few memories first, then the shorter turns, of about the same ones few devices."""
+    about = round(log(figure.period, 1.0 / WORTH)) if figure.period > 0.0 else -inf
+    return len(crowds), about, len(devices), figure.period
 
 
 def planned(

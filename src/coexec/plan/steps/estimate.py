@@ -104,6 +104,7 @@ class Crew(NamedTuple):
     alone: float  # seconds of the slowest if no other used its memory meanwhile
     parts: int
     launches: int
+    drawn: float = 0.0  # of the memory's rate that nobody uses while all but one wait to be woken, having drawn apart
 
 
 class WrittenBox(NamedTuple):
@@ -133,10 +134,13 @@ class Emulation:
         self._valid: dict[int, RegionMap[int]] = {}
         self._made: dict[int, list[WrittenBox]] = {}  # by array: who wrote what, and until when
         self._seen: dict[int, dict[str, float]] = {}  # by array: who read of it last, and until when
+        self._looked: dict[int, dict[str, float]] = {}  # the same, and until when several kernels are known to be over
         self._crews: dict[tuple[CallProfile, int], tuple[StepParts, list[Crew]]] = {}  # of plans that were looked at
         self.program = 0.0  # what time it is for the program's thread
         self.end = 0.0
         self.interpreter = 0.0  # seconds, of all threads together
+        self._since = 0.0  # of these, since the program waited for the last time
+        self._went_on = 0.0  # when it went on then
         self.busy: dict[str, float] = {}
         self._carried: dict[object, float] = {}  # seconds that links were busy
         self._moved: dict[int, float] = {}  # seconds that memories were, by what kernels read and write
@@ -164,6 +168,7 @@ class Emulation:
             _swap(self._valid, one, other)
             _swap(self._made, one, other)
             _swap(self._seen, one, other)
+            _swap(self._looked, one, other)
 
     def over(self) -> TurnTimes:
         """Return what the turn took."""
@@ -185,11 +190,11 @@ class Emulation:
         ends: list[tuple[Crew, float]] = []
         self._copies = 0
         for crew in crews:
-            ready, soonest, copies = self._inputs(profile, arrays, crew)
+            own, others, copies = self._inputs(profile, arrays, crew)
             instructions += copies + crew.launches
-            least = max(begin, self._unread(profile, arrays, crew))
+            others = max(others, begin, self._unread(profile, arrays, crew))
             loading = self._designs.take(crew.device, self._designs.op(profile.task))
-            ends.append((crew, self._compute(crew, max(ready, least), max(soonest, least), loading)))
+            ends.append((crew, self._compute(crew, own, others, loading)))
             bandwidth = self._platform.memories[crew.memory].bandwidth
             if bandwidth and crew.seconds:
                 took = min(crew.touched.work.size / bandwidth, crew.seconds)  # less where caches give more
@@ -202,7 +207,8 @@ class Emulation:
         # A new array is allocated and, by a submission of its own, freed; nobody waits for the completion of either.
         made = fresh(call) * (costs.submission + 2 * len(memories) * costs.instruction)
         self.program += costs.submission + instructions * costs.instruction + made
-        self.interpreter += costs.submission + instructions * (costs.instruction + costs.completion) + made
+        spent = costs.submission + instructions * (costs.instruction + costs.completion) + made
+        self.interpreter, self._since = self.interpreter + spent, self._since + spent
 
     def _crew(self, call: CallProfile, parts: StepParts) -> list[Crew]:
         """Return the parts of a call, those that share a memory as one; looked at once per plan."""
@@ -221,7 +227,10 @@ class Emulation:
             launches = sum([call.launches(parts[number].device, parts[number].box) for number in mine])
             longest = max([seconds[number][1] for number in mine])
             alone = max([seconds[number][2] for number in mine])
-            crews.append(Crew(parts[mine[0]].device, memory, touched, longest, alone, len(mine), launches))
+            drawn = 0.0
+            if alone < longest and not self._devices[parts[mine[0]].device].launch and any(call.beyond()):
+                drawn = max(0.0, 1.0 - longest / (alone * len(mine)))
+            crews.append(Crew(parts[mine[0]].device, memory, touched, longest, alone, len(mine), launches, drawn))
         self._crews[key] = (parts, crews)
         return crews
 
@@ -247,44 +256,53 @@ class Emulation:
     def _memory(self, device: str) -> int:
         return self._devices[device].memory if device in self._devices else HOST
 
-    def _compute(self, crew: Crew, ready: float, soonest: float, loading: float) -> float:
-        """Return when a crew is done that has everything when it is `ready`; the first of it may have begun as soon as `soonest`.
+    def _compute(self, crew: Crew, own: float, others: float, loading: float) -> float:
+        """Return when a crew is done that has what it made itself at one time, and what `others` made, or ask for, at another.
 
         Those who share a memory draw apart: while some wait for what others have finished, the rest have more of its bandwidth. So
         a turn takes no longer than the memory does, or than each of them alone with its waits.
         """
         name, device = crew.device, self._devices.get(crew.device)
         free = self._free.get(name, 0.0)
-        if device is not None and device.launch:
-            ready, soonest = ready + device.launch, soonest + device.launch
-        elif device is not None and ready > free:
-            ready += self._costs.wake  # a core's thread, which sleeps meanwhile; not if it was queued behind another
+        if device is not None and device.launch:  # what is queued behind others begins with their end
+            own, others = own + (device.launch if crew.parts > 1 else 0.0), others + device.launch
+        elif device is not None and others > max(free, own):
+            others += (
+                self._costs.wake
+            )  # a core's thread, which sleeps meanwhile; not if it tells itself that it may go on
+        ready = max(own, others, free)
         alone = crew.seconds if self._in_step else crew.alone
-        end = max(max(ready, free) + alone, max(soonest, free) + crew.seconds) + loading
+        end = max(ready + alone, max(free, others) + crew.seconds + crew.drawn * self._costs.wake) + loading
         self._free[name] = end
         self.busy[name] = self.busy.get(name, 0.0) + crew.seconds + loading
         self.end = max(self.end, end)
         return end
 
     def _inputs(self, call: CallProfile, arrays: Sequence[int], crew: Crew) -> tuple[float, float, int]:
-        """Bring what a crew reads; return when it is there, when the first of the crew may have begun, and how many copies that takes."""
-        memory, ready, soonest, copies = crew.memory, 0.0, 0.0, 0
+        """Bring what a crew reads; return when what it made itself is there, and what others did, and how many copies that takes."""
+        memory, own, others, copies = crew.memory, 0.0, 0.0, 0
         for argument, array, box in zip(call.arguments, arrays, crew.touched.boxes, strict=True):
             if not argument.reads or argument.reduces:
                 continue
             valid = self._valid_of(array, argument.extent)
-            made = self._ready(array, box, crew.device)
-            apart = crew.alone < crew.seconds and not self._in_step
-            soon = self._ready(array, box, crew.device, apart=True) if apart else made
+            own = max(own, self._made_by(array, box, crew))
+            others = max(others, self._ready(array, box, crew.device))
             for piece, mask in valid.get(box):
                 if _lacks(mask, memory):
                     arrived, hops = self._copy(
                         mask, memory, piece.volume * argument.itemsize, self._ready(array, piece)
                     )
-                    made, soon, copies = max(made, arrived), max(soon, arrived), copies + hops
+                    others, copies = max(others, arrived), copies + hops
                     valid.set(piece, mask | 1 << memory)
-            ready, soonest = max(ready, made), max(soonest, soon)
-        return ready, soonest, copies
+        return own, others, copies
+
+    def _made_by(self, array: int, box: Box, crew: Crew) -> float:
+        """Return when what a crew itself wrote in a box is known to be over: who is done last goes on first."""
+        device = self._devices.get(crew.device)
+        queued = device is not None and device.launch is not None and crew.parts == 1  # behind what it waits for
+        gap = 0.0 if queued else self._costs.completion * (crew.parts if self._in_step else 1)
+        mine = [m.end for m in self._made.get(array, ()) if m.device == crew.device and overlaps(m.box, box)]
+        return max(mine, default=-gap) + gap
 
     def _copy(self, mask: int, memory: int, nbytes: int, ready: float) -> tuple[float, int]:
         way = self._ways.of(mask, memory)
@@ -298,14 +316,22 @@ class Emulation:
         self.end = max(self.end, ready)
         return ready + self._copies * self._costs.completion, len(way)  # one completion is looked at after the other
 
+    def _over(self, crew: Crew, end: float) -> float:
+        """Return when all kernels of a crew but the last are known to be over; one for each part is known without."""
+        device = self._devices.get(crew.device)
+        at_once = crew.parts * (device.concurrent if device is not None else 1)
+        return looked_through(end - crew.seconds, end, crew.launches - crew.parts + 1, at_once, self._costs)
+
     def _unread(self, call: CallProfile, arrays: Sequence[int], crew: Crew) -> float:
-        """Return when whoever else of its memory reads what a crew writes over is done."""
+        """Return when those of its memory who read what a crew writes over are done: others, and kernels of its own that run side by side."""
         found = 0.0
         for argument, array in zip(call.arguments, arrays, strict=True):
             if argument.writes and not argument.reduces:
                 for device, end in self._seen.get(array, NOBODY).items():
                     if device != crew.device and self._memory(device) == crew.memory:
                         found = max(found, end + self._costs.completion)
+                    elif device == crew.device:
+                        found = max(found, self._looked.get(array, NOBODY).get(device, 0.0))
         return found
 
     def _write(self, call: CallProfile, arrays: Sequence[int], ends: Sequence[tuple[Crew, float]]) -> None:
@@ -313,6 +339,8 @@ class Emulation:
             for argument, array, box in zip(call.arguments, arrays, crew.touched.boxes, strict=True):
                 if argument.reads and not argument.reduces:
                     self._seen.setdefault(array, {})[crew.device] = end
+                    if crew.launches > crew.parts:
+                        self._looked.setdefault(array, {})[crew.device] = self._over(crew, end)
                 if argument.writes and not argument.reduces:
                     self._valid_of(array, argument.extent).set(box, 1 << crew.memory)
                     made = self._made.setdefault(array, [])
@@ -325,7 +353,7 @@ class Emulation:
         """Combine partial results on the host; return how many instructions that takes."""
         costs, copies, ready = self._costs, 0, 0.0
         for crew, end in ends:
-            over = end + (crew.launches - crew.parts) * costs.completion  # one is looked at after the other
+            over = self._over(crew, end)
             if crew.memory != HOST:
                 for _ in range(crew.parts):
                     arrived, hops = self._copy(1 << crew.memory, HOST, SMALL, over)
@@ -343,10 +371,10 @@ class Emulation:
 
     def _read(self, array: int, nbytes: int) -> None:
         """Let the program wait for a value."""
-        valid = self._valid.get(array)
-        costs = self._costs
+        valid, costs = self._valid.get(array), self._costs
+        self.program = max(self.program, self._went_on + self._since)  # what is over was looked at meanwhile
         ready = max([made.end for made in self._made.get(array, ())], default=self.program)
-        hops = 1
+        hops, self._copies = 1, 0
         if valid is not None:
             for _, mask in valid.entries():
                 if _lacks(mask, HOST):
@@ -357,6 +385,7 @@ class Emulation:
         seen = max(asked, ready + costs.completion + costs.wake) if asleep else asked
         self.program = seen + costs.step + costs.completion
         self.interpreter += costs.submission + hops * (costs.instruction + costs.completion)
+        self._went_on, self._since = self.program, 0.0
         self.end = max(self.end, self.program)
 
     # Arrays -----------------------------------------------------------------------------------------------------------
@@ -368,36 +397,38 @@ class Emulation:
             valid = self._valid[array] = RegionMap(extent, EVERYWHERE if self._where is None else 0)
             self._made.pop(array, None)
             self._seen.pop(array, None)
+            self._looked.pop(array, None)
             for box, mask in (self._where(array) or ()) if self._where is not None else ():
                 if len(box.hi) == len(extent.hi) and all(a <= b for a, b in zip(box.hi, extent.hi, strict=True)):
                     valid.set(box, mask)
         return valid
 
-    def _ready(self, array: int, box: Box, reader: str = "", *, apart: bool = False) -> float:
-        """Return when the last of those is done who write in a box; whoever asks is not kept waiting by itself.
-
-        Of a crew that has drawn `apart`, each waits for its neighbours alone.
-        """
+    def _ready(self, array: int, box: Box, reader: str = "") -> float:
+        """Return when the last of those is done who write in a box; whoever asks is not kept waiting by itself."""
         made = self._made.get(array)
         if not made:
             return 0.0
         if len(made) > MANY:
             return max(entry.end for entry in made)
         gap = self._costs.completion * sum([entry.parts for entry in made])
-        return max(
-            [
-                m.end + (gap if m.device != reader or (m.parts > 1 and not apart) else 0.0)
-                for m in made
-                if overlaps(m.box, box)
-            ],
-            default=0.0,
-        )
+        return max([m.end + gap for m in made if m.device != reader and overlaps(m.box, box)], default=0.0)
 
 
 def _swap(known: dict[int, Any], one: int, other: int) -> None:
     """Let what is known of two arrays change places."""
     first, second = known.pop(one, None), known.pop(other, None)
     known.update({array: what for array, what in ((other, first), (one, second)) if what is not None})
+
+
+def looked_through(begin: float, end: float, launches: int, at_once: int, costs: Overheads) -> float:
+    """Return when all but the last of so many kernels are known to be over, which ran from `begin` to `end`, so many `at_once`.
+
+    One completion is looked at after the other, as soon as the first of them is over.
+    """
+    if launches < 2:
+        return end
+    first = begin + (end - begin) * min(1.0, at_once / launches)
+    return max(end, first + (launches - 1) * costs.completion)
 
 
 def fresh(call: StepCall) -> int:

@@ -22,14 +22,14 @@ from ..decisions import LOOK_AGAIN
 from ..plan import Plan
 from ..repeats import LONGEST, Repeats
 from .account import WORTH, Measured, PlanAccount
-from .bounds import Target, lower_limit
-from .choose import DEAR, Considered
+from .bounds import LOOKED_UP, Target, lower_limit
+from .choose import BETTER, DEAR, Considered
 from .estimate import TURNS
 from .guide import Guide, PlanningSpent, Profiles
 from .looking import MOST_FIRST, SHARE, Looking
-from .profile import StepProfile
+from .profile import CallProfile, StepProfile
 from .samples import Samples
-from .slices import VISIT, Slice
+from .slices import VISIT, Slice, done
 from .tree import followed, step_plan
 from .trials import DOUBT, SEEN, Measuring, Trials
 from .watch import ProgramWatch, by_device
@@ -57,7 +57,7 @@ class StepPlanner(Looking):
         """Plan for a machine; `exact` tells that models are: the machine is simulated. Without a `clock` looks are counted."""
         super().__init__(machine, candidates, clock, exact=exact)
         self._planner = planner
-        self._watch = ProgramWatch(planner.profile)
+        self._watch = ProgramWatch(self._profiled)
         self._period = 0  # of the step that is planned; 0: of a window
         self._turns = 0  # of it that are over; or windows
         self._due = 4  # calls, until a window is looked at
@@ -76,10 +76,18 @@ class StepPlanner(Looking):
         self._samples = Samples()
         self._followed: Plan | None = None  # the plan that calls follow
         self._again = SEEN  # turns, after which the step is looked at once more
+        self._took: float | None = None  # seconds of a turn, when it was
         self._mark: object = candidates.mark
         self._until = 0  # calls, up to which the program said that it does the same
         self._failed = False  # to plan the step that the program repeats: it is not tried again
         self.unplanned = ""  # why what the program repeats is not planned as a step
+
+    def _profiled(self, task: Task) -> CallProfile | None:
+        """Return the profile of a call, of which plans depend on nothing else."""
+        found = self._planner.profile(task)
+        if found is not None:
+            found.exact = self._exact
+        return found
 
     @property
     def considered(self) -> list[Considered]:
@@ -258,7 +266,7 @@ class StepPlanner(Looking):
         """Begin to plan a step, which is planned call by call until now."""
         measured = self._measuring if self._step is None or step.exact else None
         self.unplanned = ""
-        self._step, self._again = step, self._turns + SEEN
+        self._step, self._again, self._took = step, self._turns + SEEN, None
         self._remembered.begin(self._watch.does(step))
         self._search, self._left, self._way, self._new = None, [], None, True
         self.present = present = self._as_it_is(step)
@@ -291,7 +299,7 @@ class StepPlanner(Looking):
         if self._trials.back is None:
             self._choose(moment)
         if step.exact and not self._exact:
-            self._try(step)
+            self._try(moment, step)
             if self._clock is not None and self.present is present:
                 self._sample(present, step)
         if step.exact and not self._looking and (self._exact or present.measured is not None):
@@ -364,7 +372,8 @@ class StepPlanner(Looking):
             if self._way is not None:
                 return  # it is chosen when the way is known
         staying = present.costs(repetitions, present=True)
-        exact = self._exact and step.exact and not self._broken
+        # Where one estimate is compared with another, both of which are a few percent off, little tells nothing.
+        exact = self._exact and step.exact and not self._broken and not (self.adopted and present.measured is None)
         worth = [
             account
             for account in others
@@ -406,7 +415,7 @@ class StepPlanner(Looking):
         found = max([d.concurrent for d in self._machine.platform.devices if d.name in devices], default=1)
         return found if self._exact else -(-found // calls)
 
-    def _try(self, step: StepProfile) -> None:
+    def _try(self, moment: Slice, step: StepProfile) -> None:
         """Try a plan of which nobody knows how long it takes, or see whether the one that is being tried stays."""
         trials, present = self._trials, self.present
         assert present is not None
@@ -414,17 +423,36 @@ class StepPlanner(Looking):
             if trials.over(present, self._measuring.first) is False:
                 self._adopt(back, step)
             return
-        if self._turns >= self._again and present.measured is not None and self._affords(len(step.calls)):
-            self._again = 2 * self._turns
+        if self._is_due(present) and self._affords(len(step.calls)):
+            self._again, self._took = 2 * self._turns, present.measured
             self._looks, self._looking = self._looks_again(step, self._remembered.drop), True
         other = trials.due(present, self._others(present), self._turns, self._elapsed())
-        if other is None or self._looking:
+        if other is None or self._looking or not self._is_near(moment, other, present):
             return
         if other.plan == present.plan:
             other.measured, other.left_at, other.times = present.measured, self._turns, other.times + 1
             return
         trials.back, other.measured = present, None
         self._adopt(other, step)
+
+    def _is_due(self, present: PlanAccount) -> bool:
+        """Tell whether the step is to be looked at once more: after a while, and when it takes longer or less long than it did."""
+        if present.measured is None:
+            return False
+        if self._took is None:
+            self._took = present.measured
+        return self._turns >= self._again or not BETTER <= present.measured / self._took <= 1.0 / BETTER
+
+    def _is_near(self, moment: Slice, other: PlanAccount, present: PlanAccount) -> bool:
+        """Tell whether a plan can still be tried, with the way to it as it is now: data has moved, and links may have degraded."""
+        search = self._search
+        if other.since is present or other.estimated is None or search is None or present.measured is None:
+            return True
+        moment.visits += len(other.plan) / LOOKED_UP
+        way = done(search.way(other.devices))
+        if way is not None:
+            other.estimated, other.since = other.estimated._replace(transition=way), present
+        return self._trials.loses(other, present.measured) <= self._trials.left(self._elapsed())
 
     def _others(self, present: PlanAccount) -> list[PlanAccount]:
         """Return the plans that are known beside the present one, but for those that were left just now."""
@@ -451,7 +479,7 @@ class StepPlanner(Looking):
             )
             if step.exact and all(c.account is not before for c in self.considered):
                 self._left.append(Considered(before.devices, 0.0, before, before.left))
-        self.present, self.adopted = account, True
+        self.present, self.adopted, self._took = account, True, None
         account.left = ""
         self._guide.follow(account)
         self._follow(account, step)
