@@ -174,7 +174,7 @@ class Pipeline:
     def _at_home(self) -> tuple[Runtime, dict[str, Any]]:
         """Return the current runtime, of several ranks that of this rank alone, and the constants as arrays of it."""
         current = session.current()
-        if isinstance(current, Pulling):  # the source of one stream begins with another
+        while isinstance(current, Pulling):  # the source of one stream begins with another
             current = current.runtime
         if not isinstance(current, Runtime):
             raise ProgramError("a pipeline cannot be used inside another one's function; call its function instead")

@@ -8,7 +8,7 @@ A source is a program: it may write arrays that the function reads. What was beg
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from ..in_front import InFront
 from ..program import session
@@ -32,6 +32,9 @@ class Pulling(InFront):
 
     def pull(self, source: ItemSource) -> Pulled | None:
         """Return what comes next from a source."""
+        self.runtime = cast(
+            "Runtime", session.current()
+        )  # as ever, the source's calls are those of the block around it
         before, placed = _blocks.get(), placed_now.get()
         mine = (*before, self)
         _blocks.set(mine)
