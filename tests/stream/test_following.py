@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 
 import coexec as cx
 from coexec.errors import ItemFailed
+from coexec.stream import bundles
 from coexec.stream.bundles import KnownItems
 from tests.stream.functions import checked, doubled
 
@@ -42,6 +44,12 @@ OFFSET = 1.0
 @cx.kernel(split=0, x=cx.read, y=cx.write)
 def shifted(x: Any, y: Any) -> None:
     y[...] = x + OFFSET
+
+
+@pytest.fixture(autouse=True)
+def _whatever_items_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items are followed however slow the machine is at the moment."""
+    monkeypatch.setattr(bundles, "SHORT", inf)
 
 
 def made(kernel: Any, x: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 import coexec as cx
 from coexec.errors import ItemFailed
 from coexec.program import session
-from coexec.stream import trials
+from coexec.stream import bundles, trials
 from tests.stream.functions import checked, doubled
 from tests.stream.test_following import alike, known_of, made, opened, pictures, smoothed
 
@@ -22,6 +23,12 @@ GATE = threading.Event()
 PATIENCE = 10.0  # seconds for a gate that never opens
 SIDE = 6
 BAD = 13.0
+
+
+@pytest.fixture(autouse=True)
+def _whatever_items_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items are followed however slow the machine is at the moment."""
+    monkeypatch.setattr(bundles, "SHORT", inf)
 
 
 def pass_gate() -> None:
