@@ -87,3 +87,13 @@ def test_the_examples_that_an_installed_coexec_carries_are_programs() -> None:
     assert origin.is_passed(np.linalg.inv.__wrapped__.__code__.co_filename)  # type: ignore[attr-defined]
     assert not origin.is_ours(str(Path(cx.__file__).parent / "examples" / "heat.py"))
     assert not origin.is_ours(str(Path(cx.__file__).parent) + "_more/program.py")
+
+
+def test_benchmarks_and_examples_are_programs() -> None:
+    for file, passed in [
+        ("bench/overhead.py", False),
+        ("examples/heat.py", False),
+        ("driver.py", True),
+        ("benches.py", True),
+    ]:
+        assert origin.is_passed(origin.OURS[0] + file) is origin.is_ours(origin.OURS[0] + file) is passed

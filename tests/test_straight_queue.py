@@ -14,6 +14,7 @@ import coexec as cx
 from coexec.driver import Driver
 from coexec.graph.shape import SameCall
 from coexec.graph.task import Task
+from coexec.straight import StatesMet
 from coexec.straight_queue import QueuedCall
 from tests.test_straight import Seen, add, described, grow, instruction, mix, one_of, refuse, scale, short
 
@@ -32,9 +33,9 @@ def counted(driver: Driver) -> list[str]:
     assert driver._queue is not None
     go = driver._queue._go
 
-    def count(task: Task, same: SameCall, known: QueuedCall) -> None:
+    def count(task: Task, same: SameCall, known: QueuedCall, seen: StatesMet) -> None:
         names.append(task.name)
-        go(task, same, known)
+        go(task, same, known, seen)
 
     driver._queue._go = count  # type: ignore[method-assign]
     return names

@@ -14,7 +14,7 @@ import numpy as np
 
 OURS = (os.path.join(os.path.dirname(__file__), ""),)  # noqa: PTH118, PTH120 - text, as in code objects; ends with "/"
 PASSED = (*OURS, os.path.join(os.path.dirname(np.__file__), ""))  # noqa: PTH118, PTH120 - as above
-EXAMPLES = OURS[0] + "examples" + os.sep
+PROGRAMS = (OURS[0] + "examples" + os.sep, OURS[0] + "bench" + os.sep)
 """Programs like users' own, which an installed coexec carries with it."""
 MOST_FILES = 1 << 12  # whose answers are kept: each cell of a notebook is a file of its own
 
@@ -25,7 +25,7 @@ class PassedFiles(dict[str, bool]):
     def __missing__(self, file: str) -> bool:
         if len(self) >= MOST_FILES:
             self.clear()
-        known = self[file] = file.startswith(PASSED) and not file.startswith(EXAMPLES)
+        known = self[file] = file.startswith(PASSED) and not file.startswith(PROGRAMS)
         return known
 
 
@@ -34,7 +34,7 @@ PASSED_FILES = PassedFiles()
 
 def is_ours(file: str) -> bool:
     """Tell whether code from `file` is coexec's own."""
-    return file.startswith(OURS) and not file.startswith(EXAMPLES)
+    return file.startswith(OURS) and not file.startswith(PROGRAMS)
 
 
 def is_passed(file: str) -> bool:

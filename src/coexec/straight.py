@@ -25,7 +25,8 @@ from .backend.library_threads import LibraryThreads
 from .graph.instruction import Launch
 from .graph.shape import SameCall
 from .graph.task import Task
-from .lower.state import Backing
+from .graph.task_graph import Touching
+from .lower.state import ArrayState, Backing
 from .machine.platform import HOST
 from .origin import PASSED_FILES
 from .plan import planned
@@ -41,12 +42,14 @@ from .pump import EventPump
 HOSTS = 1 << HOST
 """What is valid on the host, and nowhere else."""
 _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
+StatesMet = tuple[list[ArrayState], list[Any]]
+"""The states of the arrays of a call, and their trackers in the task graph, as they are met."""
 
 
 class StraightCall:
     """How a call on certain views ran in the caller, and what that depends on."""
 
-    __slots__ = ("arrays", "backings", "choices", "model", "scalars", "step", "why", "work")
+    __slots__ = ("arrays", "backings", "choices", "model", "scalars", "step", "touches", "why", "work")
 
     def __init__(
         self,
@@ -54,13 +57,14 @@ class StraightCall:
         step: Launch,
         choices: Any,
         arrays: tuple[Any, ...],
+        touches: tuple[Touching, ...],
         backings: tuple[Backing, ...],
         scalars: Any,
     ) -> None:
         self.step = step
         self.choices = choices  # who could run it, as the kernel kept it then
         self.arrays = arrays  # per array: its position among the arguments, its number, box and cut, whether it is written, its backing
-        self.backings = backings  # of each of them
+        self.touches, self.backings = touches, backings  # of each of them
         self.scalars = scalars  # positions and names of the other arguments
         self.model: Any = step.model
         self.work = step.work
@@ -78,6 +82,7 @@ class StraightCalls:
         self._executor, self._engine = pump.executor, pump.engine
         self._version, self._plan = scheduler.version, scheduler.plan
         self._lowering, self._lower = scheduler.lowering, scheduler.lower
+        self._graph, self._launching = scheduler.link.graph, scheduler.lowering.launching
         self._threads: LibraryThreads = pump.parts.inline.threads
 
     def run(self, kernel: Kernel, args: tuple[Any, ...], small: SmallCalls | None) -> Task | None:
@@ -121,25 +126,27 @@ class StraightCalls:
             or self._lowering.emitter.out
         ):
             return None  # its plan does not hold any more, or something is in its way
-        seconds = known.model.seconds(known.work)
+        last = known.model.last  # what it answered last, which it most often answers again
+        seconds = last[2] if last[0] is known.work and not last[1] else known.model.seconds(known.work)
         if seconds is None or seconds >= planned.CHEAP:
             return None
         task = Task(0, kernel.name, kernel, self._owner)
-        values = self._values(known, args, task)
+        seen: StatesMet = [], []
+        values = self._values(known, args, task, seen)
         if values is None:
             return None
         task.same, task.submitted = same, begin
-        self._go(task, known, seconds, values)
+        self._go(task, known, seconds, values, seen)
         task.scheduling += perf_counter() - begin
         if small is not None and small.learns:
             small.learn(task.scheduling)
         return task
 
-    def _values(self, known: StraightCall, args: tuple[Any, ...], task: Task) -> list[Any] | None:
-        """Return the arguments of the body, and give the task its arrays and scalars; None if one is not as it was."""
+    def _values(self, known: StraightCall, args: tuple[Any, ...], task: Task, seen: StatesMet) -> list[Any] | None:
+        """Return the arguments of the body, tell the states of the arrays, and give the task its scalars; None if one is not as it was."""
         owner = self._owner
         values: list[Any] = [None] * len(args)
-        arrays: list[Array] = []
+        states, trackers = seen
         for position, id, box, cut, writes, backing in known.arrays:
             array = args[position]
             if type(array) is not Array:
@@ -164,8 +171,8 @@ class StraightCalls:
             if value is None:
                 return None
             values[position] = value
-            arrays.append(array)
-        task.arrays = arrays
+            states.append(state)
+            trackers.append(state.tasks)
         if known.scalars:
             scalars: dict[str, Any] = {}
             for position, name in known.scalars:
@@ -175,9 +182,9 @@ class StraightCalls:
             task.scalars = scalars
         return values
 
-    def _go(self, task: Task, known: StraightCall, seconds: float, values: list[Any]) -> None:
+    def _go(self, task: Task, known: StraightCall, seconds: float, values: list[Any], seen: StatesMet) -> None:
         """Describe a task as in graph/call.py, link it, plan it to run in the caller, run its body, and let it be over."""
-        kernel, same, scheduler = task.kernel, task.same, self._scheduler
+        kernel, same = task.kernel, task.same
         assert kernel is not None and same is not None
         task.options = DEFAULT
         task.extents, task.domain, task.key, task.once = same.extents, same.domain, same.key, True
@@ -190,7 +197,7 @@ class StraightCalls:
         while PASSED_FILES[file] and (back := frame.f_back) is not None:
             frame, file = back, back.f_code.co_filename
         task.call, task.line = file, frame.f_lineno
-        scheduler.link.graph.add(task)
+        self._graph.add(task, known.touches, seen[1])
         task.starved = self._plan._sure = True
         task.why = planned.IN_CALLER
         self._lower.analysed += 1
@@ -199,7 +206,7 @@ class StraightCalls:
         if step.predicted != seconds:
             share = (step.body, step.model, step.work, seconds, step.together)
             step = known.step = Launch(step.device, step.chunk, share, step.bindings, step.priority)
-        instruction = self._lowering.launching.one(task, step, known.backings)
+        instruction = self._launching.one(task, step, known.touches, seen[0], known.backings)
         task.arrays = ()
         if not self._threads.limited:
             self._threads.limit()
@@ -254,7 +261,7 @@ class StraightCalls:
             or choice.all[0].model is not step.model
         ):
             return
-        views, backings = [], []
+        views, touches, backings = [], [], []
         for param, array, binding in zip(kernel.array_params, arrays, step.bindings, strict=True):
             allocation, state = binding.allocation, array._storage.state
             backing = None if allocation is None or state is None else state.complete.get(HOST)
@@ -262,8 +269,10 @@ class StraightCalls:
                 return
             if binding.box is not allocation.box or binding.cut is not None or binding.pad is not None:
                 return
-            views.append((param.position, array._storage.id, array._box, array._cut, param.access.writes, backing))
+            access = param.access
+            views.append((param.position, array._storage.id, array._box, array._cut, access.writes, backing))
+            touches.append((array._box, array._grid, access.reads, access.writes))
             backings.append(backing)
         same.straight = StraightCall(
-            task.name, step, kernel.choices, tuple(views), tuple(backings), kernel.scalar_params
+            task.name, step, kernel.choices, tuple(views), tuple(touches), tuple(backings), kernel.scalar_params
         )

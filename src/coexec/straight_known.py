@@ -156,17 +156,22 @@ class KnownCalls:
             self._graph.add(task)
             births = self._births.last
             task.starved = moment.idle
-            planned = self._decisions.recall(task, births)
-            if planned is None:
+            decided = self._decisions.known(task, births)
+            if decided is None:
                 plan.decide(task, births)
             else:
-                plan.note(task, planned, births)
-                command, shares = planned[:2]
-                instructions = self._recipes.recall(command, shares)
+                chunks, shares = decided.chunks, decided.shares
+                plan.went(task, chunks, shares, decided.why, births)
+                instructions = self._recipes.found(task, chunks, shares)
                 if instructions is None:
-                    plan.pass_on(task, planned)
+                    planned = decided.planned(task)
+                    instructions = self._recipes.recall(planned.command, shares)
+                    if instructions is None:
+                        plan.pass_on(task, planned)
+                    else:
+                        self._lower.emit_again(planned, instructions)
                 elif self._watched:
-                    self._lower.emit_again(planned, instructions)
+                    self._lower.emit_again(decided.planned(task), instructions)
                 else:
                     self._lower.replayed += 1
                     task.arrays = ()

@@ -21,6 +21,7 @@ from typing import Any
 from .graph.instruction import Binding, Launch
 from .graph.shape import SameCall
 from .graph.task import Task
+from .graph.task_graph import Touching
 from .lower.state import Backing
 from .machine.platform import HOST
 from .origin import PASSED_FILES
@@ -34,6 +35,7 @@ from .program.kernel import Kernel
 from .program.small import SmallCalls
 from .program.value import Lending
 from .pump import EventPump
+from .straight import StatesMet
 
 ON_HOST = 1 << HOST
 """The bit of what is valid on the host."""
@@ -43,7 +45,7 @@ PRIORITY = 4  # of the launches of calls without options
 class QueuedCall:
     """How a call on certain views became one launch, and what that depends on."""
 
-    __slots__ = ("arrays", "backings", "bindings", "candidates", "choices", "work")
+    __slots__ = ("arrays", "backings", "bindings", "candidates", "choices", "touches", "work")
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class QueuedCall:
         candidates: Sequence[Candidate],
         work: Work,
         arrays: tuple[Any, ...],
+        touches: tuple[Touching, ...],
         backings: tuple[Backing, ...],
         bindings: tuple[Binding, ...],
     ) -> None:
@@ -58,7 +61,7 @@ class QueuedCall:
         self.candidates = candidates
         self.work = work
         self.arrays = arrays  # per array: its position among the arguments, its number, box and cut, whether it is read, its backing
-        self.backings = backings  # of each of them
+        self.touches, self.backings = touches, backings  # of each of them
         self.bindings = bindings  # of each of them
 
 
@@ -95,7 +98,8 @@ class StraightQueue:
         if same is None or same.queued is None or not self._may_go(kernel, same.queued):
             return None
         known: QueuedCall = same.queued
-        arrays = self._arrays(known, args)
+        seen: StatesMet = [], []
+        arrays = self._arrays(known, args, seen)
         if arrays is None:
             return None
         scalars: dict[str, Any] = {}
@@ -119,15 +123,16 @@ class StraightQueue:
             frame, file = back, back.f_code.co_filename
         task.call, task.line = file, frame.f_lineno
         task.submitted = begin
-        self._go(task, same, known)
+        self._go(task, same, known, seen)
         task.scheduling = perf_counter() - begin
         if small is not None and small.learns:
             small.learn(task.scheduling)
         return task
 
-    def _arrays(self, known: QueuedCall, args: tuple[Any, ...]) -> list[Array] | None:
-        """Return the arrays of a call; None if one is not as it was, or not where it is needed."""
+    def _arrays(self, known: QueuedCall, args: tuple[Any, ...], seen: StatesMet) -> list[Array] | None:
+        """Return the arrays of a call, and tell their states; None if one is not as it was, or not where it is needed."""
         owner = self._owner
+        states, trackers = seen
         arrays: list[Array] = []
         for position, id, box, cut, reads, backing in known.arrays:
             array = args[position]
@@ -149,6 +154,8 @@ class StraightQueue:
             if valid is None or (reads and not valid & ON_HOST):
                 return None
             arrays.append(array)
+            states.append(state)
+            trackers.append(state.tasks)
         return arrays
 
     def _may_go(self, kernel: Kernel, known: QueuedCall) -> bool:
@@ -177,10 +184,10 @@ class StraightQueue:
             or (plan._sure and plan.loads.ends and plan.far(self._graph.last + 1))
         )
 
-    def _go(self, task: Task, same: SameCall, known: QueuedCall) -> None:
+    def _go(self, task: Task, same: SameCall, known: QueuedCall, seen: StatesMet) -> None:
         """Link, place, lower and issue a task, as the layers do."""
         executor = self._executor
-        self._graph.add(task)
+        self._graph.add(task, known.touches, seen[1])
         task.starved = not self._engine.open
         (_, _, chunks, _, task.why), shares, *_ = self._planner.placed(task, task.domain, known.candidates, known.work)
         chunk, share, bindings = chunks[0], shares[0], known.bindings
@@ -189,7 +196,7 @@ class StraightQueue:
         if made is None or made[0] is not share or made[1] is not chunk or made[2] is not bindings:
             step = Launch(chunk[0], chunk, share, bindings, PRIORITY)
             made = same.launch = (share, chunk, bindings, PRIORITY, step)
-        instruction = self._launching.one(task, made[4], known.backings)
+        instruction = self._launching.one(task, made[4], known.touches, seen[0], known.backings)
         self._lower.analysed += 1
         self._lower.why = task.name, False
         task.arrays = ()
@@ -214,15 +221,19 @@ class StraightQueue:
             return
         if kernel.internal or any(candidate.memory != HOST or candidate.blocked for candidate in choice.all):
             return
-        views, backings = [], []
+        views, touches, backings = [], [], []
         for param, array, binding in zip(kernel.array_params, arrays, step.bindings, strict=True):
             allocation, state = binding.allocation, array._storage.state
             backing = None if allocation is None or state is None else state.complete.get(HOST)
             if backing is None or backing.allocation is not allocation or array._grid is not None:
                 return
-            views.append((param.position, array._storage.id, array._box, array._cut, param.access.reads, backing))
+            access = param.access
+            views.append((param.position, array._storage.id, array._box, array._cut, access.reads, backing))
+            touches.append((array._box, None, access.reads, access.writes))
             backings.append(backing)
         work = step.work
         if work is None or same.key is None or same.key.work is not work:
             return
-        same.queued = QueuedCall(choices, choice.all, work, tuple(views), tuple(backings), step.bindings)
+        same.queued = QueuedCall(
+            choices, choice.all, work, tuple(views), tuple(touches), tuple(backings), step.bindings
+        )

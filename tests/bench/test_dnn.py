@@ -9,7 +9,8 @@ import pytest
 
 import coexec as cx
 from coexec.bench import BENCHMARKS
-from coexec.bench.dnn.real import networks, real_case, threads_of, torch_network
+from coexec.bench.dnn.harness import run
+from coexec.bench.dnn.real import NETWORKS, networks, real_case, threads_of, torch_network
 from coexec.bench.dnn.search import multimodal_case, typical_case
 from coexec.machine.cores import available_cores
 from coexec.machine.platform import Platform
@@ -19,7 +20,7 @@ from coexec.models.genetic import GeneticEffort
 from coexec.models.loops import CONV
 
 SEARCHED = {"network", "platform", "bandwidth", "latency_s", "baseline_s", "reduction", "bound_s", "gap", "seconds"}
-RAN = {"model", "devices", "coexec_s", "best_single_s", "onnxruntime_s", "predicted_s", "error"}
+RAN = {"others_cores", "model", "devices", "coexec_s", "best_single_s", "onnxruntime_s", "predicted_s", "error"}
 
 
 def test_the_benchmark_is_in_the_table() -> None:
@@ -57,6 +58,18 @@ def test_torch_as_a_peer_computes_the_same(name: str) -> None:
     (expected,) = torch_network(model.graph, inputs)()
     with cx.Runtime(devices="cpu:0"):
         np.testing.assert_allclose(model(**inputs), expected, rtol=1e-3, atol=1e-4 * float(np.abs(expected).max()))
+
+
+def test_only_the_networks_and_devices_that_are_asked_for_are_measured() -> None:
+    told: list[str] = []
+    found = run(True, told.append, only=["casia_surf"])
+    assert {case["network"] for case in found["search"]["cases"]} == {"casia_surf"} and not found["real"]["cases"]
+    assert found["search"]["mean_reduction"] is None and found["search"]["mean_reduction_h2h"] > 0
+    with pytest.raises(cx.errors.UnknownName, match="small_cnn"):
+        run(True, told.append, only=["small_cn"])
+    with pytest.raises(cx.errors.UnknownName, match="set of devices"):
+        run(True, told.append, only=["small_cnn"], devices=["cpu:7"])
+    assert {name.partition(" ")[0] for name in networks(quick=True)} == set(NETWORKS)
 
 
 def test_peers_have_as_many_threads_as_devices_have_cores() -> None:

@@ -104,6 +104,28 @@ def arrays() -> None:
     sys.stdout.write(f"computed by rank {cx.rank()} of {cx.ranks()} with {cores} cores\n")
 
 
+def models() -> None:
+    """Compute a model on all ranks, which none of them may plan for the devices that it has by itself."""
+    import coexec as cx
+    from coexec.models.building import NetBuilder
+
+    net = NetBuilder("net")
+    model = cx.Model(net.done(net.same("Relu", net.fc(net.input("x", (64, 32)), 16))))
+    x = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
+    weights, bias = (np.array(model.graph.constant(name)) for name in model.graph.constants)
+    for _ in range(3):
+        found = cx.gather(model(x))
+    if cx.rank() == 0:
+        np.testing.assert_allclose(found, np.maximum(x @ weights.T + bias, 0), rtol=1e-4, atol=1e-5)
+    refused = ""
+    try:
+        model.plan()
+    except cx.errors.PlanError as error:
+        refused = str(error)
+    assert "devices of several ranks" in refused
+    sys.stdout.write(f"rank {cx.rank()} computed, and planned nothing\n")
+
+
 def streamed() -> None:
     """Stream items through a function; every rank gets what NumPy computes of each."""
     import coexec as cx
@@ -167,6 +189,9 @@ def main() -> None:
     """Do what the command line says."""
     if sys.argv[1] == "arrays":
         arrays()
+        return
+    if sys.argv[1] == "models":
+        models()
         return
     if sys.argv[1] == "restarted":
         restarted(sys.argv[2])

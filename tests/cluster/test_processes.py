@@ -41,6 +41,11 @@ def test_a_program_with_arrays_runs_on_ranks_over_gloo(tmp_path: Path) -> None:
         assert (ended.code, ended.out) == (0, f"computed by rank {rank} of 2 with {cores(rank)} cores\n"), ended.err
 
 
+def test_ranks_compute_a_model_and_do_not_plan_it_each_for_itself(tmp_path: Path) -> None:
+    for rank, ended in enumerate(over_gloo(2, tmp_path, "models")):
+        assert (ended.code, ended.out) == (0, f"rank {rank} computed, and planned nothing\n"), ended.err
+
+
 @slow
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 3])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coexec.compile import Compiled, Declined, compile_body
+from coexec.compile import Compiled, Declined, build, compile_body
 from coexec.compile.build import load_llvm
 from coexec.geometry import Box
 from coexec.program.chunk import ChunkInfo
@@ -223,15 +223,16 @@ def test_what_where_leaves_out_raises_no_flag(name: str) -> None:
     np.testing.assert_array_equal(bits(got), bits(wanted))
 
 
-def test_integers_that_where_leaves_out_are_not_divided() -> None:
-    def body(x, y, out):
-        np.floor_divide(x, y, out=out, where=y != 0)
-
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod", "reciprocal"])
+def test_integers_that_where_leaves_out_are_not_divided(name: str) -> None:
+    given = "y" if name == "reciprocal" else "x, y"
+    space: dict[str, Any] = {"np": np}
+    exec(f"def body(x, y, out):\n    np.{name}({given}, out=out, where=y != 0)", space)
     x, y = np.arange(700).reshape(7, 100), np.arange(700).reshape(7, 100) % 3
-    form = made(body, x=x, y=y, out=np.zeros_like(x))
+    form = made(space["body"], x=x, y=y, out=np.zeros_like(x))
     wanted, got = np.full_like(x, -7), np.full_like(x, -7)
     with np.errstate(all="raise"):
-        body(x, y, wanted)
+        space["body"](x, y, wanted)
         assert form(x, y, got) == ""
     np.testing.assert_array_equal(got, wanted)
 
@@ -293,6 +294,27 @@ def test_without_llvmlite_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -
     load_llvm.cache_clear()
     assert isinstance(found, Declined) and not found
     assert found.reason.startswith("llvmlite is not installed (pip install 'coexec[compile]')")
+
+
+@pytest.mark.parametrize(
+    ("features", "register"), [(["sse2", "avx"], 0), (["avx", "avx2"], 32), (["avx2", "avx512f"], 32)]
+)
+def test_processors_without_avx2_stay_with_numpy_and_others_use_the_vectors_that_they_have(
+    features: list[str], register: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binding = load_llvm()
+    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: dict.fromkeys(features, True))
+    load_llvm.cache_clear()
+    build.register_bytes.cache_clear()
+    try:
+        found = build.register_bytes() if register else compile_body(scaled, arguments(), writes={"out"})
+    finally:
+        load_llvm.cache_clear()
+        build.register_bytes.cache_clear()
+    if register:
+        assert found == register
+    else:
+        assert isinstance(found, Declined) and found.reason == "compiled forms need a processor with AVX2"
 
 
 def test_values_kept_for_different_reasons_have_memory_of_their_own() -> None:

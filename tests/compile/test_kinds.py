@@ -43,6 +43,14 @@ COMPILED = {
     "powers of integers": ("i8", "out[...] = x ** 2 + abs(x) ** 3"),
     "a product of rows": ("f8", "out[...] = np.prod(x, axis=1, keepdims=True)"),
     "remainders of floats": ("f8", "out[...] = np.fmod(x, 0.3) + x % 0.7"),
+    "places with their axis": (
+        "f8",
+        "out[...] = x.argmax(axis=1, keepdims=True) + np.argmin(x, axis=0, keepdims=True)",
+    ),
+    "the place of all": ("i4", "out[...] = x.argmin(keepdims=True)"),
+    "a masked copy": ("f8", "np.copyto(out, x, where=x > 0.5); np.copyto(out, 7, where=x[:1] < -1)"),
+    "a masked copy of another type": ("i8", "np.copyto(out, x.astype('f8') / 2, where=x % 3 == 0, casting='unsafe')"),
+    "rows between bounds, backwards": ("f8", "out[...] = 0; out[1:5] = x[6:2:-1]; out[5:7] = x[-2:3:-3][:2]"),
     "truths": ("?", "out[...] = ~x | x[:, ::-1] ^ True"),
 }
 REFUSED = {

@@ -10,8 +10,18 @@ import numpy as np
 import pytest
 
 import coexec as cx
+from coexec.compile import Compiler
+from coexec.compile.compiler import Job
 from coexec.machine import collecting
-from coexec.machine.collecting import FEW, MANY, CollectorPace, collect_as_before, collect_seldom
+from coexec.machine.collecting import (
+    FEW,
+    MANY,
+    OFTEN,
+    CollectorPace,
+    collect_as_before,
+    collect_seldom,
+    collect_young,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +29,7 @@ def own_thresholds(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int, 
     """Nobody has asked for anything yet, and the program's own thresholds are Python's."""
     before = gc.get_threshold()
     monkeypatch.setattr(collecting, "_asked", {})
+    monkeypatch.setattr(collecting, "_young", set())
     gc.set_threshold(700, 10, 10)
     yield 700, 10, 10
     gc.set_threshold(*before)
@@ -114,3 +125,28 @@ def test_garbage_in_cycles_is_found_once_few_instructions_are_open() -> None:
         kept = [[] for _ in range(2000)]  # type: ignore[var-annotated]  # the next objects that the program makes
         assert gone and kept
         del x, y
+
+
+def test_older_objects_are_left_alone_while_somebody_asks() -> None:
+    one, other = object(), object()
+    collect_young(one)
+    assert gc.get_threshold() == (700, OFTEN, 10)
+    collect_seldom(other, 5000)
+    assert gc.get_threshold() == (5000, OFTEN, 10)
+    collect_as_before(one)
+    assert gc.get_threshold() == (5000, 10, 10)
+    collect_as_before(other)
+    assert gc.get_threshold() == (700, 10, 10)
+    gc.set_threshold(0)
+    collect_young(one)
+    assert gc.get_threshold()[0] == 0
+    collect_as_before(one)
+    assert gc.get_threshold()[0] == 0
+
+
+def test_a_compiling_thread_sets_off_no_run_through_all_objects_of_the_program() -> None:
+    seen: list[tuple[int, int, int]] = []
+    with Compiler() as compiler:
+        compiler.submit(Job(lambda: seen.append(gc.get_threshold()), lambda: None))
+        compiler.wait()
+    assert seen == [(700, OFTEN, 10)] and gc.get_threshold() == (700, 10, 10)

@@ -158,6 +158,22 @@ def test_a_candidate_is_called_again_and_again_before_the_next_has_its_turn() ->
     assert took == [pytest.approx(1.0 - (len(runs) - CALLS) / 1e3), pytest.approx(1.0 - len(runs) / 1e3)]
 
 
+def test_a_candidate_that_is_far_behind_has_one_turn() -> None:
+    model, clock, runs = small_net(1), TellingClock(), []
+    with cx.Runtime(platform="workstation", execute=True):
+        found = planner(model, ((0.01,), (0.01,)), 1e-5)
+        ways = [planned(model.running, found.cuts(found.alone(device).choices)) for device in range(2)]
+
+        def run(how: RunNode) -> Any:
+            runs.append(ways.index(how))
+            clock.now += 1.0 + ways.index(how)
+            return model.run(how, **example_inputs(model.inputs))
+
+        took = tried(run, ways, clock, until=1e9)
+    assert runs == [0] * CALLS + [1] * CALLS + [0] * CALLS * (TURNS - 1)
+    assert took == [pytest.approx(1.0), pytest.approx(2.0)]
+
+
 def test_trials_compute_with_numbers_that_a_program_could_have() -> None:
     kinds = {"x": ValueType((3, 4)), "half": ValueType((2,), "float16"), "ids": ValueType((5,), "int64")}
     given = example_inputs(kinds)

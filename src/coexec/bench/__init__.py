@@ -32,10 +32,10 @@ ON_RANKS = frozenset({"cluster"})
 LONG = frozenset({"cluster"})
 """Those that do more with `full`."""
 
-CHOOSING = frozenset({"apps", "cluster", "compile", "dag", "pipeline", "plan", "split"})
+CHOOSING = frozenset({"apps", "cluster", "compile", "dag", "dnn", "pipeline", "plan", "split"})
 """Those that measure only some of their cases (`only`), if told."""
 
-BY_DEVICES = frozenset({"apps", "dag", "split"})
+BY_DEVICES = frozenset({"apps", "dag", "dnn", "split"})
 """Those that measure only some of their sets of devices (`devices`), if told."""
 
 BRIEF = frozenset({"plan"})

@@ -16,6 +16,7 @@ from ..program.variant import Numerics, exact
 from .build import MachineCode, load_llvm, register_bytes
 from .columns import columns_copied
 from .entering import entrance
+from .forwarding import forwarded
 from .graph import Assign, Expr, Traced, nodes_of
 from .llvm import ENTRY, Llvm
 from .llvm_draws import WantsScalars
@@ -113,7 +114,7 @@ def compile_body(
 
 def written(traced: Traced, large: Collection[str] = ()) -> Llvm:
     """Return the text of a graph: tried until nothing is computed again and again. `large` arrays go past the caches."""
-    stores = columns_copied(overlaps_kept(stale_kept(list(traced.stores))))
+    stores = columns_copied(overlaps_kept(stale_kept(forwarded(traced.stores))))
     scalar: set[int] = set()  # buffers that are written by loops over single elements
     for _ in range(ATTEMPTS):
         groups = grouped(stores)

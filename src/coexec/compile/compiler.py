@@ -1,6 +1,6 @@
 """A thread that compiles while the program goes on.
 
-Before: machine/switching.py.  After: compile/forms.py, compile/serving.py.  Knows jobs, nothing of what they do.
+Before: machine/switching.py, machine/collecting.py.  After: compile/forms.py, compile/serving.py.  Knows jobs, nothing of what they do.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
+from ..machine.collecting import collect_as_before, collect_young
 from ..machine.switching import restore_turns, shorten_turns
 
 TURN = 0.2e-3  # seconds that a thread waits for the interpreter lock while something is compiled: five are usual
@@ -54,9 +55,11 @@ class Compiler:
                 job = self._jobs.popleft()
                 self._busy = True
             shorten_turns(self, TURN)
+            collect_young(self)
             try:
                 job.run()
             finally:
+                collect_as_before(self)
                 restore_turns(self)
                 with self._changed:
                     self._busy = False

@@ -144,8 +144,14 @@ def flat(array: Symbolic) -> Symbolic:
 
 def place_of(kind: str, array: Symbolic, axis: Any = None, out: Any = None, keepdims: Any = False) -> Symbolic:
     """Return where the first extreme is."""
-    if out is not None or (keepdims and keepdims is not np._NoValue):
+    if out is not None:
         raise Untraceable(f"np.{kind} with options")
+    if keepdims and keepdims is not np._NoValue:
+        every = (None,) * array.ndim
+        if axis is None:
+            return place_of(kind, array)[every] if array.ndim else place_of(kind, array)
+        at = operator.index(axis) % max(array.ndim, 1)
+        return place_of(kind, array, axis)[tuple(None if a == at else slice(None) for a in range(array.ndim))]
     if axis is None:
         array, axis = flat(array) if array.ndim > 1 else array, 0
     if array.dtype.kind not in "iufb":

@@ -47,6 +47,9 @@ def where(condition: Any, *choices: Any) -> Symbolic:
     return array.fresh(elementwise(array, "where", [test.node(), *args], dtype))
 
 
+_CHOICE = where  # for functions with a parameter of that name
+
+
 def clip(array: Any, low: Any = None, high: Any = None, out: Any = None, **options: Any) -> Any:
     """As np.clip."""
     low, high = options.pop("min", low), options.pop("max", high)
@@ -165,10 +168,23 @@ def column_stack(arrays: Sequence[Any]) -> Symbolic:
 
 
 def copyto(target: Any, value: Any, casting: str = "same_kind", where: Any = True) -> None:
-    """As np.copyto."""
-    if where is not True or not isinstance(target, Symbolic):
-        raise Untraceable("np.copyto with where=")
-    target.write(value, casting)
+    """As np.copyto. Where it does not write, nothing is converted, so that no flag comes from there."""
+    if not isinstance(target, Symbolic):
+        raise Untraceable("np.copyto into something else than an array")
+    if where is True:
+        target.write(value, casting)
+        return
+    if not isinstance(where, Symbolic) or where.dtype != bool:
+        raise Untraceable("np.copyto with where= that is no array of booleans")
+    if isinstance(value, Symbolic) and value.dtype != target.dtype:
+        if not np.can_cast(value.dtype, target.dtype, casting):  # type: ignore[arg-type]
+            raise Untraceable(f"NumPy does not write {value.dtype} into {target.dtype} there")
+        value = _CHOICE(where, value, value.dtype.type(0)).astype(target.dtype)
+    chosen = operand(value, target.dtype, target.tape)
+    if broadcast_sizes(target.shape, chosen.shape, where.shape) != target.shape:
+        raise Untraceable("np.copyto of what does not have the shape of its target")
+    node = elementwise(target, "where", [where.node(), chosen, target.node()], target.dtype)
+    target.write(target.fresh(node))
 
 
 def broadcast_to(array: Any, shape: Any, **_: Any) -> Symbolic:

@@ -12,8 +12,11 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..program.variant import Numerics, close, exact
-from .graph import Assign, Buffer, Scalar, Traced, whole_axes
+from .forwarding import forwarded
+from .graph import Assign, Buffer, Fold, Scalar, Traced, nodes_of, whole_axes
 from .opencl_points import Points
 from .opencl_vectors import WIDTHS, NotVectors, Vectors, vector_type
 from .refused import DEEP, Declined, Untraceable
@@ -69,18 +72,31 @@ def statements(traced: Traced, *, name_numbers: bool, vectors: bool = False) -> 
     With `name_numbers`, whoever launches it passes the numbers that Python computes; else C computes them. With `vectors`, a
     point may be several elements of the last axis, where functions are computed so.
     """
-    groups = scheduled(traced.stores)
+    groups = scheduled(forwarded(traced.stores))
     if len(groups) > 1 or any(not store.buffer.parameter for store in groups[0]):
         raise Untraceable("it needs several passes over its arrays")
-    space = _check_points(traced, groups[0])
+    columns = vectors and name_numbers and all(map(_is_column, groups[0]))
+    space = _check_points(traced, groups[0], columns=columns)
     try:
         writer, rows, width = _written(traced, groups[0], space, name_numbers=name_numbers, vectors=vectors)
+        if columns and width == 1 and any(isinstance(node, Fold) for node in nodes_of(*(s.value for s in groups[0]))):
+            raise Untraceable(
+                "each column of it reduces the same elements"
+            )  # one by one, which takes far longer than NumPy
+        rows = rows or columns
     except WantsMemory:
         raise Untraceable("it reduces the same elements for many points") from None
     except RecursionError:
         raise Untraceable(DEEP) from None
+    if not traced.free and any(_is_finer(store.buffer.dtype, writer.coarse) for store in groups[0]):
+        raise Untraceable("functions in single precision are not close in units of the double precision that it writes")
     numerics = close(writer.ulp + FREE) if traced.free else close(writer.ulp) if writer.ulp else exact
     return Statements("\n".join(writer.source()), numerics, writer.ulp, space, rows, width, writer.numbers)
+
+
+def _is_finer(dtype: np.dtype[Any], coarse: float) -> bool:
+    """Tell whether a type of floats is more precise than functions that are close in units of theirs."""
+    return dtype.kind == "f" and float(np.finfo(dtype).eps) < coarse
 
 
 def _written(
@@ -126,11 +142,22 @@ def _is_relation(text: str, answer: Any) -> bool:
     return answer is True and text.startswith("bool(") and text.endswith(" == 0)") and "__" in text
 
 
-def _check_points(traced: Traced, group: Sequence[Assign]) -> str:
-    """Return the array whose elements are the points; raise unless each point computes its own elements."""
+def _is_column(store: Assign) -> bool:
+    """Tell whether a store writes one element of each row."""
+    last, shape = store.axes[-1] if store.axes else None, store.buffer.shape
+    one = last is not None and last.axis is None and type(last.start) is int and len(shape) in (2, MOST_AXES)
+    return one and store.axes[:-1] == whole_axes(len(shape) - 1) and same_shape(store.value.shape, shape[:-1])
+
+
+def _check_points(traced: Traced, group: Sequence[Assign], *, columns: bool) -> str:
+    """Return the array whose elements are the points, or whose rows are; raise unless each point computes its own elements."""
     first = next(p for name, p in traced.parameters.items() if isinstance(p, Buffer) and name in traced.writes)
     if not first.shape:
         raise Untraceable("its index space has no axes")
+    if columns:
+        if not all(same_shape(store.buffer.shape[:-1], first.shape[:-1]) for store in group):
+            raise Untraceable("it writes arrays of different shapes")
+        return first.name
     for store in group:
         shape = store.value.shape
         moved = store.axes != whole_axes(len(store.buffer.shape))

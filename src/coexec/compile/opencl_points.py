@@ -56,6 +56,7 @@ class Points(Walk):
     def __init__(self, traced: Traced, *, name_numbers: bool) -> None:
         super().__init__()
         self.ulp = 0.0
+        self.coarse = 0.0  # what one ulp of the least precise function is
         self.numbers: dict[str, Scalar] = {}
         self._name_numbers = name_numbers
         self._shared: list[Nest] = []  # what several work-items compute alike
@@ -228,6 +229,8 @@ class Points(Walk):
         if known is None or len({value.dtype for value in values}) > 1:
             raise Untraceable(f"np.{function} has no OpenCL C")
         pattern = known.floats if last.kind == "f" else known.integers
+        if last.kind == "u" and function == "absolute":
+            pattern = "{0}"  # the text looks at the sign
         if not pattern or (last.kind == "b" and not function.startswith(("logical", "bitwise", "equal", "not_equal"))):
             raise Untraceable(f"np.{function} of {last} has no OpenCL C")
         if function == "power" and values[1].home in self._outside:
@@ -242,7 +245,9 @@ class Points(Walk):
         known, pattern = self.known(function, values)
         if known.calm:
             raise Untraceable(f"np.{function} has no OpenCL C for one element, as PoCL would put several into a vector")
-        self.ulp += known.ulp + 0.5 if known.ulp and last.kind == "f" else 0.0
+        if known.ulp and last.kind == "f":
+            self.ulp += known.ulp + 0.5
+            self.coarse = max(self.coarse, float(np.finfo(last).eps))
         if known.wraps and last.kind in "iu":  # C says what becomes of unsigned integers only
             kind = self.c_type(last).removeprefix("u")
             texts = [f"((u{kind}){text})" for text in texts]

@@ -247,18 +247,23 @@ class Vectors(Points):
         return f"{buffer.name}({', '.join(map(self.position, moved))})"
 
     def put(self, buffer: Buffer, at: Index, value: Held) -> None:
-        width, last = self._width, len(at) - 1
-        if at[last].axis != AT or at[last].step != 1 or value.dtype.kind not in "fiub":
+        width, moving = self._width, [axis for axis, line in enumerate(at) if line.axis == AT]
+        if len(moving) != 1 or at[moving[0]].step != 1 or value.dtype.kind not in "fiub":
             raise NotVectors
         text = self._spread(value)
         if value.dtype == BOOL:
             text = f"convert_uchar{width}({text} & 1)"
         first, single = (self._element(buffer, at, place) for place in (AT, f"({AT} + e)"))
-        self.say(f"if ({LEFT} == {width} && {buffer.name}_stride{last} == 1) vstore{width}({text}, 0, &{first});")
-        self.say(
-            f"else {{ {self.c_type(value.dtype)} some[{width}]; vstore{width}({text}, 0, some); "
+        one_by_one = (
+            f"{{ {self.c_type(value.dtype)} some[{width}]; vstore{width}({text}, 0, some); "
             f"for (int e = 0; e < {LEFT}; e++) {single} = some[e]; }}"
         )
+        last = len(at) - 1
+        if moving != [last]:
+            self.say(one_by_one)
+            return
+        self.say(f"if ({LEFT} == {width} && {buffer.name}_stride{last} == 1) vstore{width}({text}, 0, &{first});")
+        self.say(f"else {one_by_one}")
 
     # Values -------------------------------------------------------------------------------------------------------------
 

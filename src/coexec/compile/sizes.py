@@ -120,10 +120,25 @@ def _slice(entry: slice, extent: Size) -> tuple[Size, int, Size]:
 
 
 def _backwards(entry: slice, extent: Size, step: int) -> tuple[Size, int, Size]:
-    if entry.start is not None or entry.stop is not None:
-        raise Untraceable("a slice that goes backwards between bounds")
-    count = extent if step == -1 else (extent + (-step - 1)) // -step
-    return extent - 1, step, normal(count)
+    """Return the same of a slice that goes from its start down to what comes after its stop."""
+    start = extent - 1 if entry.start is None else _from_begin(entry.start, extent)
+    if entry.start is not None:
+        if not start >= 0:
+            raise Untraceable("a slice in it is empty")
+        start = lesser(start, extent - 1)
+    stop: Size = -1 if entry.stop is None else _from_begin(entry.stop, extent)
+    if entry.stop is not None and stop < 0:
+        stop = -1
+    width = start - stop
+    if not width > 0:
+        raise Untraceable("a slice in it is empty")
+    return start, step, normal(width if step == -1 else (width + (-step - 1)) // -step)
+
+
+def _from_begin(given: Any, extent: Size) -> Size:
+    """Return an end of a slice that counts from the end if it is negative."""
+    at: Size = given if isinstance(given, Host) and type(given.value) is int else operator.index(given)
+    return at + extent if at < 0 else at
 
 
 def _bound(given: Any, otherwise: Size, extent: Size) -> Size:

@@ -18,6 +18,7 @@ TRIES = 12  # times in a row that something was learnt in vain, until the next m
 PATIENCE = 64  # calls at most that it waits then
 FORMS = 24  # for which something is remembered of calls of one shape
 MOST = 1 << 12  # shapes that are remembered
+FLEETING = 1 << 12  # elements that are set in less time than a task takes
 MOST_CALLS = 64  # calls that are remembered with the first of their arrays
 
 
@@ -52,13 +53,24 @@ class FormCache:
         return False
 
 
+def is_fleeting(task: Task) -> bool:
+    """Tell whether a call sets so few elements that it is a task at some times and none at others, as where its array is.
+
+    It is no part of what the program repeats: with it and without, that would be two things, and nothing learnt of the one would
+    count for the other.
+    """
+    kernel = task.kernel
+    return kernel is not None and kernel.internal and task.arrays[0]._box.volume <= FLEETING
+
+
 class CallShape:
     """All calls of one kernel, with the same options, on views of the same boxes. Compared by identity."""
 
-    __slots__ = ("asks_user", "last", "links", "recipes", "repeatable", "steady")
+    __slots__ = ("asks_user", "fleeting", "last", "links", "recipes", "repeatable", "steady")
 
     def __init__(self, task: Task) -> None:
         self.asks_user = any(type(param.access.mapper) is Function for param in task.accesses)  # mappers of the user's
+        self.fleeting = is_fleeting(task)
         kernel = task.kernel
         self.repeatable = (  # what it is lowered to depends on its arrays alone
             kernel is not None and kernel.order is None and not kernel.host and not kernel.cost.scratches

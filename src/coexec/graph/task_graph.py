@@ -5,11 +5,11 @@ Before: program/.  After: plan/, lower/.  Knows no device and no memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..geometry import Box, bounding
+from ..geometry import Box, Grid, bounding
 from ..program.access import Access
 from ..program.array import Array
 from ..program.storage import Storage
@@ -56,6 +56,10 @@ def touched_boxes(task: Task, access: Access, array: Array, chunk: Box | None) -
     return narrow(array._box, array._cut, bounding(parts)), tuple([narrow(array._box, array._cut, p) for p in parts])
 
 
+Touching = tuple[Box, Grid | None, bool, bool]
+"""What a call touches of an array that no other parameter of it touches, and whether it reads and writes it."""
+
+
 class TaskGraph:
     """Builds tasks with exact dependencies. Remembers only what later tasks could depend on."""
 
@@ -74,11 +78,26 @@ class TaskGraph:
         """Begin to track a new array. What lowering remembers of it has the tracker too, and is in the only table."""
         storage.tracker = Tracker(storage.box, self.horizon)
 
-    def add(self, task: Task) -> None:
-        """Number `task`, find what it comes after, and make it visible to later tasks."""
+    def add(  # noqa: PLR0912 - one function: calls cost more
+        self, task: Task, touches: Sequence[Touching] | None = None, trackers: Sequence[Tracker] = ()
+    ) -> None:
+        """Number `task`, find what it comes after, and make it visible to later tasks.
+
+        Who knows what it `touches`, each array once, as a whole task and never nothing, gives that with their trackers.
+        """
         found: set[int] = set()
         self.last = id = task.id = self.last + 1
-        if task.space is None and task.once:
+        if touches is not None:
+            touched = self.marks.touched
+            for (box, grid, reads, writes), tracker in zip(touches, trackers):  # noqa: B905 - equally long, and this is hot
+                if tracker.folded is not None:
+                    tracker.unfold()
+                touched.add(tracker)
+                if not writes:
+                    tracker.read_by(box, grid, id, found)
+                else:
+                    tracker.write_by(box, grid, id, found if reads else None, found)
+        elif task.space is None and task.once:
             touch = self.marks.touched.add
             for param, array in zip(task.accesses, task.arrays):  # noqa: B905 - equally long, and this is hot
                 if array.size:

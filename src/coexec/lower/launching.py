@@ -12,6 +12,7 @@ from ..geometry import Box
 from ..graph.command import Chunk
 from ..graph.instruction import Binding, HostLaunch, Instruction, Launch, SeenPiece
 from ..graph.task import Task
+from ..graph.task_graph import Touching
 from ..program.array import Array
 from .capacity import Capacity
 from .coherence import Coherence
@@ -37,27 +38,32 @@ class Launching:
         if self.orders:
             self.orders = {order: max(id, epoch) for order, id in self.orders.items()}
 
-    def one(self, task: Task, step: Launch, backings: Sequence[Backing]) -> Instruction:
+    def one(
+        self,
+        task: Task,
+        step: Launch,
+        touches: Sequence[Touching],
+        states: Sequence[ArrayState],
+        backings: Sequence[Backing],
+    ) -> Instruction:
         """Return the launch of a task that touches each of its arrays once, all of them backed and valid; it is not emitted."""
         emitter = self._emitter
         emitter.last = id = emitter.last + 1
         needs: set[int] = set()
         after: set[int] = set()
-        touch = emitter.marks.touched.add
-        for param, array, backing in zip(task.accesses, task.arrays, backings):  # noqa: B905 - equally long, and hot
-            access = param[2]
-            state = array._storage.state
+        touched = emitter.marks.touched
+        for (box, grid, reads, writes), state, backing in zip(touches, states, backings):  # noqa: B905 - equally long, and hot
             if state.form is not None:
                 state.unfold()
             tracker = backing._tracker
-            touch(backing)
-            if not access.writes:
-                tracker.read_by(array._box, array._grid, id, needs)
+            touched.add(backing)
+            if not writes:
+                tracker.read_by(box, grid, id, needs)
             else:
-                tracker.write_by(array._box, array._grid, id, needs if access.reads else None, after)
+                tracker.write_by(box, grid, id, needs if reads else None, after)
                 bit = 1 << backing.allocation.memory
                 if state.valid.uniform != bit:
-                    state.valid.set(array._box, bit)
+                    state.valid.set(box, bit)
         if needs:
             after -= needs
         elif not after:

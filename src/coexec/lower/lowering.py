@@ -14,6 +14,7 @@ from ..graph.command import Chunk, Command
 from ..graph.instruction import Binding, Fence, Instruction, Launch
 from ..graph.mapped import Mapped, mapped, placed
 from ..graph.task import Task
+from ..graph.task_graph import Touching
 from ..machine.platform import HOST, USER, Device, Platform
 from ..plan.candidate import Share
 from ..program.access import Access
@@ -27,7 +28,7 @@ from .launching import Launching, whole_binding
 from .oversized import RoundPart
 from .reduction import Reductions
 from .state import FILL, MEMORIES, ArrayState, Backing, discard, hulls
-from .touch import Draft, Touch, by_array, slots_of
+from .touch import Draft, Touch, by_array, is_written, slots_of
 from .validity_cache import Boxes
 from .watch import LoweringWatch, look, look_at
 
@@ -212,21 +213,25 @@ class Lowering:
         chunk, share = chunks[0], shares[0]
         memory = self._devices[chunk.device].memory
         bit = 1 << memory
-        bindings: list[Binding] = []
+        states: list[ArrayState] = []
         backings: list[Backing] = []
-        accesses, arrays = task.accesses, task.arrays
-        for (name, _, access), array in zip(accesses, arrays):  # noqa: B905 - as long as each other, and this is hot
+        touches: list[Touching] = []
+        bindings: list[Binding] = []
+        for (name, _, access), array in zip(task.accesses, task.arrays):  # noqa: B905 - equally long, and this is hot
             state: ArrayState = array._storage.state
             backing = state.complete.get(memory)
             mask = state.valid.uniform
             if backing is None or mask is None or not array.size:
                 return None
-            if not mask & bit and (access.reads or array._grid is not None):
+            box, grid, reads, writes = array._box, array._grid, access.reads, access.writes
+            if not mask & bit and (reads or grid is not None):
                 return None
+            states.append(state)
             backings.append(backing)
-            whole = array._cut is None and array._box is backing.box
-            known = backing.bindings.get((name, access.writes)) if whole else None
-            bindings.append(known or whole_binding(backing, name, array, access.writes))
+            touches.append((box, grid, reads, writes))
+            whole = array._cut is None and box is backing.box
+            known = backing.bindings.get((name, writes)) if whole else None
+            bindings.append(known or whole_binding(backing, name, array, writes))
         priority = 4 + task.options.priority if task.options is not None else 4
         same, found = task.same, tuple(bindings)
         made = None if same is None else same.launch
@@ -235,7 +240,7 @@ class Lowering:
             if same is not None:
                 same.launch = made
         step: Launch = made[4]
-        instruction = self.launching.one(task, step, backings)
+        instruction = self.launching.one(task, step, touches, states, backings)
         return [*self.emitter.take(), instruction] if self.emitter.out else [instruction]
 
     def _touches(self, task: Task, chunk: Chunk, partials: dict[str, ArrayState]) -> list[Touch]:
@@ -246,7 +251,7 @@ class Lowering:
             if access.mode == "reduce":
                 touches.append(slots_of(name, partials[name], chunk, device.memory))
             else:
-                alone = task.once or not _written(task, array)
+                alone = task.once or not is_written(task, array)
                 touches.append(self._touch(name, access, array, part, device, alone=alone))
         return touches
 
@@ -388,10 +393,3 @@ class Lowering:
     def states(self) -> dict[int, ArrayState]:
         """Return the state of every live array, by array id: the one table that says which arrays there are."""
         return self._states
-
-
-def _written(task: Task, array: Array) -> bool:
-    """Tell whether a task writes an array through some parameter: then a body sees one memory through all of them."""
-    return any(
-        p.access.writes and a._storage is array._storage for p, a in zip(task.accesses, task.arrays, strict=True)
-    )

@@ -16,12 +16,12 @@ and the ids of the new states are positions in that list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from ..graph.forms import Ids
 from ..graph.instruction import Alloc, Allocation, Fence, Free, Instruction, Launch, Step
-from ..graph.positions import Get, Positions, getter
+from ..graph.positions import MOST_WRITTEN, OFTEN, Get, Positions, getter, several, written
 from .emit import MOST_EDGES, Emitter
 from .state import ArrayState, Backing, StateForm
 
@@ -59,7 +59,8 @@ class Before(NamedTuple):
     other: int  # the only other id that it comes after
     others: Get  # all of them, if there is not just one
     readers: tuple[int, ...]  # the places where there may be lists
-    named: tuple[int, ...]  # all places but those
+    need_ids: tuple[int, ...]  # the places of `needs`
+    ids: tuple[int, ...]  # and of `others`
 
 
 class Bound:
@@ -79,8 +80,8 @@ class Recipe:
     """What a call becomes on arrays whose states have certain forms."""
 
     __slots__ = (
-        "_before", "_behind", "_chunks", "_front", "_steps", "afters", "foresight", "frees", "made", "needs", "privates",
-        "size", "uses"
+        "_all", "_before", "_behind", "_changes", "_chunks", "_fills", "_front", "_own", "_steps", "_written", "afters", "foresight", "frees",
+        "made", "needs", "privates", "size", "uses"
     )  # fmt: skip
 
     def __init__(
@@ -98,8 +99,12 @@ class Recipe:
         self._steps = steps  # the number of an allocation is its position among those of the arrays and the new ones
         self._chunks = chunks  # which of the command's chunks each step computes; below zero: none
         self._before = [(each[0], each[1], each[2], (each[3], each[4], each[5])) for each in before]
-        self._front, self._behind = _front(before, self.size, own)
+        self._all, self._own, self._fills = before, own, 0
+        self._written: Any = None  # a function that makes the instructions of this recipe alone
+        front, behind = _front(before, self.size, own)
+        self._front, self._behind = getter(front), getter(behind)
         self.afters = afters
+        self._changes = [(after.form, after.ids, after.layout) for after in afters]
         self.foresight = 0  # what was known then of how large allocations become
         self.made = made
         self.needs: dict[int, int] = {}  # per memory: bytes that it allocates
@@ -114,8 +119,17 @@ class Recipe:
 
         At the front are those that none of the recipe comes after from now on, and none that these come after.
         """
-        made = []
         edges = emitter.edges
+        if self._written is not None:
+            made: list[Instruction] = self._written(slots, task, steps, edges, emitter.led)
+            emitter.last += self.size
+            if len(edges) > MOST_EDGES:
+                emitter.work_out_front()
+            return made
+        self._fills += 1
+        if self._fills == OFTEN and self.size <= MOST_WRITTEN:
+            self._written = written(self.text(), {"Instruction": Instruction})
+        made = []
         before = zip(slots[-self.size :], self._before, steps)  # noqa: B905 - as long as each other, and this is hot
         for id, (need, get_needs, reader, rest), step in before:
             needs = (slots[need],) if need >= 0 else get_needs(slots)
@@ -138,6 +152,26 @@ class Recipe:
         if len(edges) > MOST_EDGES:
             emitter.work_out_front()
         return made
+
+    def text(self) -> str:
+        """Return the text of a function that makes the instructions of this recipe alone, without loops."""
+        lines = ["def fill(slots, task, steps, edges, led):", f"    {_named('s', self.size)} = steps"]
+        entries, lists = [], []
+        for number, each in enumerate(self._all):
+            needs = _tuple(each.need_ids)
+            after = _tuple(each.ids)
+            if each.readers:
+                for at in each.readers:
+                    lines.append(f"    r{number}_{at} = {several(at)}")
+                    lists.append(f"r{number}_{at}")
+                joined = [f"r{number}_{at}" for at in each.readers]
+                after = joined[0] if len(joined) == 1 and not each.ids else " + ".join([after, *joined])
+            entries.append(f"Instruction(slots[{self._own + number}], s{number}, task, {needs}, {after})")
+        front, behind = _front(self._all, self.size, self._own)
+        lines.append(f"    edges += ({', '.join([*lists, _tuple(behind)])},)")
+        lines.append(f"    led += {_tuple(front)}")
+        lines.append(f"    return [{', '.join(entries)}]")
+        return "\n".join(lines)
 
     def bound(self, states: Sequence[ArrayState], shares: Any, new: Sequence[Allocation]) -> Bound:
         """Return the recipe for these arrays, shares and new allocations."""
@@ -166,32 +200,52 @@ class Recipe:
         self, slots: list[Any], states: Sequence[ArrayState], old: list[Backing], new: Sequence[Allocation]
     ) -> None:
         """Let the states be as they are after the call."""
-        for state, after in zip(states, self.afters):  # noqa: B905 - as above
-            form = after.form
-            if after.layout is not None:
+        for state, (form, ids, layout) in zip(states, self._changes):  # noqa: B905 - as above
+            if layout is not None:
                 state.arrange(
-                    [
-                        (m, [old[i] if i < len(old) else Backing(new[i - len(old)], 0) for i in at])
-                        for m, at in after.layout
-                    ]
+                    [(m, [old[i] if i < len(old) else Backing(new[i - len(old)], 0) for i in at]) for m, at in layout]
                 )
             if state.valid.pattern is not form.valid:
                 state.valid.become(form.valid)
             state.form = form
-            ids = after.ids
             state.ids = list(ids.get(slots)) if ids.plain else ids.fill(slots)
 
 
-def _front(before: Sequence[Before], size: int, own: int) -> tuple[Get, Get]:
-    """Return what takes out of the slots a recipe's instructions that none of it comes after, and all that it comes after.
+def _named(letter: str, count: int) -> str:
+    """Return so many names, to be assigned to."""
+    return "".join([f"{letter}{number}, " for number in range(count)])
+
+
+def _tuple(positions: Sequence[int]) -> str:
+    """Return the expression of what is in these slots."""
+    return f"({''.join([f'slots[{i}], ' for i in positions])})"
+
+
+def _front(before: Sequence[Before], size: int, own: int) -> tuple[list[int], list[int]]:
+    """Return the slots of a recipe's instructions that none of it comes after, and of all that it comes after.
 
     Lists of readers that it comes after are apart. `own` is the slot of its first instruction.
     """
     ids: set[int] = set()
     for edges in before:
-        ids.update(edges.named)
+        ids.update(edges.need_ids, edges.ids)
     front = [own + n for n in range(size) if own + n not in ids]
-    return getter(front), getter(sorted(i for i in ids if i < own))
+    return front, sorted(i for i in ids if i < own)
+
+
+def edges_at(needs: Sequence[int], after: Sequence[int], lists: Container[int]) -> Before:
+    """Return the edges of an instruction; there may be `lists` of readers in some places that it comes after."""
+    ids, readers = [i for i in after if i not in lists], tuple([i for i in after if i in lists])
+    return Before(
+        needs[0] if len(needs) == 1 else -1,
+        getter(needs),
+        readers[0] if len(after) == 1 and readers else -1,
+        ids[0] if len(ids) == 1 else -1,
+        getter(ids),
+        readers,
+        tuple(needs),
+        tuple(ids),
+    )
 
 
 class Making:
@@ -285,20 +339,9 @@ class Making:
     def _edges(self, needs: Sequence[int], after: Sequence[int], first: int) -> Before:
         """Return the edges of an instruction as positions."""
         need = [self.position(id, first) for id in needs]
-        every = [self.position(id, first) for id in after]
         if not self._readers.isdisjoint(need):
             raise NoRecipe
-        ids, readers = [i for i in every if i not in self._readers], tuple([i for i in every if i in self._readers])
-        alone = len(every) == 1
-        return Before(
-            need[0] if len(need) == 1 else -1,
-            getter(need),
-            readers[0] if alone and readers else -1,
-            ids[0] if len(ids) == 1 else -1,
-            getter(ids),
-            readers,
-            (*need, *ids),
-        )
+        return edges_at(need, [self.position(id, first) for id in after], self._readers)
 
     def _open(
         self, instructions: Sequence[Instruction], places: dict[int, int], chunks: Sequence[Any]

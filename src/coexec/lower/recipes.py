@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from ..graph.command import Command
+from ..graph.command import Chunk, Command
 from ..graph.forms import Ids, Numbering
 from ..graph.instruction import Allocation, Fence, Instruction
 from ..graph.shape import FormCache, answers
@@ -67,6 +67,49 @@ class Recipes:
                 shape.last.clear()
             last = shape.last[at] = known, chunks, shares  # which are kept, so that nothing else has their identities
         return self._found(last[0], task, states, shares)
+
+    def found(self, task: Task, chunks: Sequence[Chunk], shares: Sequence[Share]) -> list[Instruction] | None:
+        """Return the same as `recall`, of a task that had these chunks and shares before; None where it is not the usual case."""
+        shape = task.shape
+        if shape is None or shape.asks_user or not task.once:
+            return None
+        last = shape.last.get((id(chunks), id(shares)))
+        if last is None:
+            return None
+        states: list[ArrayState] = []
+        forms: list[StateForm] = []
+        slots: list[Any] = []
+        for array in task.arrays:
+            state: ArrayState = array._storage.state
+            form = state.form
+            if form is None or state.valid.pattern is not form.valid:
+                return None
+            states.append(state)
+            forms.append(form)
+            slots += state.ids
+        known: FormCache = last[0]
+        recipe: Recipe | None = known.forms.get(tuple(forms))
+        if recipe is None or recipe.made or recipe.frees:
+            return None
+        known.tries = 0
+        self.recalled += 1
+        return self._refill(recipe, task, states, shares, slots)
+
+    def _refill(
+        self, recipe: Recipe, task: Task, states: list[ArrayState], shares: Sequence[Share], slots: list[Any]
+    ) -> list[Instruction]:
+        """Return the instructions of a recipe that allocates and frees nothing, and change the states as it says."""
+        emitter = self._lowering.emitter
+        first = emitter.last + 1
+        slots.append(emitter.epoch)
+        slots += range(first, first + recipe.size)
+        bound = self._bound(recipe, task, states, shares)
+        made = recipe.instructions(emitter, slots, task, bound.steps)
+        recipe.change(slots, states, bound.backings, ())
+        if bound.touched != emitter.marks.count:  # else it was filled in since the last mark
+            bound.touched = emitter.marks.count
+            emitter.marks.touched.update(bound.backings)
+        return made
 
     def lower(
         self, command: Command, shares: Sequence[Share], draft: Draft | None = None, *, late: bool = False
@@ -142,19 +185,13 @@ class Recipes:
         if recipe.made and not self._may_allocate(recipe):
             return None
         self.recalled += 1
+        if not recipe.made and not recipe.frees:
+            return self._refill(recipe, task, states, shares, slots)
         emitter = self._lowering.emitter
         slots.append(emitter.epoch)
         first = emitter.last + 1
         slots += range(first, first + recipe.size)
-        if recipe.made or recipe.frees:
-            return self._fill(recipe, task, states, shares, slots)
-        bound = self._bound(recipe, task, states, shares)
-        made = recipe.instructions(emitter, slots, task, bound.steps)
-        recipe.change(slots, states, bound.backings, ())
-        if bound.touched != emitter.marks.count:  # else it was filled in since the last mark
-            bound.touched = emitter.marks.count
-            emitter.marks.touched.update(bound.backings)
-        return made
+        return self._fill(recipe, task, states, shares, slots)
 
     def _may_allocate(self, recipe: Recipe) -> bool:
         """Tell whether what a recipe allocates is as large as analysis would make it, and fits as it did then."""

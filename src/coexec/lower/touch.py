@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from ..geometry import Box, Grid
 from ..graph.command import Chunk
+from ..graph.task import Task
+from ..program.array import Array
 from ..program.padding import Pad
 from ..program.view import Cut, grid_of
 from .oversized import RoundPart
@@ -83,3 +85,10 @@ def by_array(
             if not touch.empty:
                 found.setdefault(touch.state, []).append((touch, part.chunk.device))
     return found
+
+
+def is_written(task: Task, array: Array) -> bool:
+    """Tell whether a task writes an array through some parameter: then a body sees one memory through all of them."""
+    return any(
+        p.access.writes and a._storage is array._storage for p, a in zip(task.accesses, task.arrays, strict=True)
+    )

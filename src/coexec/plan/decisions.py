@@ -21,19 +21,8 @@ from .policies import Loads
 from .repeats import LONGEST, Event, Repeats
 
 LOOK_AGAIN = 8, 128  # turns of a loop, or calls of a steady plan, until one is planned again: at first, and in the end
-FLEETING = 1 << 12  # elements that are set in less time than a task takes
 
 _new: Callable[..., Any] = tuple.__new__  # of a named tuple, without its constructor
-
-
-def is_fleeting(task: Task) -> bool:
-    """Tell whether a call sets so few elements that it is a task at some times and none at others, as where its array is.
-
-    It is no part of what the program repeats: with it and without, that would be two things, and nothing learnt of the one would
-    count for the other.
-    """
-    kernel = task.kernel
-    return kernel is not None and kernel.internal and task.arrays[0]._box.volume <= FLEETING
 
 
 class Version(Protocol):
@@ -81,6 +70,12 @@ class Decided:
         self.left = self.turns = 0  # calls that are planned so, whatever else is going on: from now on, and in all
         self.loads = loads.parts(self.chunks, self.shares)
 
+    def planned(self, task: Task) -> Planned:
+        """Return a task as it is planned now."""
+        command = _new(Command, (task.id, task, self.chunks, task.after, self.why))
+        planned: Planned = _new(Planned, (command, self.shares, False, "", None, True, False, NOTHING))
+        return planned
+
     def alike(self, task: Task, planned: Planned) -> bool:
         """Tell whether a plan gives the same parts to the same devices and variants."""
         if task.shape is not self.shape or self.chunks != planned.command.chunks:
@@ -116,14 +111,20 @@ class Decisions:
 
         There were so many `births` of arrays when it was called. If it is not planned so, whoever plans it notes it next.
         """
-        if not self.on or task.shape is None:
+        known = self.known(task, births, divided=divided)
+        return None if known is None else known.planned(task)
+
+    def known(self, task: Task, births: int, *, divided: bool = False) -> Decided | None:
+        """Return the same as `recall`, as it was decided then."""
+        shape = task.shape
+        if not self.on or shape is None:
             return None
-        self._loads.stayed = None
-        kernel = task.kernel
-        fleeting = kernel is not None and kernel.internal and is_fleeting(task)
-        known = None if fleeting else self._before(task, births)
+        loads = self._loads
+        loads.stayed = None
+        fleeting = shape.fleeting
+        known = None if fleeting else self._before(task, shape, births)
         if known is None:
-            known = task.shape.steady
+            known = shape.steady
             if known is None or not known.left:
                 return None
             known.left -= 1
@@ -134,26 +135,24 @@ class Decisions:
             return None
         if known.asked and known.asked != answers(task, chunks):
             return None
-        if known.stayed is not None and not self._loads.stays(known.stayed):
+        if known.stayed is not None and not loads.stays(known.stayed):
             self._left = 0  # its data moves: a whole turn is planned with the data there
             return None
         if known.visited and task.space is None:
             task.space, task.shapes = task.domain, known.shapes
-        self._loads.again(known.loads, task.id)
+        loads.again(known.loads, task.id)
         if not fleeting:
             self._log.append(known)
             if len(self._log) > 4 * LONGEST:
                 del self._log[: 2 * LONGEST]
-        command = _new(Command, (task.id, task, chunks, task.after, known.why))
-        planned: Planned = _new(Planned, (command, known.shares, False, "", None, True, False, NOTHING))
-        return planned
+        return known
 
-    def _before(self, task: Task, births: int) -> Decided | None:
+    def _before(self, task: Task, shape: CallShape, births: int) -> Decided | None:
         """Note a call; return how it was planned in the turn before, if this one need not be planned anew."""
         repeats = self._repeats
         same = task.same
         arrays = same.ids if same is not None else task.array_ids()
-        repeats.add(_new(Event, (task.shape, arrays, births)))
+        repeats.add(_new(Event, (shape, arrays, births)))
         period, run = repeats.period, repeats.run
         if not period or run < period:
             self._left, self._turns = 0, LOOK_AGAIN[0]
@@ -167,7 +166,7 @@ class Decisions:
                 return None
         self._left -= 1
         known = self._log[-period] if period <= len(self._log) else None
-        return known if known is not None and known.shape is task.shape else None
+        return known if known is not None and known.shape is shape else None
 
     def note(self, task: Task, planned: Planned) -> Planned:
         """Remember how a task was planned; return the plan, which may be the one of the turn before."""
@@ -177,7 +176,7 @@ class Decisions:
         passing = planned.here or planned.handout or lesson.guess or lesson.trial
         decided = None if passing else Decided(planned, task, self._version.mark, self._loads)
         before: Decided | None
-        if is_fleeting(task):  # its next calls go where this one does, whatever comes between them
+        if task.shape.fleeting:  # its next calls go where this one does, whatever comes between them
             before = task.shape.steady
             self._go_on_so(task.shape, decided)
         else:

@@ -14,7 +14,7 @@ from ..graph.task import Task
 from ..machine.platform import Platform
 
 if TYPE_CHECKING:
-    from ..graph.command import Command
+    from ..graph.command import Chunk
     from .policies import Loads
 
 
@@ -62,14 +62,14 @@ class Designs:
             self.held[device] = design.name
         return seconds
 
-    def note(self, loads: Loads, command: Command) -> None:
-        """Count the designs that a command needs among what devices have to do."""
-        op = self.op(command.task)
-        for device in dict.fromkeys([chunk.device for chunk in command.chunks]):
+    def note(self, loads: Loads, task: Task, chunks: Sequence[Chunk]) -> None:
+        """Count the designs that the parts of a task need among what devices have to do."""
+        op = self.op(task)
+        for device in dict.fromkeys([chunk.device for chunk in chunks]):
             seconds = self.take(device, op)
             if seconds:
-                self._loading[command.task.id, device] = seconds
-                loads.delay(device, seconds, command.task.id)
+                self._loading[task.id, device] = seconds
+                loads.delay(device, seconds, task.id)
 
     def over(self, loads: Loads, task: int, device: str) -> None:
         """Note that a device has loaded what it needed for a task."""

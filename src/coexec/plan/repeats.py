@@ -49,11 +49,11 @@ class Repeats:
 
     def add(self, event: Event) -> None:
         """Take the next event."""
-        log, period, what = self._log, self.period, event[0]
+        log, period, (what, arrays, _) = self._log, self.period, event
         number = self._first + len(log)
         log.append(event)
         before = log[-1 - period] if period else None
-        if before is not None and (event[:2] == before[:2] or repeats(event, before)):
+        if before is not None and ((before[0] is what and before[1] is arrays) or repeats(event, before)):
             self.run += 1
         else:
             self._look(event, number)

@@ -149,12 +149,12 @@ class KernelModel:
         self._kinds: dict[str, Conditions] = {}
         self._sizes: dict[tuple[str, int], int] = {}  # measurements by size class
         self._answers: dict[_Question, Estimate | None] = {}
-        self._last: tuple[Work | None, bool, float | None] = (None, False, None)  # programs repeat themselves
+        self.last: tuple[Work | None, bool, float | None] = (None, False, None)  # programs repeat themselves
         # By shapes, not by identity: what is the same object depends on what other runtimes have left behind.
         self._quiet: dict[Hashable, tuple[str, bool, float, float]] = {}  # settled, within these seconds
         self._skipped = 0
         self._waits: dict[bool, Waits] = {}  # by condition
-        self._lock = Lock()  # of everything but `_last`, `_quiet` and `_skipped`
+        self._lock = Lock()  # of everything but `last`, `_quiet` and `_skipped`
 
     def learn(self, work: Work, seconds: float, *, together: bool = False) -> None:
         """Take one measurement of `work`, made while other devices ran (`together`) or alone."""
@@ -190,7 +190,7 @@ class KernelModel:
             table = known.together if together else known.alone
             if table.learn(work, seconds):
                 self._changed()
-                self._last = (None, False, None)
+                self.last = (None, False, None)
             entry = table.entry(work)
             if work.key is None:
                 return
@@ -216,7 +216,7 @@ class KernelModel:
 
     def seconds(self, work: Work, *, together: bool = False) -> float | None:
         """Return the predicted seconds, or None (Unknown) if nothing comparable was measured."""
-        last = self._last
+        last = self.last
         if last[1] is together and (last[0] is work or last[0] == work):
             return last[2]
         answer: float | None = None
@@ -231,7 +231,7 @@ class KernelModel:
             answer = estimate.seconds if estimate is not None else None
         if answer is None and self._trusting:
             answer = self._least(work)
-        self._last = (work, together, answer)
+        self.last = (work, together, answer)
         return answer
 
     def estimate(self, work: Work, *, together: bool = False) -> Estimate | None:
@@ -338,7 +338,7 @@ class KernelModel:
                     self._sizes[size] = self._sizes.get(size, 0) + len(sample.seconds)
             if groups:
                 self._changed()
-                self._last = (None, False, None)
+                self.last = (None, False, None)
 
     def _changed(self) -> None:
         self.version += 1

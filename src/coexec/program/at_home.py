@@ -17,7 +17,7 @@ from .array import Array
 from .call import DEFAULT, placed_now
 from .refusals import check_swap
 from .session import in_kernel
-from .storage import Storage
+from .storage import HomeStorage, Storage
 from .value import Value, known_value
 from .view import extract
 
@@ -36,7 +36,7 @@ INDICES = frozenset({int, slice, type(None), type(...), np.int64, np.int32})
 """What an index may consist of: what names places, and never changes."""
 EXACT = frozenset({(float, "d"), (int, "d"), (int, "l"), (bool, "?"), (np.float64, "d"), (np.int64, "l")})
 """Numbers that are assigned to elements of a type as they are."""
-_array, _storage, _ndarray = Array.__new__, Storage.__new__, np.ndarray
+_array, _storage, _ndarray = Array.__new__, HomeStorage.__new__, np.ndarray
 _blocks, _placed = session._blocks.get, placed_now.get
 ComeHome = Callable[[Storage], np.ndarray[Any, Any] | None]
 
@@ -81,7 +81,7 @@ class AtHome:
     def made(self, data: np.ndarray[Any, Any]) -> Array:
         """Return a new array that is at home in `data`, which nobody else has. Locked."""
         births = self._births
-        storage = _storage(Storage)
+        storage = _storage(HomeStorage)
         births.last = storage.id = births.last + 1
         storage.home = data
         storage.small = self

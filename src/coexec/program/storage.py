@@ -80,6 +80,16 @@ class Storage:
         self.end: HandleEnd | None = None
         self.small: Any = None  # the SmallCalls of its runtime; None: every call on it becomes a task
 
+
+class HomeStorage(Storage):
+    """What views share of an array that was made at home: what nobody has asked for yet is not set.
+
+    It is a Storage as soon as somebody asks for one of these, and so before it leaves home. A class of its own, because CPython
+    looks attributes of a class that has `__getattr__` up by name each time, and those of storages are asked for in every call.
+    """
+
+    __slots__ = ()
+
     def __getattr__(self, name: str) -> Any:
         """Set the attributes that were left out when this array was made at home, and return the one that was asked for."""
         if name not in LATER:
@@ -92,4 +102,5 @@ class Storage:
         self.name = ""
         self.borrowed = self.watched = False
         self.lent = {}
+        self.__class__ = Storage  # type: ignore[assignment]  # of the same slots
         return getattr(self, name)

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ..errors import DoesNotFit
 from ..graph.command import Command
 from ..graph.instruction import Launch
+from ..graph.shape import is_fleeting
 from ..graph.task import Task
-from ..plan.decisions import Decisions, is_fleeting
+from ..plan.decisions import Decisions
 from ..plan.lessons import NOTHING, Lessons
 from ..plan.plan import Plan
 from ..plan.planned import Planned
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..backend.base import Ran
+    from ..graph.command import Chunk
+    from ..plan.candidate import Share
     from ..plan.steps.telling import ToldPlanner
     from ..program.array import Array
     from ..program.kernel import Kernel
@@ -274,24 +277,33 @@ class PlanLayer:
 
     def note(self, task: Task, planned: Planned, births: int) -> None:
         """Note how a call is planned, before it is lowered."""
-        command = planned.command
         if planned.lesson is not NOTHING:
             self.lessons.take(planned)
-        if self.loads.designs.some:
-            self.loads.designs.note(self.loads, command)
-        task.why = command.why
-        steps = self.steps
-        kernel = task.kernel
-        if (
-            steps is not None
-            and task.deal is None
-            and not (kernel is not None and kernel.internal and is_fleeting(task))
-        ):
+        command, shares, here, *_ = planned
+        self.went(task, command.chunks, shares, command.why, births, here=here, alone=task.deal is None)
+
+    def went(
+        self,
+        task: Task,
+        chunks: Sequence[Chunk],
+        shares: Sequence[Share],
+        why: str,
+        births: int,
+        *,
+        here: bool = False,
+        alone: bool = True,
+    ) -> None:
+        """Note who computes what of a call, before it is lowered; `alone` tells that all of it is this rank's."""
+        loads, steps, shape = self.loads, self.steps, task.shape
+        if loads.designs.some:
+            loads.designs.note(loads, task, chunks)
+        task.why = why
+        if alone and steps is not None and not (is_fleeting(task) if shape is None else shape.fleeting):
             before = steps.planning
-            steps.called(task, command.chunks, births, self._repeats, here=planned.here)
+            steps.called(task, chunks, births, self._repeats, here=here)
             if steps.planning - before >= LONG_LOOK and self._successor.holding:
                 self._successor.settle(Settle())  # devices have something to do meanwhile
-        self._sure = bool(planned.shares) and planned.shares[0].seconds is not None
+        self._sure = bool(shares) and shares[0].seconds is not None
 
     def _carry_out(self, task: Task, planned: Planned, births: int) -> None:
         self.note(task, planned, births)

@@ -54,7 +54,7 @@ class Prepared(NamedTuple):
         """The work-items of a chunk and of a group, where they are not one per point."""
         text = self.fitted.text
         if text.rows:
-            return lambda shape: (1, *shape[-2::-1]), None
+            return lambda shape: (1, -(-shape[-2] // text.width), *shape[-3::-1]), None
         return work_items(text.width)
 
 

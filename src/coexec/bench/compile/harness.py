@@ -5,8 +5,8 @@ Before: compile/.  After: cli/.  On cores, bodies are measured alone, without a 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from time import perf_counter, thread_time
@@ -188,10 +188,10 @@ def run(quick: bool, progress: Progress, only: Collection[str] = ()) -> Data:
     others = Others()
     off: dict[str, str] = {}  # what a peer does not compute, and why
     cases: list[Data] = []
-    with opencl() as device:
+    with opencl() as device, ThreadPoolExecutor(2) as threads:
         for name in chosen:
             progress(name)
-            cases += _measured(name, CASES[name], device, off, quick=quick)
+            cases += _measured(name, CASES[name], device, threads, off, quick=quick)
     rates = {(found["name"], found["devices"]): found.get("gb_per_s", 0.0) for found in cases}
     for name in [name for name in APPS if name in wanted]:
         progress(name)
@@ -215,7 +215,9 @@ def elements(case: BodyCase, cache: int) -> int:
     return min(MOST, CACHES * cache // case.itemsize)
 
 
-def _measured(name: str, case: BodyCase, device: Run | None, off: dict[str, str], *, quick: bool) -> list[Data]:
+def _measured(
+    name: str, case: BodyCase, device: Run | None, threads: ThreadPoolExecutor, off: dict[str, str], *, quick: bool
+) -> list[Data]:
     """Return the figures of one case, on one core, on two, and on the OpenCL device if there is one."""
     arguments = case.make(SMALL if quick else elements(case, last_cache_bytes()), np.random.default_rng(0))
     form = compile_body(case.body, arguments, writes=case.writes, numerics=case.numerics)
@@ -235,7 +237,9 @@ def _measured(name: str, case: BodyCase, device: Run | None, off: dict[str, str]
         "numpy": lambda: _timed(lambda: case.body(**arguments)),
         "blocked": lambda: _timed(lambda: [case.body(**block) for block in blocks]),
         "core:1": lambda: _timed(lambda: _run(form, arguments)),
-        "core:2": lambda: _timed(lambda: _together([partial(_run, form, part) for part in halves]), perf_counter),
+        "core:2": lambda: _timed(
+            lambda: _together(threads, [partial(_run, form, part) for part in halves]), perf_counter
+        ),
     }
     if on_device is not None and not on_device.refused:
         ways["opencl:0"] = on_device.seconds
@@ -326,9 +330,7 @@ def _cut(case: BodyCase, arguments: Arrays, cuts: list[int]) -> list[Arrays]:
     return parts
 
 
-def _together(works: list[Callable[[], object]]) -> None:
-    threads = [threading.Thread(target=work) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def _together(threads: ThreadPoolExecutor, works: list[Callable[[], None]]) -> None:
+    """Do works at the same time, each on a thread that stays, as a runtime's do."""
+    for done in [threads.submit(work) for work in works]:
+        done.result()

@@ -18,6 +18,7 @@ from ...errors import CoexecError, UnsupportedError
 from ...machine.cores import available_cores
 from ...models.building import NetBuilder
 from ...models.values import LayerGraph, OpNode
+from ..measure import Others
 
 
 def torch_network(graph: LayerGraph, inputs: Mapping[str, Any]) -> Callable[[], list[Any]]:
@@ -73,6 +74,8 @@ def operations() -> dict[str, Callable[..., Any]]:
     }
 
 
+NETWORKS = ("resnet18", "mobilenet_v2", "small_cnn", "encoder_block")
+"""The networks that run; the second has depthwise layers."""
 DEVICES = ("cpu:0,cpu:1", "cpu:0,opencl:0@1", "cpu:0,torch:cpu@1", "torch:cpu")
 REPEATED = {True: 5, False: 15}
 """Runs of which the quickest counts, after as many to warm up."""
@@ -94,11 +97,15 @@ def networks(quick: bool) -> dict[str, Model]:
     return {"resnet18": residual, "mobilenet_v2 (depthwise)": mobile, "small_cnn": small, "encoder_block": encoder}
 
 
-def real_cases(quick: bool, progress: Callable[[str], None]) -> Iterator[Case]:
+def real_cases(
+    quick: bool, progress: Callable[[str], None], only: Sequence[str] = NETWORKS, mixes: Sequence[str] = DEVICES
+) -> Iterator[Case]:
     """Yield each network on each choice of devices that this machine has."""
     for name, model in networks(quick).items():
+        if name.partition(" ")[0] not in only:
+            continue
         inputs = {n: np.random.default_rng(0).standard_normal(t.shape).astype(t.dtype) for n, t in model.inputs.items()}
-        for devices in DEVICES:
+        for devices in mixes:
             progress(f"{name} on {devices}")
             try:
                 yield real_case(name, model, inputs, devices, REPEATED[quick])
@@ -108,6 +115,7 @@ def real_cases(quick: bool, progress: Callable[[str], None]) -> Iterator[Case]:
 
 def real_case(name: str, model: Model, inputs: dict[str, Any], devices: str, times: int) -> Case:
     """Return one case. Everything that is compared takes turns in the same process: machines change."""
+    others = Others()
     with Runtime(devices=devices):
         plan = model.plan(budget="20s", baselines=("single",))
     threads = threads_of(devices)
@@ -136,6 +144,7 @@ def real_case(name: str, model: Model, inputs: dict[str, Any], devices: str, tim
         "torch_s": None if other is None else other.seconds, "torch_cpu_s": None if other is None else other.processor,
         "of_onnxruntime": None if peer is None else planned.seconds / peer.seconds, "predicted_s": predicted,
         "error": None if not predicted else abs(planned.seconds - predicted) / planned.seconds,
+        "others_cores": others.cores(),
     }  # fmt: skip
 
 

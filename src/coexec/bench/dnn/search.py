@@ -5,7 +5,7 @@ Before: models/.  After: bench/dnn/harness.py.  Every mapping is priced again by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import process_time
 from typing import Any
 
@@ -37,10 +37,10 @@ Case = dict[str, Any]
 Progress = Callable[[str], None]
 
 
-def typical_cases(quick: bool, progress: Progress) -> Iterator[Case]:
+def typical_cases(quick: bool, progress: Progress, only: Sequence[str] = TYPICAL) -> Iterator[Case]:
     """Yield the exact optimum of typical networks against computation-prioritised mapping and all eight as one set."""
     machine = fabric(Platform.load(PLATFORM))
-    for name in TYPICAL[:3] if quick else TYPICAL:
+    for name in [one for one in (TYPICAL[:3] if quick else TYPICAL) if one in only]:
         progress(f"{name} on {PLATFORM}")
         yield typical_case(layers(name).only(CONV), machine, GENETIC[quick])
 
@@ -76,9 +76,9 @@ def genetic(workload: Workload, machine: Fabric, exact: ModelPlan, effort: Genet
     return {"latency_s": latency, "gap": latency / exact.bound - 1, "evaluations": search.evaluations, "seconds": took}
 
 
-def multimodal_cases(quick: bool, progress: Progress) -> Iterator[Case]:
+def multimodal_cases(quick: bool, progress: Progress, only: Sequence[str] = MULTIMODAL) -> Iterator[Case]:
     """Yield unsharded mappings of multi-modal models against H2H with a correct last step, in H2H's own model."""
-    for name in MULTIMODAL:
+    for name in [one for one in MULTIMODAL if one in only]:
         for bandwidth in BANDWIDTHS[::4] if quick else BANDWIDTHS:
             progress(f"{name} at {bandwidth / 1e9:g} GB/s")
             yield multimodal_case(layers(name), bandwidth, TRIALS[quick])

@@ -101,7 +101,8 @@ class StepPlanner(Looking):
 
         Never fails a call that can be computed: a step that cannot be planned is left as it is, and `unplanned` tells why.
         """
-        self._measuring.called(task)
+        if task.starved:
+            self._measuring.called(task)
         if not self._watch.called(task, chunks, births):
             self._forget()
             return

@@ -74,6 +74,8 @@ class ProgramWatch:
             return None
         known = self._profiles.get(shape, self)
         kernel = task.kernel
+        if type(known) is CallProfile and kernel is not None and known.variants == len(kernel.variants):
+            return known
         if isinstance(known, CallProfile) and kernel is not None and known.variants != len(kernel.variants):
             known = self  # the kernel has another variant since
         if known is self:
