@@ -333,11 +333,13 @@ def calls_per_item(function: Function, items: list[Any], **constants: Any) -> fl
         del frame, arg
         count += event in ("call", "c_call")
 
-    with opened():
+    with opened("cpu:0"):  # where there is one plan
         pipe = cx.Pipeline(function, **constants)
         pipe.plan(items[0])
         pipe.map(items)
         pipe.map(items)
+        for known in known_of(pipe):
+            known.seconds = 1e-5  # several at a time, however slow the machine is at the moment
         sys.setprofile(counted)
         try:
             pipe.map(items)
