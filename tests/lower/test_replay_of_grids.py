@@ -81,6 +81,16 @@ def test_an_array_that_a_kernel_reads_twice_has_it_as_its_reader_once() -> None:
     alike(plain, replayed)
 
 
+def test_copies_of_many_pieces_come_in_the_order_in_which_these_were_written() -> None:
+    def program(loop: Wide) -> None:
+        for number in range(8):
+            loop.turn([("moving", 1, 3, 1), ("cross", 1, 2, 2), ("part", 0, 3, 0)])
+            if number == 3:
+                loop.turn([])
+
+    alike(*both(3, program, peers=False))
+
+
 @settings(max_examples=120)
 @given(st.data())
 def test_any_loop_over_grids_gives_the_same_instructions(data: st.DataObject) -> None:

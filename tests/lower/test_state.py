@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 
 from coexec.geometry import Box
+from coexec.geometry.region_map import Pattern
 from coexec.graph.instruction import Allocation
-from coexec.lower.state import Backing
+from coexec.lower.state import ArrayState, Backing, StateForm
 
 
 def backing() -> Backing:
@@ -23,7 +21,8 @@ def test_a_backing_tells_who_touched_it_from_its_tracker() -> None:
 
 def test_a_folded_backing_tells_it_from_the_ids_of_its_form_which_stays() -> None:
     found = backing()
-    state: Any = SimpleNamespace(form=object(), ids=[3, [4, 8]])
+    state: ArrayState = ArrayState(7, found.box, np.dtype("f4"), None)
+    state.fold(StateForm(Pattern(state.valid), (), 2, frozenset({1})), [3, [4, 8]])
     found.state = state
     assert [id for id in range(10) if found.touched_by({id})] == [3, 4, 8]
     assert state.form is not None

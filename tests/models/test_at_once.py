@@ -28,7 +28,7 @@ def ask(turns: AtOnce, times: int, *, late: float = 0.0, tasks: int = 1) -> bool
 
 
 def test_a_program_is_expected_to_ask_at_once_after_it_did_so_some_times() -> None:
-    turns = AtOnce()
+    turns = AtOnce(2)
     assert not turns.expected(0.0, 0), "nothing is known before the first call"
     assert not ask(turns, SURE - 1)
     assert ask(turns, 1)
@@ -36,11 +36,11 @@ def test_a_program_is_expected_to_ask_at_once_after_it_did_so_some_times() -> No
 
 def test_a_program_that_asks_late_before_or_after_other_tasks_is_not() -> None:
     for given in ({"late": 2 * NEAR}, {"late": -0.5}, {"tasks": 2}):
-        assert not ask(AtOnce(), 2 * MOST, **given)
+        assert not ask(AtOnce(2), 2 * MOST, **given)
 
 
 def test_one_late_question_is_forgiven_and_a_program_that_changes_is_not() -> None:
-    turns = AtOnce()
+    turns = AtOnce(2)
     ask(turns, MOST)
     assert ask(turns, 1, late=1.0)
     assert not ask(turns, MOST // MISSED, late=1.0)

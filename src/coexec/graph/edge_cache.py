@@ -28,7 +28,7 @@ class KnownEdges(NamedTuple):
 
 
 class EdgeCache:
-    """EdgeCache calls that were linked before."""
+    """Links calls as they were linked before."""
 
     def __init__(self) -> None:
         self._forms: dict[Form, FoldedForm] = {}

@@ -1,6 +1,14 @@
 """Back boxes with memory and make them valid there: alloc, resize, fill and copy instructions.
 
 Before: lower/state.py, lower/emit.py.  After: lower/lowering.py.  Knows no kernel: only which boxes are needed where.
+
+A call needs some boxes of an array in the memories of its devices. For each memory:
+
+1. `back` finds the allocation that holds a box, or makes one: what it overlaps is copied into it and freed.
+2. `validate_all` cuts the elements that are not valid there by who holds, wrote and wants them: a read waits for its own only.
+3. A piece that no memory holds is filled with the array's initial value. Any other is copied from the nearest memory that holds
+   it, through the host where no link leads from there (`_stage`). It is valid in one memory more then.
+4. What the call writes is valid where it was written, and nowhere else.
 """
 
 from __future__ import annotations
@@ -206,9 +214,7 @@ class Coherence:
         while not linked:
             self._stage(state, missing, task)
             missing, linked = self._missing_of_all(state, wanted, question)
-            if (
-                not linked
-            ):  # a small host gave up what it held before: what it holds now goes on, and the rest comes next
+            if not linked:  # a small host gave up what it held before: what it holds now goes on, the rest comes next
                 self._pass_on(state, wanted, missing, task)
                 missing, linked = self._missing_of_all(state, wanted, question)
         for memory, pieces in missing.items():

@@ -8,6 +8,7 @@ meanwhile gains more than that; one that asks at once gains nothing. What it did
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,10 +23,11 @@ MISSED = 2
 class AtOnce:
     """What a program did after its calls, in one runtime."""
 
-    __slots__ = ("_count", "_recorded", "_results", "_returned", "here")
+    __slots__ = ("_count", "_recorded", "_results", "_returned", "here", "threads")
 
-    def __init__(self) -> None:
-        self.here = False  # the program's thread computes, and the device's keeps no helpers
+    def __init__(self, threads: int) -> None:
+        self.threads = threads  # with which the program's thread may compute; 0 if it may not
+        self.here = False  # it computes, and the device's thread keeps no helpers
         self._count, self._returned, self._recorded, self._results = 0, 0.0, 0, 0
 
     def expected(self, asked: float, recorded: int) -> bool:
@@ -45,9 +47,9 @@ class AtOnce:
 _turns: WeakKeyDictionary[Any, AtOnce] = WeakKeyDictionary()
 
 
-def turns_of(runtime: Any) -> AtOnce:
-    """Return what is known of the program that uses a runtime."""
+def turns_of(runtime: Any, threads: Callable[[Any], int]) -> AtOnce:
+    """Return what is known of the program that uses a runtime. `threads` tells with how many it may compute."""
     found = _turns.get(runtime)
     if found is None:
-        found = _turns[runtime] = AtOnce()
+        found = _turns[runtime] = AtOnce(threads(runtime))
     return found

@@ -290,6 +290,8 @@ class Model:
 
     def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         names = self.graph.inputs
+        if len(args) == len(names) and not kwargs:
+            return {name: self._checked(name, value) for name, value in zip(names, args, strict=True)}
         if len(args) > len(names):
             raise ArgumentError(f"{self.name} takes {len(names)} inputs ({', '.join(names)}), got {len(args)}")
         found = dict(zip(names, args, strict=False))
@@ -309,6 +311,8 @@ class Model:
     def _checked(self, name: str, value: Any) -> Any:
         """Return an input as an array, coexec's or NumPy's, or raise if it is another one than the model takes."""
         kind = self.graph.types[name]
+        if type(value) is np.ndarray and value.shape == kind.shape and value.dtype == kind.dtype:
+            return value
         try:
             taken = value if isinstance(value, Array) else np.asarray(value)
         except (

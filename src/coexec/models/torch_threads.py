@@ -10,8 +10,8 @@ lets its helpers go.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,17 @@ def torch_threads() -> int:
     return int(torch.get_num_threads())
 
 
-@contextmanager
-def computing_with(threads: int) -> Iterator[None]:
+def compute_with(threads: int, body: Callable[..., None], given: Sequence[Any], results: Sequence[Any]) -> None:
     """Let torch compute with so many threads for the calling thread, which may have been left with another number."""
     import torch
 
     before = torch.get_num_threads()
     if before == threads:
-        yield
+        body(*given, *results)
         return
     torch.set_num_threads(threads)
     try:
-        yield
+        body(*given, *results)
     finally:
         torch.set_num_threads(before)
 

@@ -33,7 +33,7 @@ from .operators.calls import NUMERICS, OpCall
 from .operators.linear import LINEAR, linear
 from .running import GraphConstants, as_called, run_graph
 from .torch_steps import Step, torch_steps
-from .torch_threads import computing_with, release_threads, torch_threads
+from .torch_threads import compute_with, release_threads, torch_threads
 from .values import LayerGraph
 
 NAMES = ("cpu:", "torch:cpu")
@@ -156,6 +156,8 @@ class WholeModel:
         self._kernel: Kernel | None = None
         self._refused = False
         self._torch: TorchBody | None = None
+        self._types = [graph.types[name] for name in graph.outputs]
+        self._plain = all(np.dtype(one.dtype).kind in KINDS for one in self._types)  # results may be arrays at home
         self._fails = False  # where it runs at once: it is a task from then on
 
     def call(self, given: Sequence[Any], device: str, kind: str) -> list[Array] | None:
@@ -164,7 +166,9 @@ class WholeModel:
         if made is None:
             return None
         runtime: Any = session.current()
-        turns = turns_of(runtime) if not self._fails and may_compute_here(runtime, kind) else None
+        turns = turns_of(runtime, threads_here) if kind == "torch" and not self._fails else None
+        if turns is not None and not turns.threads:
+            turns = None
         found = None if turns is None else self._at_once(turns, given)
         if found is None:
             found = self._queued(made, given, device)
@@ -175,7 +179,7 @@ class WholeModel:
     def _queued(self, made: Kernel, given: Sequence[Any], device: str) -> list[Array]:
         """Call the kernel: its device computes it."""
         taken = [value if isinstance(value, Array) else arrays.array(value) for value in given]
-        results = [arrays.empty(*self._graph.types[name]) for name in self._graph.outputs]
+        results = [arrays.empty(*one) for one in self._types]
         using = made.using(devices=device) if device else made
         with np.errstate(all="ignore"):  # as in models/running.py
             using(*taken, *results)
@@ -192,17 +196,18 @@ class WholeModel:
                 turns.here = False
                 release_threads()
             return None
-        types = [self._graph.types[name] for name in self._graph.outputs]
-        mine = all(type(value) is np.ndarray for value in given) and runtime.quiet()
-        if not mine or any(np.dtype(one.dtype).kind not in KINDS for one in types):
+        if not self._plain or not runtime.quiet():
             return None
-        if not turns.here or not body.ready(threads := len(available_cores())):
+        for value in given:
+            if type(value) is not np.ndarray:
+                return None
+        if not turns.here or not body.ready(turns.threads):
             turns.here = body.leaves = True  # the device's thread computes once more
             return None
-        results = [np.empty(*one) for one in types]
+        results = [np.empty(*one) for one in self._types]
         try:
-            with computing_with(threads), np.errstate(all="ignore"):
-                body(*given, *results)
+            with np.errstate(all="ignore"):
+                compute_with(turns.threads, body, given, results)
         except Exception:  # noqa: BLE001 - the call becomes a task, which says what is wrong
             self._fails = True
             return None
@@ -244,13 +249,13 @@ class WholeModel:
         self._torch = body
 
 
-def may_compute_here(runtime: Any, kind: str) -> bool:
-    """Tell whether the program's thread may do what a device does: torch's, on all cores, where nobody looks on."""
+def threads_here(runtime: Any) -> int:
+    """Return with how many threads a program may do what torch's device does: on all cores, where nobody looks on; else 0."""
     config = runtime.config
-    if kind != "torch" or not config.inline or config.sync or runtime.traced:
-        return False
-    (device,) = [one for one in runtime.platform.devices if one.kind == kind]
-    return bool(device.cores == available_cores())
+    if not config.inline or config.sync or runtime.traced:
+        return 0
+    (device,) = [one for one in runtime.platform.devices if one.kind == "torch"]
+    return len(device.cores) if device.cores == available_cores() else 0
 
 
 def whole_device(runtime: Any, wanted: str = "") -> tuple[str, str]:

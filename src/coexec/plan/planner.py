@@ -1,6 +1,17 @@
 """Predict, divide, place: from a task to a command, a list of (device, box) chunks with a variant each.
 
 Before: graph/, predict/, machine/.  After: lower/.  Knows no memory's contents but which arrays are valid where.
+
+The first of these that applies decides about a call:
+
+1. A host task is one chunk on the host.
+2. A call whose placement names devices for its parts is cut as the placement says.
+3. A call that only the host can run is computed there.
+4. A call that a saved plan, or the plan of its step, says something of is cut as the plan says.
+5. A short call for which the calling thread is ready is run by that thread (plan/planned.py).
+6. A call that may be cut, and takes long enough, is divided (plan/division/divider.py), unless it was measured to be faster
+   undivided.
+7. Any other call goes whole to the device that the placement policy chooses.
 """
 
 from __future__ import annotations

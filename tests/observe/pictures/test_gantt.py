@@ -28,8 +28,8 @@ def test_it_names_devices_lanes_kernels_and_the_figures() -> None:
     for expected in ("8 tasks in 10.6 ms", "program", "cpu:0", "cpu:1", "opencl:0", "lane 2", "heat", "copy back"):
         assert expected in found
     figures = next(text for text in found if "parallelism" in text)
-    assert figures.startswith("parallelism 1.88 on 3 devices") and "CT 30%  TC 70%  CC 56%  TOT 58%" in figures
-    assert "16 copies of 23.0 MB" in figures
+    assert figures.startswith("parallelism 1.88 on 3 devices") and "56% of their time behind earlier ones" in figures
+    assert "16 copies of 23.0 MB, 70% of their time behind kernels" in figures
     assert {"idle because:", "waiting for copy", "nothing submitted"} <= set(found)
 
 

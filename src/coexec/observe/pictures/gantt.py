@@ -107,10 +107,13 @@ def _header(frame: _Frame, trace: Trace, used: Sequence[str]) -> str:
     frame.text(20, 34, title, 19, more='font-weight="600"')
     figures = [
         f"parallelism {parallelism:.2f} on {count_text(len(used), 'device')}",
-        f"overlap  CT {four.ct:.0%}  TC {four.tc:.0%}  CC {four.cc:.0%}  TOT {four.tot:.0%}",
-        count_text(sum(kinds[kind] for kind in KERNELS), "kernel"),
-        count_text(kinds["copy"], "copy") + (f" of {bytes_text(moved)}" if moved else ""),
+        f"{count_text(sum(kinds[kind] for kind in KERNELS), 'kernel')}, {four.cc:.0%} of their time behind earlier ones",
     ]
+    if kinds["copy"]:
+        copies = count_text(kinds["copy"], "copy") + (f" of {bytes_text(moved)}" if moved else "")
+        figures.append(f"{copies}, {four.tc:.0%} of their time behind kernels")
+    else:
+        figures.append("no copies")
     idle_devices = [name for name in trace.devices if name not in (*used, "host")]
     if idle_devices:
         more = f" and {len(idle_devices) - 6} more" if len(idle_devices) > 6 else ""

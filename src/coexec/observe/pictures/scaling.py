@@ -103,8 +103,8 @@ def _labels(line: Sequence[tuple[float, float]], points: Sequence[Point]) -> Ite
         half = max(text_width(time, 11), text_width(share, 11)) / 2
         centre = min(max(x, LEFT + half + 4), WIDTH - half - 6)
         if centre - half >= free:
-            yield _text(centre, y + 20, time, 11, more='text-anchor="middle"')
-            yield _text(centre, y + 34, share, 11, "dim", more='text-anchor="middle"')
+            yield _text(centre, y + 20, time, 11, "ink over", more='text-anchor="middle"')
+            yield _text(centre, y + 34, share, 11, "dim over", more='text-anchor="middle"')
             free = centre + half + 6
 
 
@@ -112,9 +112,9 @@ def _legend(frame: Frame) -> Iterator[str]:
     left, top, _, _ = frame.box
     x, y = left + 16, top + 16
     yield f'<line x1="{x}" y1="{y}" x2="{x + 26}" y2="{y}" stroke="{LINE}" stroke-width="2.5"/>'
-    yield _text(x + 34, y + 4, "simulated, with time and efficiency", 11.5)
+    yield _text(x + 34, y + 4, "simulated, with time and efficiency", 11.5, "ink over")
     yield f'<line class="edge" x1="{x}" y1="{y + 20}" x2="{x + 26}" y2="{y + 20}" stroke-dasharray="6 5"/>'
-    yield _text(x + 34, y + 24, "ideal", 11.5)
+    yield _text(x + 34, y + 24, "ideal", 11.5, "ink over")
 
 
 def _told(point: Point) -> str:

@@ -23,11 +23,11 @@ STYLE = """
 .lane{fill:#e9edf1}.rule{stroke:#d0d7de;stroke-width:1;fill:none}.misc{fill:#8c959f}.hatch{fill:#c3cfdd}
 .stripe{stroke:#5b7089;stroke-width:3}.wait{fill:#9a6700;fill-opacity:.16;stroke:#9a6700;stroke-opacity:.55}
 .node{fill:#ffffff;stroke:#8c959f;stroke-width:1}.edge{stroke:#57606a;fill:none;stroke-width:1.1}.tip{fill:#57606a}
-.warn{fill:#9a6700}.bad{stroke:#d1242f;stroke-width:2;fill:none}
+.over{paint-order:stroke;stroke:#ffffff;stroke-width:5px;stroke-linejoin:round}.warn{fill:#9a6700}.bad{stroke:#d1242f;stroke-width:2;fill:none}
 @media (prefers-color-scheme:dark){
 .bg{fill:#0d1117}.ink{fill:#e6edf3}.dim{fill:#8d96a0}.grid{stroke:#262c34}.band{fill:#141a22}.lane{fill:#1f2730}
 .rule{stroke:#30363d}.misc{fill:#6e7681}.hatch{fill:#3a4756}.stripe{stroke:#8fa6c0}
-.wait{fill:#d29922;fill-opacity:.2;stroke:#d29922;stroke-opacity:.6}
+.over{stroke:#0d1117}.wait{fill:#d29922;fill-opacity:.2;stroke:#d29922;stroke-opacity:.6}
 .node{fill:#161b22;stroke:#6e7681}.edge{stroke:#8d96a0}.tip{fill:#8d96a0}.warn{fill:#d29922}.bad{stroke:#f85149}
 }"""
 

@@ -1,6 +1,14 @@
 """Divide one task over unlike devices so that all finish together: offers, the optimum, the cuts that are kept.
 
 Before: plan/division/make_offers.py, plan/division/bisection.py, plan/division/whole_rows.py.  After: plan/planner.py.  Knows no instruction and no thread.
+
+1. The division of an earlier call like this one is taken, if nothing was learnt since that would change it.
+2. Otherwise, for each axis along which the call may be cut, every device makes an offer: how long so many rows take it, copies
+   and waiting included.
+3. Bisection finds the time at which all devices can finish together, and so the real-valued cuts.
+4. Cuts are rounded to whole rows that the devices accept. If one device alone is as quick, it gets the whole call.
+5. The cuts of before stay unless the new ones promise 3 % (KEEP). The same holds for the axis.
+6. A share whose copies take long, or whose arrays are larger than the cache, is cut again into pieces of its device.
 """
 
 from __future__ import annotations
