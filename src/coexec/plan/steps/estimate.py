@@ -460,7 +460,8 @@ def estimate(
         if number and turns[-1].carried == turns[-2].carried:
             break  # nothing was brought but what each turn brings
     last = turns[-1]
-    period = max(last.interpreter, last.longest, last.end - turns[-2].end)
+    chained = last.end - turns[-2].end
+    period = max(last.interpreter, last.longest, chained)
     transition = max(0.0, last.end - len(turns) * period)
-    slack = period - last.longest if period <= last.interpreter and not step.reads else 0.0
+    slack = period - max(last.longest, chained) if period <= last.interpreter and not step.reads else 0.0
     yield PeriodEstimate(period, transition, last.interpreter, dict(emulation.busy), emulation.instructions, slack)
