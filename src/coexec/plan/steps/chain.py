@@ -121,7 +121,7 @@ class Chain:
     def _wait(self, array: int, *, away: bool) -> None:
         """Let the program wait for a value, which may be `away`: in no memory of the host. Then it is copied once it is asked for."""
         costs = self._costs
-        away = away and array not in self._combined
+        away = away and array in self._made and array not in self._combined  # what was there before stays there, too
         self._program = max(self._program, self._went_on + self._since)  # what is over was looked at meanwhile
         asked = self._program + costs.submission + (2 if away else 1) * costs.instruction
         made, soonest = self._made.get(array, 0.0), self._soonest.get(array, 0.0)
