@@ -223,15 +223,16 @@ def test_what_where_leaves_out_raises_no_flag(name: str) -> None:
     np.testing.assert_array_equal(bits(got), bits(wanted))
 
 
-def test_integers_that_where_leaves_out_are_not_divided() -> None:
-    def body(x, y, out):
-        np.floor_divide(x, y, out=out, where=y != 0)
-
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod", "reciprocal"])
+def test_integers_that_where_leaves_out_are_not_divided(name: str) -> None:
+    given = "y" if name == "reciprocal" else "x, y"
+    space: dict[str, Any] = {"np": np}
+    exec(f"def body(x, y, out):\n    np.{name}({given}, out=out, where=y != 0)", space)
     x, y = np.arange(700).reshape(7, 100), np.arange(700).reshape(7, 100) % 3
-    form = made(body, x=x, y=y, out=np.zeros_like(x))
+    form = made(space["body"], x=x, y=y, out=np.zeros_like(x))
     wanted, got = np.full_like(x, -7), np.full_like(x, -7)
     with np.errstate(all="raise"):
-        body(x, y, wanted)
+        space["body"](x, y, wanted)
         assert form(x, y, got) == ""
     np.testing.assert_array_equal(got, wanted)
 

@@ -153,7 +153,7 @@ def _harmless(function: np.ufunc, result: Apply) -> float | None:
     raise Untraceable(f"np.{function.__name__} with where= raises flags for whatever number")
 
 
-_DIVISIONS = (np.floor_divide, np.remainder, np.fmod, np.mod)
+_DIVISIONS = (np.floor_divide, np.remainder, np.fmod, np.reciprocal)
 
 
 def _result(array: Symbolic, function: np.ufunc, inputs: tuple[Any, ...], options: dict[str, Any]) -> Expr:
