@@ -69,13 +69,14 @@ def test_all_ranks_get_all_results_in_order(ranks: int) -> None:
             again = [result for result, _ in pairs]  # the stream is left before its end
             at_once = pipe(cx.array(IMAGES[0]))  # arrays of all ranks
             total = float(cx.sum(at_once["scores"]))
-            return found, again, total, len(pipe.map(IMAGES[:1])), pipe.map([])
+            one = len(pipe.map(IMAGES[:1]))
+            return found, again, total, one, pipe.map([]), pipe.stats()["items"]
 
     wanted = alone()
-    for found, again, total, one, none in on(ranks, program):
+    for found, again, total, one, none, items in on(ranks, program):
         alike(found, wanted)
         alike(again, wanted)
-        assert (one, none) == (1, [])
+        assert (one, none, items) == (1, [], 0)
         assert total == pytest.approx(wanted[0]["scores"].sum())
 
 
