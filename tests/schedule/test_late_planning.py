@@ -105,6 +105,25 @@ def test_a_plan_that_is_adopted_is_in_force_within_two_steps() -> None:
         assert planned <= STEPS + LEAST  # a step is one call
 
 
+@pytest.mark.parametrize("calls", [2, 4, 6, 9])
+def test_a_plan_is_in_force_two_steps_after_it_was_adopted_however_many_calls_a_step_has(calls: int) -> None:
+    with opened(TWO) as runtime:
+        arrays = [cx.zeros(2000) for _ in range(calls)]
+        for _ in range(8):
+            for y in arrays:
+                slow(y)
+        cx.wait()
+        alone = slow.using(devices="gpu:1").plan(arrays[0])
+        for _ in range(12):
+            for y in arrays:
+                slow(y)
+        planned = 12 * calls - runtime._driver.scheduler.plan.waiting
+        runtime.follow(alone)
+        ran = devices(runtime)
+        assert ran[planned:] == [("gpu:1",)] * (12 * calls - planned)
+        assert planned <= STEPS * calls + max(1, LEAST - STEPS * calls)  # the next call looks whether there is enough
+
+
 def test_everything_is_planned_when_the_program_flushes_or_waits_for_one_task() -> None:
     with opened(TWO) as runtime:
         y = cx.zeros(2000)

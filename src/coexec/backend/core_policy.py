@@ -9,7 +9,9 @@ Before: graph/instruction.py, machine/.  After: backend/cpu.py, backend/simulate
 4. All cores at once and a single core of the same memory are rivals: they never compute at the same time.
    Threads of ours exclude each other whether or not they share a core: library calls have one number of threads per process.
    Devices that a driver serves (`eager`) exclude each other only if they share a core.
-5. All cores at once come first: from when they could begin until they are done, their rivals begin nothing.
+5. Who reports what is over takes next what that made ready: for its own device, else one that may move. No other thread is woken
+   for it, which takes longer; it is, as soon as there is more than this thread takes.
+6. All cores at once come first: from when they could begin until they are done, their rivals begin nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from ..graph.instruction import Instruction
+from ..graph.instruction import Binding, Fence, Fill, Instruction, Reduce, Step
 from ..machine.platform import Device
 
 T = TypeVar("T")
+LITTLE = 4096  # bytes that are filled, combined or read in less time than a thread needs to wake up
 Related = Mapping[str, tuple[str, ...]]
 """The names of the devices that each device, by its name, is related to."""
 
@@ -82,3 +85,19 @@ def _exclude(wide: Device, other: Device) -> bool:
 def cores_free(device: Device, *, rival_runs: bool, rival_waits: bool) -> bool:
     """Tell whether a device may begin a kernel, as far as its rivals are concerned."""
     return not rival_runs and (device.wide or not rival_waits)
+
+
+def is_little(step: Step) -> bool:
+    """Tell whether a step moves or combines so few bytes that waking a thread takes longer, and runs no user's code."""
+    if isinstance(step, Fence):
+        return _are_few(step.binding)
+    if isinstance(step, Reduce):
+        return step.operator.ready_made and _are_few(step.partials)
+    return isinstance(step, Fill) and step.nbytes <= LITTLE
+
+
+def _are_few(binding: Binding) -> bool:
+    """Tell whether a binding has few bytes, all of them numbers."""
+    allocation = binding.allocation
+    few = allocation is not None and binding.box.volume * allocation.dtype.itemsize <= LITTLE
+    return few and allocation is not None and not allocation.dtype.hasobject

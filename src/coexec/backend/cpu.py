@@ -10,59 +10,30 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from operator import itemgetter
 from typing import Any
 
 from ..compile.serving import Bodies
 from ..errors import BackendError, InvariantError
-from ..graph.instruction import Allocation, Binding, Fence, Fill, HostLaunch, Instruction, Launch, Reduce, Step
+from ..graph.instruction import Allocation, HostLaunch, Instruction, Launch
 from ..graph.task import Task
 from ..machine.cores import pin_thread, sharpen_timers
 from ..machine.platform import HOST, USER, Device
 from ..machine.switching import restore_turns, shorten_turns
 from ..program.session import in_kernel
 from .base import CallHelper, Finished, Ran
-from .core_policy import cores_free, insert_by_priority, may_move, rivals, siblings
+from .core_policy import cores_free, is_little, may_move, rivals, siblings
+from .cpu_worker import Worker
 from .host_memory import HostMemory
 from .launch import run, run_kernel
 from .library_threads import LibraryThreads
 
 LONG = 50e-6  # seconds: from here on a kernel claims its core, and the interpreter lock in short turns
 TIMED = 15e-6  # seconds: from here on a kernel's wait for the lock is measured; what is shorter soon runs in its caller
-LITTLE = 4096  # bytes that are filled, combined or read in less time than a thread needs to wake up
 EAGER_SWITCH = 10e-6  # seconds between switches of threads that want the interpreter lock, while long kernels run
 
 _new: Callable[..., Any] = tuple.__new__  # makes a named tuple without its constructor
-_instruction: Callable[[tuple[Instruction, int]], Instruction] = itemgetter(0)
-
-
-class Worker:
-    """One device's queue and thread. The deque is shared; whoever pops an instruction runs it."""
-
-    __slots__ = ("device", "idle", "queue", "siblings", "thread", "wake")
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self.queue: deque[tuple[Instruction, int]] = deque()
-        self.wake = threading.Lock()  # held while there is nothing to do; released to wake the thread
-        self.idle = False
-        self.thread: threading.Thread | None = None
-        self.siblings: list[Worker] = []
-
-    def put(self, instruction: Instruction, lane: int) -> None:
-        """Queue an instruction by priority: whatever is issued may run, in any order."""
-        insert_by_priority(self.queue, (instruction, lane), _instruction)
-
-    def remove(self, entry: tuple[Instruction, int]) -> bool:
-        """Take an instruction that no thread has begun; exactly this one, or none."""
-        try:
-            self.queue.remove(entry)
-        except (IndexError, ValueError):  # its thread was faster
-            return False
-        return True
 
 
 class CpuBackend:
@@ -87,11 +58,13 @@ class CpuBackend:
         self._finished: Finished | None = None
         self._stopping = False
         self.threads = LibraryThreads()  # how many a library may use while kernels run
+        self._mine: dict[int, Worker] = {}  # by thread
         self._running: set[str] = set()  # narrow devices in a kernel
         self._rivals = rivals(devices)
         self._wide_claims = False  # all cores at once compute, or wait until single ones have finished
         self._quiet = threading.Condition()
         self._long: set[int] = set()  # threads in a long kernel
+        self._shortened = False  # turns are short, until every thread sleeps
         self._call_helper: CallHelper = lambda: False
         self.bodies: Bodies | None = None  # compiles, if the runtime says so
 
@@ -125,7 +98,7 @@ class CpuBackend:
             raise InvariantError("the CPU backend orders nothing across lanes")
         step = instruction.step
         worker = self._workers[step.device]
-        if not self._sync and instruction.failure is None and _is_little(step):
+        if not self._sync and instruction.failure is None and is_little(step):
             return self._run(worker, instruction, lane)
         if isinstance(step, Launch):
             if not self.threads.limited and not worker.device.wide:
@@ -136,12 +109,30 @@ class CpuBackend:
         short = worker is self._host and not isinstance(step, HostLaunch)
         if self._sync or (short and self._call_helper()):
             return None
+        mine = self._mine.get(threading.get_ident())
+        if mine is None or not self._takes(mine, worker, instruction):
+            self._call(worker)
+        return None
+
+    def _call(self, worker: Worker) -> None:
+        """See to it that a thread looks at a queue soon: the device's own, or an idle sibling's."""
         if not self._call_thread(worker):
             for other in worker.siblings:
                 if other.idle:
                     self._rouse(other)
                     break
-        return None
+
+    def _takes(self, mine: Worker, worker: Worker, instruction: Instruction) -> bool:
+        """Tell whether the calling thread, which is about to report something, takes an instruction next; waking another is slow."""
+        if worker is mine:
+            left, mine.left = mine.left, None
+            if left is not None:
+                self._call(left)  # now this thread has work of its own
+            return len(mine.queue) == 1
+        if mine.queue or mine.left or worker not in mine.siblings or len(worker.queue) > 1 or not may_move(instruction):
+            return False
+        mine.left = worker
+        return True
 
     def withdraw(self, instruction: Instruction) -> bool:
         """Take back an instruction that no thread has begun."""
@@ -192,6 +183,7 @@ class CpuBackend:
         if self._host.queue and not self._sync:
             self._call_thread(self._host)
         if idle:
+            self._unhurry()
             self.threads.restore()
 
     def stop(self) -> None:
@@ -203,6 +195,7 @@ class CpuBackend:
                     self._rouse(worker)
                 worker.thread.join()
                 worker.thread = None
+        self._unhurry()
         self.threads.restore()
         self._memory.clear()
 
@@ -235,12 +228,21 @@ class CpuBackend:
         if worker.device.cores:
             pin_thread(*worker.device.cores)
         sharpen_timers()
+        self._mine[threading.get_ident()] = worker
+        try:
+            self._serve(worker)
+        finally:
+            del self._mine[threading.get_ident()]  # another thread may have this number next
+
+    def _serve(self, worker: Worker) -> None:
         while True:
             entry = self._take(worker)
             if entry is not None:
                 self._execute(worker, *entry)
                 continue
             worker.idle = True
+            if self._shortened and all(other.idle or other.thread is None for other in self._workers.values()):
+                self._unhurry()
             if worker.queue:  # issued between the look and the flag
                 worker.idle = False
                 continue
@@ -250,6 +252,7 @@ class CpuBackend:
 
     def _take(self, worker: Worker) -> tuple[Instruction, int] | None:
         """Return the next instruction: the device's own, else the first of a sibling's that may move."""
+        worker.left = None
         try:
             return worker.queue.popleft()
         except IndexError:
@@ -282,6 +285,8 @@ class CpuBackend:
         exclusive = kernel and (long or bool(self._rivals.get(worker.device.name)))
         if exclusive:
             self._enter(worker, long=long)
+        if self._shortened and not long:
+            self._unhurry()
         start = time.perf_counter()  # not before: waiting for the cores is no part of the kernel
         try:
             if kernel:
@@ -345,13 +350,18 @@ class CpuBackend:
         """
         if sys.getswitchinterval() > EAGER_SWITCH * 1.01:  # the interpreter rounds to microseconds
             shorten_turns(self, EAGER_SWITCH)
+        self._shortened = True  # at the end: whoever takes it back meanwhile does so once more
+
+    def _unhurry(self) -> None:
+        """Give the program its switch interval back, if no long kernel runs: not between one and the next."""
+        if self._shortened and not self._long:
+            self._shortened = False
+            restore_turns(self)
 
     def _leave(self, worker: Worker, *, long: bool) -> None:
         device = worker.device
         if long:
             self._long.discard(threading.get_ident())
-            if not self._long:
-                restore_turns(self)
         if device.wide:
             if len(self.devices) > 1:
                 self.threads.limit()
@@ -364,19 +374,3 @@ class CpuBackend:
             if self._wide_claims:
                 with self._quiet:
                     self._quiet.notify_all()
-
-
-def _is_little(step: Step) -> bool:
-    """Tell whether a step moves or combines so few bytes that waking a thread takes longer, and runs no user's code."""
-    if isinstance(step, Fence):
-        return _are_few(step.binding)
-    if isinstance(step, Reduce):
-        return step.operator.ready_made and _are_few(step.partials)
-    return isinstance(step, Fill) and step.nbytes <= LITTLE
-
-
-def _are_few(binding: Binding) -> bool:
-    """Tell whether a binding has few bytes, all of them numbers."""
-    allocation = binding.allocation
-    few = allocation is not None and binding.box.volume * allocation.dtype.itemsize <= LITTLE
-    return few and allocation is not None and not allocation.dtype.hasobject

@@ -7,7 +7,8 @@ every task goes through task graph, plan and lowering; replayed, calls that repe
 contestants take turns, so that a disturbance of the machine meets all of them; figures are medians, `best` has the best.
 `cpu` is the processor time of the whole process per task, the least of all parts of 1,000 tasks; `calls` are Python calls on the
 submitting thread, which repeat exactly. Both are of analysed tasks, but for the divided call (see `calls`). `small` are calls
-on small arrays, which become no tasks, beside NumPy's (bench/small.py).
+on small arrays, which become no tasks, beside NumPy's (bench/small.py). `gaps` is how long kernels of 0.4 ms wait for those that they
+depend on (bench/gaps.py).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 import coexec as cx
 
 from ..machine.cores import available_cores
+from .gaps import gaps
 from .measure import Data, Others, Progress, core, current, machine, middle, python_calls
 from .schedule import known_calls
 from .small import small_calls
@@ -67,6 +69,8 @@ def collect(tasks: int, repetitions: int, soak: int, progress: Progress) -> Data
     found["calls"] = calls()
     progress("small arrays")
     found["small"] = small_calls(max(5, repetitions))
+    progress("kernels that wait for others")
+    found["gaps"] = gaps(max(8, 2 * repetitions))
     progress("kernels beside a busy user")
     found["busy_user"] = busy_user(max(2, tasks // 80), repetitions)
     progress(f"{soak} tasks")

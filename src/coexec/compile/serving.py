@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import FunctionType
 from typing import Any
 from weakref import WeakSet
@@ -22,6 +23,7 @@ from .compiler import Compiler
 from .forms import Forms, State, Way
 
 PATIENCE = 50e-3  # seconds that NumPy computes before a body is compiled: as long as that takes
+MOST_WAYS = 1 << 10  # kernels that are remembered by a runtime: chains of operators are kernels, too
 OUTSIDE = 8  # sets of values from outside for which one body is compiled; beyond, they change all the time
 _all: WeakSet[CompiledBody] = WeakSet()
 _open: WeakSet[Bodies] = WeakSet()  # of all runtimes: what one of them compiled is there for the others
@@ -110,6 +112,7 @@ class Bodies:
         self._note = note
         aside, patience = (None, 0.0) if mode == "always" else (self.compiler, PATIENCE)
         self._way = Way(aside, debug, patience)
+        self._ways: dict[int, Way] = {}  # the same that tells what became of a kernel's forms, by kernel
         _open.add(self)
 
     def turn(
@@ -132,7 +135,11 @@ class Bodies:
         forms = None if known.failed else known.forms(body)
         if forms is None:
             return body
-        way = self._way._replace(news=lambda forms: self._tell(kernel, forms))
+        way = self._ways.get(kernel.serial)
+        if way is None:
+            if len(self._ways) >= MOST_WAYS:
+                self._ways.clear()
+            way = self._ways[kernel.serial] = self._way._replace(news=partial(self._tell, kernel))
         before = self._ahead.get(kernel.serial)
         ahead = before is not None and not way.debug and task <= before.get(device, -1)
         return Turn(forms, way, compiled=compiled, ahead=ahead)

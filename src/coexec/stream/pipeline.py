@@ -324,6 +324,8 @@ class Pipeline:
     def stats(self) -> dict[str, Any]:
         """Return what the stages of the last stream did: shares of time, items and joules, with where the joules come from."""
         deployment, watch, stream = self._deployment, self._watch, self._stream()
+        if self._together is not None and deployment is not None and deployment.point is None:
+            return {"items": 0}  # other ranks computed all of them
         if deployment is None or watch is None or deployment.point is None:
             raise ProgramError("this pipeline has no stream yet; call stream(items) and take a result first")
         runtime = self._at_home()[0]

@@ -158,7 +158,8 @@ class StepPlanner(Looking):
 
     def finished(self, task: Task, start: float, stop: float) -> None:
         """Take the end of a part of a task, none of which follows in its place."""
-        self._computed(start, stop)
+        if stop > self._now or self._began is None:
+            self._computed(start, stop)
         self._measuring.finished(task, stop)
 
     def _elapsed(self) -> float:
