@@ -25,3 +25,18 @@ def test_every_rank_replays_a_loop() -> None:
         b[1:-1] = (a[:-2] + a[1:-1] + a[2:]) / 3
         a, b = b, a
     np.testing.assert_array_equal(got, a)
+
+
+def test_a_call_that_other_ranks_compute_is_replayed_without_instructions() -> None:
+    """Recipes that are used often are written out; there is nothing to write of calls of others."""
+
+    @cx.kernel(x=cx.read, y=cx.write)
+    def whole(x, y):
+        y[...] = x + 1
+
+    with cx.Runtime(platform=cluster(2), ranks=2, execute=True):
+        x, y = cx.zeros(8), cx.zeros(8)
+        for _ in range(60):
+            whole(x, y)
+            x, y = y, x
+        assert np.asarray(x).tolist() == [60.0] * 8

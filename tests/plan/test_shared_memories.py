@@ -54,6 +54,33 @@ def test_cores_that_share_a_memory_draw_apart_and_wait_less_than_in_step() -> No
     assert estimated == pytest.approx(simulated, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    "devices",
+    [("cpu:0", "cpu:1"), ("cpu:all",), ("gpu:0",), ("cpu:all", "gpu:0"), ("cpu:0", "cpu:1", "cpu:2", "cpu:3", "gpu:0")],
+)
+@pytest.mark.parametrize("side", [1000, 3000])
+def test_estimates_are_near_to_what_is_simulated_on_any_devices(side: int, devices: tuple[str, ...]) -> None:
+    estimated, simulated = compared(side, devices)
+    assert estimated == pytest.approx(simulated, rel=0.12)
+
+
+def test_what_parts_took_beside_others_is_not_what_an_exact_device_takes_alone() -> None:
+    """Five devices ask for twice what the memory gives. None of them would be as slow by itself."""
+    with cx.Runtime("", platform="laptop", store="off", diagnostics="off") as runtime:
+        given = ArrayMaker(runtime._driver)
+        u, v = given(2000, 2000), given(2000, 2000)
+        for _ in range(6):
+            smooth(u, v)
+            smooth(v, u)
+        runtime.wait()
+        steps: Any = runtime._driver.scheduler.plan.steps
+        for call in steps._step.calls:
+            work = call.profile.whole
+            for name, candidate in call.profile.devices.items():
+                seconds = call.profile.seconds(name, work, together=False)
+                assert seconds == pytest.approx(work.work.size / candidate.device.bandwidth, rel=1e-3)
+
+
 def known(period: float, own: float, measured: float | None = None) -> PlanAccount:
     made = PlanAccount(("a",), [], PeriodEstimate(period, 0.0, own, {}))
     made.measured = measured

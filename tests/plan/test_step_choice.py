@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 import coexec as cx
-from coexec.bench.plan.program import ArrayMaker
+from coexec.bench.plan.program import ArrayMaker, read
 from coexec.machine.files import loading as files
 from coexec.plan.steps.bounds import Bounds, as_sets, lower_limit
 from coexec.plan.steps.choose import CANNOT, NOT_YET, Search, planned
@@ -68,8 +68,8 @@ def machine_of(cores: int, gpus: list[tuple[float, float]], link: float) -> cx.P
     return cx.Platform(*files.parse(platform_text(cores, gpus, link)))
 
 
-def step_on(platform: cx.Platform, kernels: list[int], side: int) -> Any:
-    """Return what plans the steps of a program that was told of one, with that step."""
+def step_on(platform: cx.Platform, kernels: list[int], side: int, *, seen: bool = False) -> Any:
+    """Return what plans the steps of a program that was told of one, with that step; a value of it may be `seen`."""
     runtime = cx.Runtime(
         ",".join([d.name for d in platform.devices]), platform=platform, store="off", diagnostics="off"
     )
@@ -83,6 +83,8 @@ def step_on(platform: cx.Platform, kernels: list[int], side: int) -> Any:
                     total(arrays[position % 3], value)
                 else:
                     KERNELS[kernel](arrays[position % 3], arrays[(position + 1) % 3])
+            if seen:
+                read(arrays[len(kernels) % 3][0, 0])
         runtime.wait()
         return runtime._driver.scheduler.plan.steps
 
@@ -143,14 +145,15 @@ def test_no_single_device_class_or_union_is_better_by_evaluation(
     gpus,
     st.lists(st.integers(0, TOTAL), min_size=1, max_size=3),
     st.sampled_from([300, 1000, 4000]),
+    st.booleans(),
 )
-@example(1, [(2e12, 100e9)], [1, 0], 1000)  # what is exchanged crosses the cut in one direction
-@example(3, [(8e12, 100e9), (40e12, 100e9)], [0, 0], 1000)  # what the first call brings, the second has
-@example(1, [(8e12, 100e9), (8e12, 100e9)], [0, 1], 1000)
+@example(1, [(2e12, 100e9)], [1, 0], 1000, False)  # what is exchanged crosses the cut in one direction
+@example(3, [(8e12, 100e9), (40e12, 100e9)], [0, 0], 1000, False)  # what the first call brings, the second has
+@example(1, [(8e12, 100e9), (8e12, 100e9)], [0, 1], 1000, False)
 def test_bounds_are_not_above_what_plans_are_estimated_to_take(
-    cores: int, cards: list[tuple[float, float]], kernels: list[int], side: int
+    cores: int, cards: list[tuple[float, float]], kernels: list[int], side: int, seen: bool
 ) -> None:
-    steps = step_on(machine_of(cores, cards, 12e9), kernels, side)
+    steps = step_on(machine_of(cores, cards, 12e9), kernels, side, seen=seen)
     if steps is None or steps._step is None:
         return
     machine = steps._machine

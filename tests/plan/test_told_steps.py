@@ -34,7 +34,10 @@ def plan_layer(runtime: cx.Runtime) -> Any:
     return runtime._driver.scheduler.plan
 
 
-@pytest.mark.parametrize(("preset", "name"), [("workstation", "wave_sim"), ("a100x4", "chain"), ("a100x4", "matmul")])
+@pytest.mark.parametrize(
+    ("preset", "name"),
+    [("workstation", "wave_sim"), ("workstation", "image"), ("a100x4", "chain"), ("a100x4", "matmul")],
+)
 def test_a_told_step_takes_hardly_longer_than_on_the_best_choice_of_devices(preset: str, name: str) -> None:
     program = next(p for p in exact.programs(quick=True) if p.name == name)
     platform = cx.Platform.load(preset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 
 import coexec as cx
 from coexec.errors import ItemFailed
+from coexec.stream import bundles
 from coexec.stream.bundles import KnownItems
 from tests.stream.functions import checked, doubled
 
@@ -42,6 +44,12 @@ OFFSET = 1.0
 @cx.kernel(split=0, x=cx.read, y=cx.write)
 def shifted(x: Any, y: Any) -> None:
     y[...] = x + OFFSET
+
+
+@pytest.fixture(autouse=True)
+def _whatever_items_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items are followed however slow the machine is at the moment."""
+    monkeypatch.setattr(bundles, "SHORT", inf)
 
 
 def made(kernel: Any, x: Any) -> Any:
@@ -325,11 +333,13 @@ def calls_per_item(function: Function, items: list[Any], **constants: Any) -> fl
         del frame, arg
         count += event in ("call", "c_call")
 
-    with opened():
+    with opened("cpu:0"):  # where there is one plan
         pipe = cx.Pipeline(function, **constants)
         pipe.plan(items[0])
         pipe.map(items)
         pipe.map(items)
+        for known in known_of(pipe):
+            known.seconds = 1e-5  # several at a time, however slow the machine is at the moment
         sys.setprofile(counted)
         try:
             pipe.map(items)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, strategies as st
 
 import coexec as cx
 from coexec.errors import ArgumentError, ClusterError, ItemFailed, ProgramError, RanksDiverge
-from coexec.stream.on_ranks import OwnItems, dealt
+from coexec.stream.on_ranks import OwnItems, RankStream, dealt
 from coexec.stream.travelling import packed, unpacked
 from coexec.stream.trees import leaves
 from coexec.testing import on_teams
@@ -68,13 +69,14 @@ def test_all_ranks_get_all_results_in_order(ranks: int) -> None:
             again = [result for result, _ in pairs]  # the stream is left before its end
             at_once = pipe(cx.array(IMAGES[0]))  # arrays of all ranks
             total = float(cx.sum(at_once["scores"]))
-            return found, again, total, len(pipe.map(IMAGES[:1])), pipe.map([])
+            one = len(pipe.map(IMAGES[:1]))
+            return found, again, total, one, pipe.map([]), pipe.stats()["items"]
 
     wanted = alone()
-    for found, again, total, one, none in on(ranks, program):
+    for found, again, total, one, none, items in on(ranks, program):
         alike(found, wanted)
         alike(again, wanted)
-        assert (one, none) == (1, [])
+        assert (one, none, items) == (1, [], 0)
         assert total == pytest.approx(wanted[0]["scores"].sum())
 
 
@@ -118,6 +120,25 @@ def test_failures_are_the_same_on_every_rank(way: str) -> None:
         good = [result for result in results if not isinstance(result, ItemFailed)]
         alike(good, [wanted[number] for number in range(len(IMAGES)) if number not in (4, 5)][: len(good)])
         assert len(good) == (4 if way == "raise" else 9)
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.0, [2, 4, 8, 16, 32, 32]), (5e-3, [2] * 6), (9e-3, [2] * 6)])
+def test_ranks_tell_of_more_items_at_a_time_if_these_are_quick_for_all_of_them(
+    seconds: float, rounds: list[int]
+) -> None:
+    def program(runtime: cx.Runtime) -> Any:
+        stream = cast("RankStream", cx.Pipeline(classify, weights=WEIGHTS).stream(IMAGES[0] for _ in range(200)))
+        ticks = itertools.count()
+        stream._clock = lambda: next(ticks) * (seconds if cx.rank() else 0.0)  # of the slower rank
+        sizes = []
+        for _ in rounds:
+            next(stream)
+            sizes.append(1 + len(stream._out))
+            stream._out.clear()
+        stream.close()
+        return sizes
+
+    assert on(2, program) == [rounds] * 2
 
 
 def test_what_the_iterable_raises_is_told_after_everything_before_it() -> None:

@@ -9,10 +9,11 @@ than THREAD_MULTIPLE will do. A blocked call of MPI would spin, so there is none
 from __future__ import annotations
 
 import atexit
+import warnings
 from contextlib import suppress
 from typing import Any
 
-from ..errors import ClusterError
+from ..errors import ClusterError, PerformanceWarning
 from .actions import MovePart
 from .carrier import Events
 
@@ -82,6 +83,13 @@ class MpiCarrier:
                 "each other; use `coexec run -n`, mpiexec of the same environment, or srun --mpi=pmi2"
             )
         self.shared = mpi.Query_thread() >= mpi.THREAD_SERIALIZED
+        if not self.shared and not self.rank:
+            warnings.warn(
+                f"this MPI ({_name(mpi)}) may be called on one thread only, so every message waits for that thread, "
+                "20 to 400 us each where ranks share cores; MPICH of coexec[mpi] allows more",
+                PerformanceWarning,
+                stacklevel=2,
+            )
         self._comm = mpi.COMM_WORLD.Dup()
         self._comm.Set_errhandler(mpi.ERRORS_RETURN)
         self._listen()

@@ -17,7 +17,6 @@ from .llvm_folds import FEW
 from .llvm_text import Inline
 from .llvm_together import LlvmTogether, Places
 from .streaming import only_written, streamable
-from .together import in_lines
 from .walk import Nest
 
 UNROLLED = 64  # elements of constant axes that are written out instead of looped over
@@ -66,7 +65,6 @@ class Llvm(LlvmTogether):
 
         written = {id(store.buffer) for store in stores}
         self.look_at_rows(stores, nodes, plain=self.lanes > 1 and not strips and not constant)
-        self.lined = in_lines(stores, self.lanes) if self.together > 1 else None
 
         def body(*places: dict[int, Line]) -> None:
             self.stored = []

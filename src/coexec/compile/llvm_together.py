@@ -3,8 +3,7 @@
 Before: compile/llvm_sums.py, compile/together.py.  After: compile/llvm.py.  Pure text: compiles nothing.
 
 Vectors of all rows begin at the same elements, so that rows share what they read. What goes past the caches must begin at a line
-of memory, which is elsewhere in each row: such a vector is made of the last two results of its row. So is what is written in place:
-a vector that lies across two lines takes two accesses.
+of memory, which is elsewhere in each row: such a vector is made of the last two results of its row.
 """
 
 from __future__ import annotations
@@ -31,23 +30,20 @@ class LlvmTogether(LlvmSums):
     def __init__(self, register: int) -> None:
         super().__init__(register)
         self._late: dict[Any, str] = {}  # a row of the present loop -> where its last result is kept
-        self.lined: Assign | None = None  # the store of the present loops whose vectors begin at lines of memory
 
     def row_groups(self, shape: Shape, at: dict[int, Line], body: Places) -> None:
         """Write the loops over groups of rows, and over what is left of rows that are fewer, and of elements."""
         axis, last = len(shape) - 2, len(shape) - 1
         count, rows, high, lanes = self.together, self.size(shape[axis]), self.size(shape[last]), self.lanes
-        lined = self.lined
+        streaming = self.streaming
         whole = self.put(f"and i64 {high}, {-lanes}")
 
         def group(var: str) -> None:
             beyond = self.put(f"add nsw i64 %{var}, {count}")
-            inside = self.put(f"icmp sle i64 {beyond}, {rows}")
-            end = self._select(inside, beyond, rows)
-            long = self.put(f"icmp sge i64 {whole}, {2 * lanes}")
-            full = self.put(f"and i1 {inside}, {long}") if lined is not None else inside
-            begin = str(lanes) if lined is not None else "0"
-            if lined is not None:
+            full = self.put(f"icmp sle i64 {beyond}, {rows}")
+            end = self._select(full, beyond, rows)
+            begin = str(lanes) if streaming is not None else "0"
+            if streaming is not None:
                 upto = self._select(full, begin, whole)
                 self.loop(
                     f"%{var}", end, lambda row: self._ends(row, upto, high, last, at | {axis: Line(0, 1, row)}, body)
@@ -62,11 +58,11 @@ class LlvmTogether(LlvmSums):
                     step=lanes,
                     lanes=lanes,
                 )
-                if lined is not None:
-                    self._finish(lined, places, whole)
+                if streaming is not None:
+                    self._finish(streaming, places, whole)
 
             self.loop(f"%{var}", self._select(full, end, f"%{var}"), together, step=count)
-            if lined is None:
+            if streaming is None:
                 rest = Strip(self._select(full, whole, "0"), high, shape[last])
 
                 def alone(row: str) -> None:
@@ -80,10 +76,10 @@ class LlvmTogether(LlvmSums):
         return self.put(f"select i1 {chosen}, i64 {one}, i64 {other}")
 
     def _ends(self, row: str, upto: str, high: str, last: int, here: dict[int, Line], body: Places) -> None:
-        """Write the vectors of a row up to an element, and what is left at its end, into the caches."""
+        """Write the vectors of a row up to an element, and the one at its end, into the caches."""
         del row
-        streaming, lined, lanes = self.streaming, self.lined, self.lanes
-        self.streaming = self.lined = None
+        streaming, self.streaming = self.streaming, None
+        lanes = self.lanes
 
         def part(which: str) -> None:
             first = self.put(f"icmp eq i64 %{which}, 0")
@@ -91,19 +87,14 @@ class LlvmTogether(LlvmSums):
             stop = self._select(first, upto, high)
             self.loop(low, stop, lambda j: body(here | {last: Line(0, 1, j)}), step=lanes, lanes=lanes)
 
-        if streaming is not None:
-            self.loop("0", "2", part, counts=False)
-        else:  # what is read, too, must not be written twice
-            self.loop("0", upto, lambda j: body(here | {last: Line(0, 1, j)}), step=lanes, lanes=lanes)
-            whole = self.put(f"and i64 {high}, {-lanes}")
-            self.loop(whole, high, lambda j: body(here | {last: Line(0, 1, j)}))
-        self.streaming, self.lined = streaming, lined
+        self.loop("0", "2", part, counts=False)
+        self.streaming = streaming
 
-    # Results that begin at lines of memory --------------------------------------------------------------------------------
+    # Results past the caches ----------------------------------------------------------------------------------------------
 
     def store(self, store: Assign, index: Index) -> None:
         lane = self._lane(index)
-        if self.together == 1 or lane is None or store is not self.lined:
+        if self.together == 1 or lane is None or store is not self.streaming:
             super().store(store, index)
             return
         at = through(store.axes, index)
@@ -120,8 +111,7 @@ class LlvmTogether(LlvmSums):
         line = self.put(f"call {words} {name}({words} {before}, {words} {order}, {words} {now})")
         where = self.address(store.buffer, store.buffer.shape, at)
         where = self.put(f"getelementptr {scalar_type(value.dtype, memory=True)}, ptr {where}, i64 {back}")
-        past = ", !nontemporal !0" if self.streaming is not None else ""
-        self.say(f"store {words} {line}, ptr {where}, align {LINE}{past}")
+        self.say(f"store {words} {line}, ptr {where}, align {LINE}, !nontemporal !0")
         self.say(f"store {words} {now}, ptr {slot}, align {LINE}")
 
     def _begin(self, store: Assign, at: Index, nest: Nest, words: str) -> tuple[str, str, str]:

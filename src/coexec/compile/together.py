@@ -35,13 +35,3 @@ def rows_together(stores: Sequence[Assign], nodes: Sequence[Expr], lanes: int, *
     while most > 1 and most * operations > OPERATIONS:
         most //= 2
     return most
-
-
-def in_lines(stores: Sequence[Assign], lanes: int) -> Assign | None:
-    """Return the store of a loop whose vectors can begin at lines of memory, made of two results each: if it is the only one."""
-    store = stores[0]
-    last = store.axes[-1] if store.axes else None
-    along = len(store.value.shape) - 1
-    elsewhere = any(line.axis == along for line in store.axes[:-1])
-    alone = len(stores) == 1 and LINE // lanes >= SHUFFLED and store.buffer.dtype.kind != "b"
-    return store if alone and last is not None and (last.axis, last.step) == (along, 1) and not elsewhere else None

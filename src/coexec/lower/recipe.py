@@ -127,7 +127,7 @@ class Recipe:
                 emitter.work_out_front()
             return made
         self._fills += 1
-        if self._fills == OFTEN and self.size <= MOST_WRITTEN:
+        if self._fills == OFTEN and 0 < self.size <= MOST_WRITTEN:  # of a call that others compute there are none
             self._written = written(self.text(), {"Instruction": Instruction})
         made = []
         before = zip(slots[-self.size :], self._before, steps)  # noqa: B905 - as long as each other, and this is hot

@@ -42,8 +42,9 @@ ALONE = 4  # references to an array that only its run has: its attribute, two ar
 
 
 class FollowedItem(NamedTuple):
-    """An item whose function has done what is on its tape."""
+    """An item whose function has done what is on a tape."""
 
+    tape: TapeRuns
     data: list[Any]  # its arrays
     followed: Followed
 
@@ -52,7 +53,8 @@ class Bundle:
     """Some items of one kind, and what became of them."""
 
     def __init__(self, known: KnownItems, items: Sequence[FollowedItem]) -> None:
-        self._known, self._items = known, list(items)
+        """Take items that were followed along one tape."""
+        self._known, self._items, self._tape = known, list(items), items[0].tape
         self.results: list[Any] = [None] * len(items)
         self.errors: list[Exception | None] = [None] * len(items)
         self.task: Task | None = None
@@ -61,24 +63,25 @@ class Bundle:
 
     def submit(self, runtime: Runtime, options: Options) -> None:
         """Give all of them to a device."""
-        known = self._known
+        tape = self._tape
         with session.answering(self.told):
-            self.task = runtime.submit(known.kernel, (self, *known.outside), {}, options)
+            self.task = runtime.submit(tape.kernel, (self, *tape.outside), {}, options)
 
     def compute(self, arrays: Sequence[Any]) -> None:
         """Compute all of them, on the thread of a device."""
-        known = self._known
-        frame = known.frame()
+        tape = self._tape
+        frame = tape.frame()
         frame.outside(arrays)
         begin = perf_counter()
         for number, item in enumerate(self._items):
             followed = item.followed
             try:
-                frame.compute(item.data, followed.given, followed.numbers, known.bodies)
+                frame.compute(item.data, followed.given, followed.numbers, tape.bodies)
                 self.results[number] = _results(followed.result, frame)
             except Exception as error:  # noqa: BLE001 - it is computed by itself later, which tells what is wrong
                 self.errors[number] = error
-        known.took(frame, (perf_counter() - begin) / len(self._items))
+        tape.back(frame)
+        self._known.took((perf_counter() - begin) / len(self._items))
         self._items = []
 
 
@@ -115,22 +118,39 @@ def bundle_kernel(tape: Tape) -> Kernel:
     return BundleKernel(BundleBody(name, len(accesses)), accesses, over=1, name=name)
 
 
+class TapeRuns:
+    """A tape that was written to its end, and what runs it: items keep the one that they were followed along."""
+
+    def __init__(self, taping: Taping, tape: Tape, runtime: Runtime, takes: Any, bodies: Bodies | None) -> None:
+        self.tape, self.bodies = tape, bodies
+        self.outside = tuple(tape.outside.values())
+        self.kernel = bundle_kernel(tape)
+        self._first = framed(tape, taping.arrays, taping.ids(), runtime, takes)
+        self._free = [self._first]
+
+    def frame(self) -> Frame:
+        """Return memory to compute items in, for the caller alone until it is given back."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self._first.twin()
+
+    def back(self, frame: Frame) -> None:
+        """Take back memory."""
+        frame.let_go()
+        self._free.append(frame)
+
+
 class KnownItems:
     """What is known of items of one kind."""
 
-    kernel: Kernel
-    bodies: Bodies | None
-
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._tape: Tape | None = None
+        self._tape: TapeRuns | None = None
         self._follower: Follower | None = None
-        self._first: Frame | None = None
-        self._free: list[Frame] = []
         self._in_use = Lock()
         self._buffers: list[np.ndarray[Any, Any]] = []  # that items were copied to, and that nobody looks at any more
         self._left = self._tapes = self._bundles = 0
-        self.outside: tuple[Any, ...] = ()
         self.seconds = 0.0  # of an item; 0 = not known
         self.why = ""  # it is computed as ever
 
@@ -145,13 +165,13 @@ class KnownItems:
         """Whether a tape is to be written."""
         return self._tape is None and not self.why
 
-    def follower(self) -> Follower | None:
+    def follower(self) -> tuple[Follower, TapeRuns] | None:
         """Return what follows the function, for the caller alone until `back`; None if there is nothing, or if it is in use."""
         if self._tape is None or self.why or not self._in_use.acquire(blocking=False):
             return None
         if self._follower is None:
-            self._follower = Follower(self._runtime, self._tape)
-        return self._follower
+            self._follower = Follower(self._runtime, self._tape.tape)
+        return self._follower, self._tape
 
     def back(self, follower: Follower) -> None:
         """Take it back."""
@@ -171,10 +191,7 @@ class KnownItems:
         if tape is None or self._tapes > TAPES:
             self.why = taping.why or "the function does something else each time"
             return
-        self._first = framed(tape, taping.arrays, taping.ids(), self._runtime, takes)
-        self._free = [self._first]
-        self._tape, self.outside = tape, tuple(tape.outside.values())
-        self.kernel, self.bodies = bundle_kernel(tape), bodies
+        self._tape = TapeRuns(taping, tape, self._runtime, takes, bodies)
 
     def copied(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a copy of an item that is one array."""
@@ -193,20 +210,10 @@ class KnownItems:
     @property
     def bytes(self) -> int:
         """Of the arrays of an item."""
-        return self._tape.bytes if self._tape is not None else 0
+        return self._tape.tape.bytes if self._tape is not None else 0
 
-    def frame(self) -> Frame:
-        """Return memory to compute items in, for the caller alone until `took`."""
-        try:
-            return self._free.pop()
-        except IndexError:
-            assert self._first is not None
-            return self._first.twin()
-
-    def took(self, frame: Frame, seconds: float) -> None:
-        """Take back memory, and the seconds that an item took."""
-        frame.let_go()
-        self._free.append(frame)
+    def took(self, seconds: float) -> None:
+        """Take the seconds that an item took."""
         known = self.seconds
         self.seconds = seconds if not known else min(seconds, 0.9 * known + 0.1 * seconds)
         self._bundles += 1

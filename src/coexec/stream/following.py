@@ -27,7 +27,7 @@ from ..program.storage import Storage
 from ..program.value import Value
 from ..runtime import Runtime
 from .item_session import SEEN, ItemSession, Route, Watched
-from .tape import MadeArray, Number, Tape, TapedCall, TapedView, same_value, slot_of
+from .tape import MadeArray, Number, Tape, TapedCall, TapedView, another, same_value, slot_of
 from .trees import mapped
 
 _blocks = session._blocks
@@ -152,7 +152,7 @@ class Follower(InFront):
         operator = self._operators[at]
         if operator is None or operator.ufunc is not ufunc or len(operands) != len(operator.operands):
             return None
-        if self._real is not None or copy_context() != self._context:
+        if self._real is not None or another(self._context):
             return None
         for value, taped in zip(operands, operator.operands):  # noqa: B905 - equally long, and this is hot
             kind = type(taped)
@@ -237,7 +237,7 @@ class Follower(InFront):
     ) -> bool:
         if self._real is not None or entry.kernel is not kernel or entry.options != options:
             return False
-        if copy_context() != self._context or (not kernel.captures_nothing and kernel.body() is not entry.body):
+        if another(self._context) or (not kernel.captures_nothing and kernel.body() is not entry.body):
             return False
         arrays, scalars = kernel.bind(args, kwargs)
         for array, view in zip(arrays, entry.arrays, strict=True):

@@ -123,9 +123,10 @@ class ItemRun:
 
     def _follow(self, known: KnownItems, route: Route, watched: Watched) -> bool:
         """Compute the item along the tape of its kind; False if there is none, and nothing was done."""
-        follower = known.follower()
-        if follower is None:
+        found = known.follower()
+        if found is None:
             return False
+        follower, tape = found
         self.context = copy_context()
         answering = session._answering.set(self._told)
         try:
@@ -142,7 +143,7 @@ class ItemRun:
             known.back(follower)
         self.session = follower.session()
         if self.session is None and self.error is None:
-            self.followed = FollowedItem(data, result)
+            self.followed = FollowedItem(tape, data, result)
             return True
         self.item, self.known = item, None  # its arrays are coexec's now
         if self.error is None:

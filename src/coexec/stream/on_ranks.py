@@ -11,9 +11,10 @@ from __future__ import annotations
 import builtins
 import json
 from collections import deque
-from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .. import errors
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from .stream import Stream
 
 WHAT = "the other ranks' items"
+SHORT, LONG = 2e-3, 8e-3
+"""Seconds for their items below which ranks tell each other of twice as many at a time, and above which of half as many."""
+MOST = 16
+"""Items of each rank of which ranks tell each other at a time, at most."""
 FAILED = "TaskFailed["  # how the names of classes begin that are caught as the class in brackets
 
 
@@ -104,12 +109,20 @@ class RankStream(Iterator[Any]):
     dropped = 0
 
     def __init__(
-        self, runtime: Runtime, local: Stream, own: OwnItems, owners: Iterator[int], policy: FailurePolicy
+        self,
+        runtime: Runtime,
+        local: Stream,
+        own: OwnItems,
+        owners: Iterator[int],
+        policy: FailurePolicy,
+        most: int = MOST,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """Take items of `local`, this rank's own stream."""
+        """Take items of `local`, this rank's own stream; ranks tell each other of `most` items each at a time."""
         self._runtime, self._local, self._own, self.policy = runtime, local, own, policy
         self._owners = enumerate(owners, own.first)
         self._out: deque[tuple[int, Outcome]] = deque()  # of all ranks, by number of the item
+        self._each, self._most, self._clock = 1, most, clock
         self.position = own.first - 1
         self.closed = False
 
@@ -158,27 +171,37 @@ class RankStream(Iterator[Any]):
     # All ranks together -----------------------------------------------------------------------------------------------
 
     def _round(self) -> None:
-        """Let all ranks tell what became of the next items, as many as there are ranks."""
+        """Let all ranks tell what became of the next items, some for each of them, and how long they waited for their own."""
         place, size = self._runtime.place
-        turns = list(islice(self._owners, size))
+        begun = self._clock()
+        turns = list(islice(self._owners, size * self._each))
         mine = [(index, self._mine()) for index, owner in turns if owner == place]
+        seconds = self._clock() - begun
         try:
-            words = packed(_told(mine))
+            words = packed((seconds, _told(mine)))
         except ArgumentError as error:  # a result that cannot travel
             mine = [(index, Outcome("broken", error)) for index, _ in mine]
-            words = packed(_told(mine))
+            words = packed((seconds, _told(mine)))
         told = [unpacked(words) for words in self._runtime.told(words, WHAT)]
-        by_item: dict[int, Outcome] = {index: Outcome(*entry) for rank in told for index, entry in rank}
+        self._pace(max(seconds for seconds, _ in told))
+        by_item: dict[int, Outcome] = {index: Outcome(*entry) for _, entries in told for index, entry in entries}
         by_item |= dict(mine)  # a rank's own errors and results are as they are
         order = [by_item[index] for index, _ in turns]
-        ended = next((number for number, outcome in enumerate(order) if outcome.how == "over"), size)
-        beyond = next((i for i in range(ended, size) if order[i].how in ("value", "failed")), None)
+        ended = next((number for number, outcome in enumerate(order) if outcome.how == "over"), len(turns))
+        beyond = next((i for i in range(ended, len(turns)) if order[i].how in ("value", "failed")), None)
         if beyond is not None:
             raise RanksDiverge(
                 f"rank {turns[ended][1]} has no item {turns[ended][0]} and rank {turns[beyond][1]} has an item "
                 f"{turns[beyond][0]}; give the same items on every rank"
             )
         self._out.extend((index, outcome) for (index, _), outcome in zip(turns, order, strict=True))
+
+    def _pace(self, longest: float) -> None:
+        """Let ranks tell of more items at a time if these are quick, and of fewer if somebody may wait for one: all alike."""
+        if longest < SHORT:
+            self._each = min(self._most, 2 * self._each)
+        elif longest > LONG:
+            self._each = max(1, self._each // 2)
 
     def _mine(self) -> Outcome:
         """Take the next result of this rank's own stream."""
@@ -228,7 +251,8 @@ def stream_on_ranks(
     own = OwnItems(items, after, dealt(runtime.shares), rank)
     with session.within(runtime.alone()):
         local = pipe.stream(own, on_error="return", **options | {"progress": False})
-    return RankStream(runtime, local, own, dealt(runtime.shares), policy)
+    most = 1 if options.get("objective") == "latency" else MOST
+    return RankStream(runtime, local, own, dealt(runtime.shares), policy, most)
 
 
 def agreed(runtime: Runtime | None, plans: list[Plan]) -> list[Plan]:

@@ -27,6 +27,7 @@ from .item import driver_of
 from .on_ranks import agreed, check_stateless, stream_on_ranks
 from .planning import Prepared, check_limits, prepare, record_on
 from .progress import ProgressBar
+from .pulling import Pulling
 from .recording import record
 from .rehearsing import pace_of_python
 from .rescheduling import Adviser, StreamDecision
@@ -173,6 +174,8 @@ class Pipeline:
     def _at_home(self) -> tuple[Runtime, dict[str, Any]]:
         """Return the current runtime, of several ranks that of this rank alone, and the constants as arrays of it."""
         current = session.current()
+        while isinstance(current, Pulling):  # the source of one stream begins with another
+            current = current.runtime
         if not isinstance(current, Runtime):
             raise ProgramError("a pipeline cannot be used inside another one's function; call its function instead")
         if current.config.ranks != 1:
@@ -321,6 +324,8 @@ class Pipeline:
     def stats(self) -> dict[str, Any]:
         """Return what the stages of the last stream did: shares of time, items and joules, with where the joules come from."""
         deployment, watch, stream = self._deployment, self._watch, self._stream()
+        if self._together is not None and deployment is not None and deployment.point is None:
+            return {"items": 0}  # other ranks computed all of them
         if deployment is None or watch is None or deployment.point is None:
             raise ProgramError("this pipeline has no stream yet; call stream(items) and take a result first")
         runtime = self._at_home()[0]

@@ -177,7 +177,7 @@ class Stream(Iterator[Any]):
                 if window.runs and not self._source.at_once:
                     return
                 start = perf_counter()
-                pulled = self._source.pull()
+                pulled = window.pull(self._source)
                 waited = perf_counter() - start
                 if pulled is None:
                     return

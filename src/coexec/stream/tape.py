@@ -8,6 +8,7 @@ Arrays of an item have numbers on a tape, their slots. A storage that stands for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import Context, copy_context
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,6 +138,14 @@ def same_value(a: Any, b: Any) -> bool:
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(same_value, a, b))
     return isinstance(a, Kernel | Options | np.dtype) and bool(a == b)
+
+
+def another(context: Context | None) -> bool:
+    """Tell whether what is in force now is not what is in force in a context; where that is not to be found out, yes."""
+    try:
+        return copy_context() != context
+    except Exception:  # noqa: BLE001 - values that cannot be compared, such as arrays
+        return True
 
 
 def view_of(array: Array, ids: Mapping[int, int]) -> TapedView:

@@ -18,7 +18,7 @@ from ..program.kernel import Kernel
 from ..program.storage import Storage
 from ..runtime import Runtime
 from .item_session import ItemSession, Route, Watched
-from .tape import MadeArray, Number, Tape, TapedArray, TapedCall, TapedOperator, slot_of, view_of
+from .tape import MadeArray, Number, Tape, TapedArray, TapedCall, TapedOperator, another, slot_of, view_of
 
 MOST_ENTRIES = 256
 
@@ -71,6 +71,7 @@ class Taping(ItemSession):
         self._within = False  # a ufunc
         self._hooks = Operators(self._called)
         self._context: Context | None = None
+        self._before = 0  # the last array that there was
         for array in own:
             self._slot(array._storage, TapedArray(array.shape, array.dtype))
             array._small = array._storage.small = self._hooks
@@ -78,6 +79,7 @@ class Taping(ItemSession):
     def begin(self) -> None:
         """Begin: the function is about to be called."""
         self._context = copy_context()
+        self._before = self.runtime._driver.scheduler.arrays.last
 
     def tape(self, results: Sequence[Any]) -> Tape | None:
         """Return the tape; None if there is none. `results` are the leaves of what the function returned."""
@@ -149,7 +151,7 @@ class Taping(ItemSession):
         return super().begin_step(times)
 
     def _add(self, entry: MadeArray | TapedCall) -> None:
-        if copy_context() != self._context:
+        if another(self._context):
             self.why = self.why or "it changes what is in force around its calls"
         if len(self._tape.entries) >= MOST_ENTRIES:
             self.why = self.why or "it makes many calls"
@@ -180,6 +182,8 @@ class Taping(ItemSession):
         for param, view, array in zip(kernel.array_params, views, arrays, strict=False):
             if param.access.writes and slot_of(view.id) < self._tape.leaves:
                 self.why = "a call writes what the function did not make"
+            if view.id > self._before:
+                self.why = "another thread makes arrays for it"
             if view.id >= 0:
                 self._tape.outside.setdefault(view.id, Array(array._storage, array._storage.box, None))
         taped = tuple([(name, self._scalar(value)) for name, value in scalars.items()])
@@ -204,6 +208,9 @@ class Taping(ItemSession):
         """Call a ufunc as ever, and write down that entries follow from it."""
         if self._within or self.why or not all(isinstance(o, Array | float | int | np.generic) for o in operands):
             return None
+        floats = [o for o in operands if type(o) is float]
+        if len({id(o) for o in floats}) < len(floats):
+            return None  # which of them is which is seen call by call
         begin = len(self._tape.entries)
         self._numbers = [(o, self._number()) for o in operands if type(o) is float]
         self._within = True
@@ -219,12 +226,18 @@ class Taping(ItemSession):
             self.why = why or "it has values"
             return result
         slot = slot_of(self._ids.get(result._storage.id, 0))
-        if not why and slot >= 0 and result._box is result._storage.box and result._cut is None:
+        used = [v.at for entry in self._tape.entries[begin:] for v in _numbers(entry)]
+        decides = any(number.at not in used for number in taped if type(number) is Number)  # which entries follow
+        if not why and not decides and slot >= 0 and result._box is result._storage.box and result._cut is None:
             self._tape.operators[begin] = TapedOperator(ufunc, taped, slot, len(self._tape.entries))
         return result
 
     def _operand(self, value: Any) -> Any:
         return view_of(value, self._ids) if isinstance(value, Array) else value
+
+
+def _numbers(entry: MadeArray | TapedCall) -> list[Number]:
+    return [v for _, v in entry.scalars if type(v) is Number] if isinstance(entry, TapedCall) else []
 
 
 def _no_tape(kernel: Kernel, options: Options) -> str:

@@ -1,6 +1,6 @@
 """The items of a stream that are under way: how many there may be, which of them is next, and what becomes of lost devices.
 
-Before: stream/item.py.  After: stream/stream.py.  Knows no source and no policy for failures.
+Before: stream/item.py.  After: stream/stream.py.  Knows no policy for failures.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from ..runtime import Runtime
 from .bundles import TOGETHER, Bundle, FollowedItem, KnownItems, Tapes
 from .item import Function, ItemRun, driver_of
 from .item_session import Route, Watched
+from .pulling import Pulling
+from .sources import ItemSource, Pulled
+from .tape import another
 
 ORDERS = ("input", "completion")
 NOTHING = object()
@@ -110,6 +113,7 @@ class Window:
         self._options: Options = DEFAULT  # where they go
         self._bundles = 0
         self.given = 0.0  # when the first bundle was given to a device
+        self.pulling = Pulling(runtime, self.flush)
         self.gathering = False  # more items are about to begin: those that wait, go on waiting for them
         self.together = 1  # how many items a device gets at a time
 
@@ -128,6 +132,10 @@ class Window:
             for run in runs:
                 self._weigh(run)
         return not runs or self._held + runs[-1].weight <= self.ahead.bytes
+
+    def pull(self, source: ItemSource) -> Pulled | None:
+        """Return what comes next from a source. If it writes what items read that wait for others, these go first."""
+        return self.pulling.pull(source) if self._followed else source.pull()
 
     @property
     def waits_for_room(self) -> bool:
@@ -174,8 +182,8 @@ class Window:
         turns = route.places[0].turns
         options = turns[self._bundles % len(turns)]
         first = self._followed[0] if self._followed else run
-        alike = first is run or (first.known is known and first.followed is not None)
-        if not alike or options is not self._options or first.context != run.context:
+        alike = first is run or (first.followed is not None and first.followed.tape is followed.tape)
+        if not alike or options is not self._options or another(first.context):
             self.flush()
             options = turns[self._bundles % len(turns)]
         self._options = options
@@ -200,8 +208,12 @@ class Window:
         bundle = Bundle(known, [run.followed for run in runs if run.followed is not None])
         for at, run in enumerate(runs):
             run.join(bundle, at)
+        context = runs[0].context
         try:
-            bundle.submit(self._runtime, self._options)
+            if context is None:
+                bundle.submit(self._runtime, self._options)
+            else:  # bodies run in what was in force around the function, not in what its source is doing now
+                context.run(bundle.submit, self._runtime, self._options)
         except Exception as error:  # noqa: BLE001 - the stream's policy decides what becomes of them
             for run in runs:
                 run.error = error

@@ -88,6 +88,8 @@ MORE_ROUNDS = 8  # of what was planned, the best static assignment and the best 
 LASTS = 0.1  # seconds of a stream, at least: its beginning and its end are little of that
 MOST_TIMES = 64  # that items come again for that
 WARM = 2  # items of each way that are not counted
+FIRST = 8  # items of the first round: enough to see who is far behind
+FAR_BEHIND = 1.5  # times the quickest way of a round, from which on a way is not tried again
 MOST_WAYS = 64  # assignments of calls to two devices that are all tried; beyond, those with one cut
 
 
@@ -212,8 +214,12 @@ def compare(workload: RealWorkload, quick: bool) -> Data:
 
     for point in ways.values():  # chains of operations are compiled when they are first computed together
         pipe.map(workload.items[:WARM], plan=pipe.as_plan(point))
+    tried(list(ways), workload.items[:FIRST])
+    far = FAR_BEHIND * min(took.values())
+    left = [name for name in ways if took[name] <= far or name == same or name.startswith(("alone", "in turn"))]
+    took |= dict.fromkeys(left, float("inf"))  # longer streams anew: beginning and end are much of short ones
     for _ in range(1 if quick else ROUNDS):
-        tried(list(ways), workload.items)
+        tried(left, workload.items)
     others = compared(workload.plain, items, 1 if quick else ROUNDS)
     best_single = min((name for name in took if name.startswith("alone")), key=lambda name: took[name])
     best_static = min(fixed, key=lambda name: took[name])

@@ -9,6 +9,7 @@ program waits for values or parts exchange what they have, the two one after the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from ...geometry import Box, Region, covers, overlap
@@ -166,15 +167,14 @@ class Bounds:
             seconds = costs.submission + count.instructions * (costs.instruction + costs.completion)
             own += call.times * (seconds + call.fresh * (costs.submission + 2 * memories * costs.instruction))
         own += len(self._step.reads) * (costs.submission + costs.instruction + costs.completion)
-        period = max(own, self._together(computing))
+        together = chained = self._together(computing)
         if copies or self._chained or len(chosen.devices) == 1:
             chain = Chain(self._step, costs, self._latency, launch=chosen.launch, alone=len(chosen.devices) == 1)
             away = all(crowd.memory != HOST for crowd in chosen.crowds)
-            period = max(
-                period,
-                (yield from chain.turn(self._kinds_in_order, self._links(chosen, computing, launches), away=away)),
-            )
-        slack = period - self._together(computing) if period <= own and not self._step.reads else 0.0
+            links = self._links(chosen, computing, launches)
+            chained = yield from chain.turn(self._kinds_in_order, links, away=away)
+        period = max(own, together, chained)
+        slack = period - max(together, chained) if period <= own and not self._step.reads else 0.0
         return Figure(period, own, self.way(chosen), slack)
 
     def least(self, chosen: DeviceSet) -> float:
@@ -224,10 +224,22 @@ class Bounds:
         for call, seconds, count in zip(self._calls, computing, launches, strict=True):
             able = [kind for kind, _ in chosen.counts if call.rates[kind]]
             at_once = max([self._first[kind].concurrent for kind in able], default=1)
-            fastest = max([call.rates[kind] for kind in able], default=0.0)
-            quickest = seconds if call.divisible or not fastest else 1.0 / fastest
-            found.append(ChainLink(seconds, quickest, call.fresh, at_once, count))
+            found.append(ChainLink(seconds, *self._soonest(call, chosen, seconds), call.fresh, at_once, count))
         return found
+
+    def _soonest(self, call: CallFigures, chosen: DeviceSet, together: float) -> tuple[float, float]:
+        """Return the seconds in which a call is done at the earliest, anywhere and by those who have the host's memory alone."""
+        rates = call.rates
+        able = [(kind, number) for kind, number in chosen.counts if rates[kind]]
+        if not able:
+            return together, together
+        near = [
+            number * rates[kind] if call.divisible else rates[kind] for kind, number in able if not self._away[kind]
+        ]
+        if not call.divisible:
+            together = 1.0 / max([rates[kind] for kind, _ in able])
+            return together, 1.0 / max(near) if near else inf
+        return together, max(together, 1.0 / sum(near)) if near else inf
 
     def _waiting(self, call: CallFigures, chosen: DeviceSet) -> float:
         """Return which part of the devices, by speed, a delay of what neighbours exchange keeps waiting at least.

@@ -33,6 +33,7 @@ class ChainLink(NamedTuple):
 
     seconds: float  # that the devices need for it, all of them together
     quickest: float  # seconds that nobody does it in less than
+    near: float  # the same of those who have the host's memory
     fresh: int  # arrays that it makes
     at_once: int  # kernels that a device runs at a time
     takes: Launches
@@ -47,6 +48,7 @@ class Chain:
         self._launch, self._alone = launch, alone
         self._made: dict[int, float] = {}  # by array: when who wrote it is done, if all devices are one
         self._soonest: dict[int, float] = {}  # the same, if there are as many as one could wish
+        self._near: dict[int, float] = {}  # the same, if only those made it who have the host's memory
         self._read: dict[int, float] = {}  # by array: when all kernels that read it are known to be over
         self._combined: set[int] = set()  # arrays that partial results went into
         self._program = self._free = self._end = 0.0
@@ -69,7 +71,7 @@ class Chain:
                 self._wait(awaited.array + number * awaited.renewed, away=away)
             self._end = max(self._program, self._free, self._end)
             for one, other in self._step.swapped:
-                for known in (self._made, self._soonest, self._read):
+                for known in (self._made, self._soonest, self._near, self._read):
                     known[one], known[other] = known.get(other, 0.0), known.get(one, 0.0)
         return self._end - before
 
@@ -103,10 +105,12 @@ class Chain:
         done = earliest + link.quickest
         for argument, array in arguments:
             if argument.reduces:
-                made[array], soonest[array] = over + count.combined, done + count.combined
+                made[array] = over + count.combined
+                soonest[array] = self._near[array] = done + count.combined
                 self._combined.add(array)
             elif argument.writes:
                 made[array], soonest[array] = self._free, done
+                self._near[array] = earliest + link.near
             if argument.reads and count.kernels > 1:
                 self._read[array] = over
         self._end = max(self._end, done)
@@ -115,15 +119,16 @@ class Chain:
         self._since += submitting + count.instructions * costs.completion
 
     def _wait(self, array: int, *, away: bool) -> None:
-        """Let the program wait for a value, which may be `away`: in no memory of the host."""
-        costs, ready = self._costs, max(self._made.get(array, 0.0), self._soonest.get(array, 0.0))
-        away = away and array not in self._combined
+        """Let the program wait for a value, which may be `away`: in no memory of the host. Then it is copied once it is asked for."""
+        costs = self._costs
+        away = away and array in self._made and array not in self._combined  # what was there before stays there, too
         self._program = max(self._program, self._went_on + self._since)  # what is over was looked at meanwhile
         asked = self._program + costs.submission + (2 if away else 1) * costs.instruction
-        if away:
-            ready = max(ready + costs.completion, asked) + self._latency + costs.completion
+        made, soonest = self._made.get(array, 0.0), self._soonest.get(array, 0.0)
+        copied = max(made if away else 0.0, soonest) + costs.completion
+        copied = max(copied, asked) + self._latency + costs.completion
+        ready = copied if away else max(made, min(self._near.get(array, 0.0), copied))
         asleep = ready + costs.completion > asked
-        self._program = (
-            (max(asked, ready + costs.completion + costs.wake) if asleep else asked) + costs.step + costs.completion
-        )
+        seen = max(asked, ready + costs.completion + costs.wake) if asleep else asked
+        self._program = seen + costs.step + costs.completion
         self._went_on, self._since = self._program, 0.0

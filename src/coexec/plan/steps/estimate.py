@@ -89,6 +89,7 @@ class TurnTimes(NamedTuple):
     """When a turn was over, and what it took of those who did it."""
 
     end: float
+    program: float  # when the program's own thread was
     interpreter: float
     longest: float  # of the busiest device, link or memory
     carried: float  # seconds that links were busy, all together
@@ -174,6 +175,7 @@ class Emulation:
         """Return what the turn took."""
         return TurnTimes(
             max(self.end, self.program),
+            self.program,
             self.interpreter,
             max([*self.busy.values(), *self._carried.values(), *self._moved.values()], default=0.0),
             sum(self._carried.values()),
@@ -460,7 +462,8 @@ def estimate(
         if number and turns[-1].carried == turns[-2].carried:
             break  # nothing was brought but what each turn brings
     last = turns[-1]
-    period = max(last.interpreter, last.longest, last.end - turns[-2].end)
+    chained = max(last.end - turns[-2].end, last.program - turns[-2].program)
+    period = max(last.interpreter, last.longest, chained)
     transition = max(0.0, last.end - len(turns) * period)
-    slack = period - last.longest if period <= last.interpreter and not step.reads else 0.0
+    slack = period - max(last.longest, chained) if period <= last.interpreter and not step.reads else 0.0
     yield PeriodEstimate(period, transition, last.interpreter, dict(emulation.busy), emulation.instructions, slack)
