@@ -12,7 +12,7 @@ import pytest
 import coexec as cx
 from coexec.plan.pipeline.front import OBJECTIVES
 from coexec.stream import trials
-from coexec.stream.planning import Prepared
+from coexec.stream.planning import PreparedFront
 from coexec.stream.rescheduling import CHANGE, KEEP, Adviser
 from tests.stream.functions import running_sum
 from tests.stream.test_baselines import prepared
@@ -25,7 +25,7 @@ def product(x: Any, w: Any) -> Any:
     return np.tanh(cx.matmul(x, w))
 
 
-def shapes(found: Prepared) -> dict[str, Any]:
+def shapes(found: PreparedFront) -> dict[str, Any]:
     """Return what the quickest pipeline places where, and what each device alone does."""
     return {"best": found.front.points[0].shape, **{name: p.shape for name, p in found.singles().items()}}
 

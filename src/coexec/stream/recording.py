@@ -23,7 +23,7 @@ from .trees import copied, result_arrays, storages
 
 
 @dataclass
-class Recorded:
+class RecordedItem:
     """The calls of one item. Holds their arrays, so it is not kept for long."""
 
     calls: list[CallSeen]
@@ -72,7 +72,7 @@ class CountedReads:
 
 def record(
     runtime: Runtime, function: Function, constants: Mapping[str, Any], sample: Any, route: Route | None = None
-) -> Recorded:
+) -> RecordedItem:
     """Run a function on a sample and return what it did. A function that writes constants runs on copies of them."""
     with session.within(runtime):
         try:
@@ -99,7 +99,7 @@ class _Watching(ItemSession):
 
 def _record(
     runtime: Runtime, function: Function, constants: Mapping[str, Any], sample: Any, route: Route, *, stateful: bool
-) -> Recorded:
+) -> RecordedItem:
     given = list(storages(sample))
     outer = frozenset([storage.id for storage in storages(list(constants.values()))])
     log: list[CallSeen] = []
@@ -133,7 +133,7 @@ def flow(
     given: Sequence[Storage],
     made: Sequence[tuple[Storage, bool]],
     result: Any,
-) -> Recorded:
+) -> RecordedItem:
     """Return what flows between calls: who wrote last what a call reads, and which of it are constants."""
     names = [f"{number}.{call.kernel.name}" for number, call in enumerate(log)]
     source: dict[int, str | None] = {storage.id: None for storage in given}
@@ -170,4 +170,4 @@ def flow(
                 source[array._storage.id] = None if on_host else names[number]
     for array in result_arrays(result):
         read(array._storage.id, float(array.nbytes), None)
-    return Recorded(list(log), list(values.values()), names, weights, stateful)
+    return RecordedItem(list(log), list(values.values()), names, weights, stateful)
