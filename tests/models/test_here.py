@@ -242,5 +242,4 @@ def test_what_a_plan_tries_is_not_held_against_the_program(monkeypatch: pytest.M
         model.plan(budget=0.2)
         assert not seen
         np.asarray(model(*example_inputs(model.inputs).values()))
-        assert "a wait" in seen
-    assert "a task" in seen
+    assert "a task" in seen, "what the program does itself is looked at"
