@@ -421,7 +421,7 @@ class StepPlanner(Looking):
 
     def _late(self, account: PlanAccount, present: PlanAccount) -> float:
         """Return the seconds of a turn by which a plan will take longer than estimated, as the present one or others were seen to."""
-        if not present.one_by_one:
+        if not present.one_by_one or not self._exact:
             return account.late(present)
         known = [entry.account for entry in self.considered if entry.account is not None]
         seen = [other for other in known if other.measured is not None and not other.one_by_one]
