@@ -123,17 +123,26 @@ def test_functions_with_a_state_or_with_host_tasks_are_not_run_more_often_than_t
     assert not drags(with_task, {"devices": "cpu:0"})
 
 
+class HiddenCount:
+    """A count that nobody can see from outside, so that a function that counts is taken for one without effects."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 def test_items_that_fail_in_a_trial_are_no_failure_of_the_plan() -> None:
-    runs: list[int] = []
+    runs = HiddenCount()
 
     def breaks(x: Any) -> Any:
-        runs.append(1)
-        if len(runs) > 22:  # recording and the rehearsals before are over
+        runs.count += 1
+        if runs.count > 22:  # recording and the rehearsals before are over
             raise ValueError("no more")
         return cx.relu(x)
 
     assert not drags(breaks, {"devices": "cpu:0"})
-    assert len(runs) > 22
+    assert runs.count > 22
 
 
 def test_functions_that_sleep_are_not_tried_for_longer_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from .bundles import Tapes
 from .checking import PlanCheck, check
 from .deployment import Deployment
 from .designs import configurer, looking
+from .effects import same_randomness
 from .failures import FailurePolicy, StreamFailure
 from .item import driver_of
 from .on_ranks import agreed, check_stateless, stream_on_ranks
@@ -149,7 +150,8 @@ class Pipeline:
             return planned(execute=True)
 
     def _prepare(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> Prepared:
-        with looking(driver_of(runtime)):
+        constants = mapped(dict(constants), lambda leaf: leaf)  # the function may change lists and dicts
+        with looking(driver_of(runtime)), same_randomness(self.fn, constants):
             return self._look(runtime, constants, sample)
 
     def _look(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> Prepared:

@@ -34,6 +34,7 @@ class Recorded:
     reads: int = 0  # how often the function waits for a value
     host: float = 0.0  # seconds that the function keeps the program busy, waits left out
     drags: Mapping[Shape, float] = field(default_factory=dict)  # of pipelines that were tried for items like it
+    effects: bool = False  # the function was seen to do more than compute, so it is run no more often than it must be
     result: Any = field(default=None, repr=False)
 
     @property
