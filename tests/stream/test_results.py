@@ -193,8 +193,13 @@ def test_wrong_arguments_are_refused_with_their_names() -> None:
             pipe.stream(five)
         with pytest.raises(ArgumentError, match="function"):
             cx.Pipeline(five)
-        with pytest.raises(ArgumentError, match="no kernel"):
+        with pytest.raises(ArgumentError, match=r"no kernel.*does it use its item"):
             cx.Pipeline(lambda item: 3).plan(items(1)[0])
+        with pytest.raises(ArgumentError, match=r"no kernel.*no NumPy array"):
+            cx.Pipeline(lambda item: np.sqrt(item) + 1).plan([1.0, 2.0])
+        graph = pytest.importorskip("scipy.sparse").eye_array(5, format="csr")
+        with pytest.raises(ArgumentError, match=r"no kernel.*cx\.csr"):
+            cx.Pipeline(lambda item: graph @ item).plan(np.ones((5, 2)))
         with pytest.raises(ArgumentError, match="power"):
             pipe.plan(items(1)[0], power=-1.0)
         with pytest.raises(ProgramError, match="no stream"):

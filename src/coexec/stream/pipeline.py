@@ -152,20 +152,17 @@ class Pipeline:
     def _prepare(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> Prepared:
         constants = mapped(dict(constants), lambda leaf: leaf)  # the function may change lists and dicts
         with looking(driver_of(runtime)), same_randomness(self.fn, constants):
-            return self._look(runtime, constants, sample)
-
-    def _look(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> Prepared:
-        recorded = record(runtime, self.fn, constants, sample)
-        if self._together is not None:
-            check_stateless(recorded.state_line)
-        prepared = prepare(
-            runtime,
-            recorded,
-            again=lambda device: record_on(runtime, self.fn, constants, sample, recorded, device),
-            **self._limits(),
-        )
-        prepared = prepared.paced(pace_of_python(runtime, self.fn, constants, sample, prepared, recorded))
-        return prepared.tried(drags_of(runtime, self.fn, constants, sample, prepared, recorded, self._tapes))
+            recorded = record(runtime, self.fn, constants, sample)
+            if self._together is not None:
+                check_stateless(recorded.state_line)
+            prepared = prepare(
+                runtime,
+                recorded,
+                again=lambda device: record_on(runtime, self.fn, constants, sample, recorded, device),
+                **self._limits(),
+            )
+            prepared = prepared.paced(pace_of_python(runtime, self.fn, constants, sample, prepared, recorded))
+            return prepared.tried(drags_of(runtime, self.fn, constants, sample, prepared, recorded, self._tapes))
 
     def _limits(self) -> dict[str, Any]:
         """Return what plan() was asked to keep to."""

@@ -120,13 +120,23 @@ def _record(
         session.giving_way.until = before
     host = max(0.0, clock() - begin - reads.seconds)
     if not log:
-        name = getattr(function, "__name__", "the function")
-        raise ArgumentError(
-            f"{name} calls no kernel, operation or ufunc on coexec arrays, so there is nothing to place; is the item an array?"
-        )
+        raise ArgumentError(_nothing(getattr(function, "__name__", "the function"), bool(given), reads.count))
     found = flow(log, given, made, result)
     found.reads, found.host, found.result = reads.count, host, result
     return found
+
+
+def _nothing(name: str, arrays: bool, reads: int) -> str:
+    """Return why a function has nothing to place, with the remedy."""
+    told = f"{name} calls no kernel, operation or ufunc on coexec arrays, so there is nothing to place"
+    if not arrays:
+        return f"{told}: its item has no NumPy array. Other values are passed as they are; make arrays of them in the source"
+    if reads:
+        return (
+            f"{told}: it reads {reads} of them as NumPy arrays, and another library computes. "
+            "Take cx.csr(matrix) in the place of SciPy's matrices, and coexec's operations in the place of that library's"
+        )
+    return f"{told}; does it use its item?"
 
 
 def flow(
