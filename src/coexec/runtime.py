@@ -6,7 +6,8 @@ Before: driver.py, ranked.py, which do it.  After: coexec/__init__.py.  Decides 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
@@ -105,6 +106,14 @@ class Runtime:
     def traced(self) -> bool:
         """Whether a trace is written, where there is one rank."""
         return self._driver.recorder.tracing
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Say nothing of the pace of what is called within: coexec itself tries what a program could do."""
+        driver = self._driver
+        with driver.diagnostics.unpaced():
+            yield
+            driver.pump.drain()
 
     @property
     def joined(self) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 import coexec as cx
 from coexec.backend.base import Ran
 from coexec.backend.network import NetworkBackend
-from coexec.cluster.actions import MovePart, Over, PutPacket
+from coexec.cluster.actions import MovePart, PutPacket, TransferOver
 from coexec.cluster.packet import HEADER
 from coexec.cluster.postbox import Postbox
 from coexec.cluster.transport import Transfer
@@ -202,9 +202,9 @@ class Sea:
                 case MovePart():
                     way = (rank, action.peer) if action.side == "send" else (action.peer, rank)
                     self.parts.setdefault(way, (deque(), deque()))[action.side == "receive"].append(action)
-                case Over(transfer, error) if transfer is here:
+                case TransferOver(transfer, error) if transfer is here:
                     transfer.end_at_once(error)
-                case Over(transfer, error):
+                case TransferOver(transfer, error):
                     transfer.finish(error)
 
     # Trouble ------------------------------------------------------------------------------------------------------------

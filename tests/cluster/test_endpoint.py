@@ -10,7 +10,7 @@ import pytest
 from coexec.cluster.actions import MovePart
 from coexec.cluster.carrier import Events
 from coexec.cluster.endpoint import Endpoint
-from coexec.cluster.loopback import Loop, LoopbackCarrier, loopback
+from coexec.cluster.loopback import LoopbackCarrier, LoopbackRanks, loopback
 from coexec.cluster.packet import Packet, PacketKind, encode
 from coexec.cluster.postbox import Postbox
 from coexec.errors import ArgumentError, ClusterError, InvariantError, RankLost, RuntimeClosed
@@ -20,7 +20,7 @@ from coexec.testing import on_ranks
 class Broken(LoopbackCarrier):
     """A library that fails."""
 
-    def __init__(self, loop: Loop, rank: int, how: str) -> None:
+    def __init__(self, loop: LoopbackRanks, rank: int, how: str) -> None:
         super().__init__(loop, rank)
         self.how = how
 
@@ -45,7 +45,7 @@ class Slow(LoopbackCarrier):
 
     polls = True
 
-    def __init__(self, loop: Loop, rank: int, all: list[Slow]) -> None:
+    def __init__(self, loop: LoopbackRanks, rank: int, all: list[Slow]) -> None:
         super().__init__(loop, rank)
         self.all = all  # by rank
         self.kept: list[tuple[int, bytes]] = []
@@ -74,7 +74,7 @@ class Slow(LoopbackCarrier):
 
 def test_ranks_are_rung_at_once_more_if_packets_leave_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coexec.cluster.pauses.LONGEST", 600.0)  # nobody looks by chance
-    loop, ends = Loop(2), dict[int, Endpoint]()
+    loop, ends = LoopbackRanks(2), dict[int, Endpoint]()
     carriers: list[Slow] = []
     carriers += [Slow(loop, rank, carriers) for rank in range(2)]
     makers = [threading.Thread(target=lambda r=r: ends.update({r: Endpoint(carriers[r])})) for r in range(2)]
@@ -111,7 +111,7 @@ def test_a_small_message_leaves_within_a_call_that_allows_it() -> None:
 
 
 def test_a_library_that_fails_within_a_call_fails_the_transfer_and_not_the_call() -> None:
-    loop, ends = Loop(2), dict[int, Endpoint]()
+    loop, ends = LoopbackRanks(2), dict[int, Endpoint]()
     makers = [
         threading.Thread(target=lambda r=r: ends.update({r: Endpoint(Broken(loop, r, "" if r else "put"))}))
         for r in range(2)
@@ -129,12 +129,12 @@ def test_a_library_that_fails_within_a_call_fails_the_transfer_and_not_the_call(
 
 def test_a_library_that_is_not_there_is_said_at_once() -> None:
     with pytest.raises(ClusterError, match="there is no library"):
-        Endpoint(Broken(Loop(1), 0, "start"))
+        Endpoint(Broken(LoopbackRanks(1), 0, "start"))
 
 
 @pytest.mark.parametrize("how", ["put", "move"])
 def test_a_library_that_fails_fails_every_transfer(how: str) -> None:
-    loop = Loop(2)
+    loop = LoopbackRanks(2)
     ends: dict[int, Endpoint] = {}
 
     def make(rank: int) -> None:
@@ -168,7 +168,7 @@ class Launched(LoopbackCarrier):
 
 def test_a_rank_whose_end_would_end_the_others_waits_for_their_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coexec.cluster.endpoint.LAST_WORDS", 600.0)
-    loop, happened = Loop(2), list[str]()
+    loop, happened = LoopbackRanks(2), list[str]()
 
     def program(rank: int) -> None:
         end = Endpoint(Launched(loop, rank))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coexec.cluster.actions import MovePart, Over, PutPacket
+from coexec.cluster.actions import MovePart, PutPacket, TransferOver
 from coexec.cluster.calls import Calls
 from coexec.cluster.packet import HEADER, Packet, PacketKind, encode
 from coexec.cluster.postbox import Postbox
@@ -54,7 +54,7 @@ class World:
                 case MovePart():
                     way = (rank, action.peer) if action.side == "send" else (action.peer, rank)
                     self.moves.setdefault(way, (deque(), deque()))[action.side == "receive"].append(action)
-                case Over(transfer, error):
+                case TransferOver(transfer, error):
                     assert id(transfer) not in self.over, "a transfer is over once"
                     self.over[id(transfer)] = error
 

@@ -12,7 +12,7 @@ import pytest
 
 import coexec as cx
 from coexec.compile.forms import Forms, Way
-from coexec.compile.serving import Bodies, Turn
+from coexec.compile.serving import Bodies, ServedLaunch
 from tests.holding import closed_gate, pass_gate
 
 pytest.importorskip("llvmlite")
@@ -146,7 +146,7 @@ def test_calls_that_are_planned_later_or_for_other_devices_run_what_their_plan_s
     for device, task in (("cpu:0", 6), ("cpu:all", 4)):
         turn = bodies.turn(blend, blend.function, python, device, task)
         turn(x, y)
-        assert isinstance(turn, Turn) and turn.typical
+        assert isinstance(turn, ServedLaunch) and turn.typical
     assert len(by_numpy) == 2
 
 

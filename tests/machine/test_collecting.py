@@ -11,7 +11,7 @@ import pytest
 
 import coexec as cx
 from coexec.compile import Compiler
-from coexec.compile.compiler import Job
+from coexec.compile.compiler import Compilation
 from coexec.machine import collecting
 from coexec.machine.collecting import (
     FEW,
@@ -147,6 +147,6 @@ def test_older_objects_are_left_alone_while_somebody_asks() -> None:
 def test_a_compiling_thread_sets_off_no_run_through_all_objects_of_the_program() -> None:
     seen: list[tuple[int, int, int]] = []
     with Compiler() as compiler:
-        compiler.submit(Job(lambda: seen.append(gc.get_threshold()), lambda: None))
+        compiler.submit(Compilation(lambda: seen.append(gc.get_threshold()), lambda: None))
         compiler.wait()
     assert seen == [(700, OFTEN, 10)] and gc.get_threshold() == (700, 10, 10)

@@ -7,19 +7,19 @@ from itertools import combinations, product
 
 import numpy as np
 
-from coexec.models.engines import Accounts, Amounts, EngineDesign, Nest
+from coexec.models.engines import Accounts, Amounts, EngineDesign, LoopSizes
 from coexec.models.fabric import HERE, Accelerator, Fabric, LinkWay, Members
 from coexec.models.loops import CONV, Loops, WorkLayer, Workload
 from coexec.models.mapping import Mapping, SetStage
 from coexec.models.sharding import shardings
 
 
-def channels_first(loops: Nest, accounts: Accounts) -> Amounts:
+def channels_first(loops: LoopSizes, accounts: Accounts) -> Amounts:
     """Cycles of a design that does four output channels at once."""
     return loops.batch * np.ceil(loops.cout / 4) * loops.cin * loops.rows * loops.columns * loops.kh * loops.kw
 
 
-def rows_first(loops: Nest, accounts: Accounts) -> Amounts:
+def rows_first(loops: LoopSizes, accounts: Accounts) -> Amounts:
     """Cycles of a design that does three rows at once."""
     return loops.batch * np.ceil(loops.rows / 3) * loops.cout * loops.cin * loops.columns * loops.kh * loops.kw
 

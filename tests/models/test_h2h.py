@@ -12,7 +12,7 @@ from coexec.models.h2h import computation_first, four_steps, knapsack, moved, ti
 from coexec.models.h2h_costs import ACCELERATORS, BANDWIDTHS, cost_table
 from coexec.models.loops import CONV, FC, Loops, WorkLayer, Workload
 from coexec.models.multimodal import casia_surf_layers, facebag_layers
-from coexec.models.queues import LayerTimes, Staying, check_queues, durations, joules, replay
+from coexec.models.queues import QueueTimes, Staying, check_queues, durations, joules, replay
 
 REFERENCE = {  # bytes per second -> seconds after each step
     0.125e9: (1.1414, 0.7674, 0.6446, 0.2878),
@@ -53,7 +53,7 @@ def test_a_schedule_that_breaks_a_dependency_is_rejected() -> None:
             start[i], ready[a] = ready[a], ready[a] + seconds[i]
     end = [begin + took for begin, took in zip(start, seconds, strict=True)]
     with pytest.raises(InvariantError, match=r"begins before .* is over, which it reads"):
-        check_queues(workload, costs, mapped.queues, mapped.kept, LayerTimes(max(end), tuple(start), tuple(end)))
+        check_queues(workload, costs, mapped.queues, mapped.kept, QueueTimes(max(end), tuple(start), tuple(end)))
 
 
 def chain(*kinds: str) -> Workload:
@@ -84,7 +84,7 @@ def test_two_layers_at_once_wrong_durations_and_too_many_weights_are_rejected() 
 def test_queues_that_wait_for_each_other_take_for_ever() -> None:
     workload = chain(CONV, CONV)
     assert replay(workload, ((1, 0),), [1.0, 1.0]).time == float("inf")
-    assert replay(workload, ((0, 1),), [1.0, 2.0]) == LayerTimes(3.0, (0.0, 1.0), (1.0, 3.0))
+    assert replay(workload, ((0, 1),), [1.0, 2.0]) == QueueTimes(3.0, (0.0, 1.0), (1.0, 3.0))
 
 
 def test_a_layer_that_no_accelerator_can_run_is_named() -> None:

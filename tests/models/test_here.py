@@ -21,6 +21,7 @@ from coexec.models.model import example_inputs
 from coexec.models.running import RunNode
 from coexec.models.sharding import COUT, ROWS
 from coexec.models.values import ValueType
+from coexec.observe.keeping_up import SchedulingPace
 
 RNG = np.random.default_rng(5)
 
@@ -230,3 +231,15 @@ def test_the_best_device_of_each_kind_is_tried_alone_whatever_its_layers_took() 
         plan = chosen_plan(found, run, clock, until=1e9)
     assert set(alone) == {"cpu:1", "gpu:0"}
     assert plan.seconds == pytest.approx(0.5)
+
+
+def test_what_a_plan_tries_is_not_held_against_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials wait for every layer, and for every call: a program that did so would be told."""
+    model, seen = small_net(), []
+    monkeypatch.setattr(SchedulingPace, "waited", lambda self, *given, own: seen.append("a wait"))
+    monkeypatch.setattr(SchedulingPace, "ran", lambda self, records: seen.append("a task"))
+    with cx.Runtime("cpu:0,cpu:1", store="off", diagnostics="warn"):
+        model.plan(budget=0.2)
+        assert not seen
+        np.asarray(model(*example_inputs(model.inputs).values()))
+    assert "a task" in seen, "what the program does itself is looked at"

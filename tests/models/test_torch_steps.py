@@ -12,7 +12,7 @@ import coexec as cx
 from coexec.machine.cores import available_cores
 from coexec.models.building import NetBuilder
 from coexec.models.torch_steps import torch_steps
-from coexec.models.whole import Recorded
+from coexec.models.whole import RecordedModel
 
 torch = pytest.importorskip("torch", reason="steps by torch need it")
 IMAGE = (2, 6, 11, 9)
@@ -108,7 +108,7 @@ def test_a_torch_that_refuses_laid_out_weights_computes_by_its_functions(monkeyp
         raise RuntimeError("another version")
 
     monkeypatch.setattr("coexec.models.torch_steps._packed", refuse)
-    recorded = Recorded(network("even")._whole._graph, images=True)
+    recorded = RecordedModel(network("even")._whole._graph, images=True)
     steps = torch_steps(recorded.steps, recorded.tape, recorded.results)
     assert all(arguments for _, arguments in steps), "none of them has its operands inside"
 
@@ -117,7 +117,7 @@ def test_images_lie_with_their_channels_innermost_where_torch_computes() -> None
     graph = network("even")._whole._graph
     outputs = {True: 0, False: 0}
     for images in outputs:
-        for step in Recorded(graph, images=images).steps:
+        for step in RecordedModel(graph, images=images).steps:
             outputs[images] += sum(
                 isinstance(v, np.ndarray) and v.shape == (2, 8, 11, 9) and v.strides[1] == 4 for v in step.arguments
             )

@@ -15,6 +15,7 @@ from coexec.backend.base import Ran
 from coexec.errors import CoexecWarning, PerformanceWarning, ProgramError
 from coexec.execute import executor
 from coexec.execute.inline_calls import EVERY
+from coexec.observe.diagnostics import Diagnostics
 from coexec.observe.keeping_up import ALL_OF, FEW, MANY, Progress, SchedulingPace
 from coexec.testing import GraphBuilder
 
@@ -54,6 +55,23 @@ def test_many_tasks_shorter_than_their_scheduling_are_reported_with_both_times()
     assert said.kinds == ["small tasks"]
     text = said.texts["small tasks", "f"]
     assert "'f'" in text and "10.0 µs" in text and "30.0 µs" in text and "larger" in text
+
+
+def test_what_coexec_itself_tries_is_no_pace_of_the_program() -> None:
+    def paced(diagnostics: Diagnostics) -> list[str]:
+        diagnostics.ran(list(records(MANY, 30 * US, 10 * US)))
+        return [text for _, text in diagnostics.pending]
+
+    own, tried = (Diagnostics("warn", cx.Platform.load("workstation"), timed=True) for _ in range(2))
+    with tried.unpaced():
+        assert not paced(tried)
+        for number in range(2 * FEW):
+            tried.waited(10 * US, number + 1, own=False)
+        tried.close()
+    assert not tried.pending
+    tried.waited(10 * US, 2 * FEW + 1, own=False)
+    assert not tried.pending, "waits within are not counted afterwards"
+    assert paced(own) == paced(tried) != [], "and what comes then is"
 
 
 @pytest.mark.parametrize(("count", "scheduling", "seconds"), [(MANY - 1, 30 * US, 10 * US), (MANY, 30 * US, 40 * US)])

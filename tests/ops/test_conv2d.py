@@ -10,7 +10,7 @@ import coexec as cx
 from coexec.errors import ArgumentError, ShapeError
 from coexec.ops import conv2d
 from coexec.ops.conv2d import conv2d_kernel, gpu_variant
-from coexec.ops.convolve import After, convolution_body
+from coexec.ops.convolve import SumFinish, convolution_body
 from coexec.ops.matmul import NUMERICS
 from coexec.ops.op import TILES
 from coexec.testing import check_kernel
@@ -141,8 +141,8 @@ def test_the_source_for_gpus_computes_the_same(runtime, biased, images, filters,
     x, w, bias = numbers(images), numbers(filters, seed=1), numbers(filters[0], seed=2) if biased else None
     call = conv2d.prepare(cx.array(x), w, bias, **options)
     accesses: dict[str, Any] = {param.name: param.access for param in call.kernel.array_params}
-    made = cx.kernel(split=(0, 1, 2), over="out", **accesses)(convolution_body(After(biased=biased)))
-    made.variants.append(gpu_variant(TILES["float32"], After(biased=biased)))
+    made = cx.kernel(split=(0, 1, 2), over="out", **accesses)(convolution_body(SumFinish(biased=biased)))
+    made.variants.append(gpu_variant(TILES["float32"], SumFinish(biased=biased)))
     made.using(devices="opencl:0")(*call.arguments)
     assert_convolution(np.asarray(call.result), x, w, bias, **options)
     if 0 not in call.result.shape:
@@ -150,10 +150,16 @@ def test_the_source_for_gpus_computes_the_same(runtime, biased, images, filters,
         check_kernel(made, *plain, splits=(2,), ulp=NUMERICS.ulp)
 
 
-FINISHES = [After(low=0.0), After(True, True, 0.0), After(True, False, -0.5, 0.5), After(added=True), After(high=-0.25)]
+FINISHES = [
+    SumFinish(low=0.0),
+    SumFinish(True, True, 0.0),
+    SumFinish(True, False, -0.5, 0.5),
+    SumFinish(added=True),
+    SumFinish(high=-0.25),
+]
 
 
-def finished(call: Any, after: After, x: Any, w: Any, operands: tuple[Any, ...], options: Any) -> tuple[Any, Any]:
+def finished(call: Any, after: SumFinish, x: Any, w: Any, operands: tuple[Any, ...], options: Any) -> tuple[Any, Any]:
     """Return the kernel of a call with what is done to its sums, and what must come out."""
     window = next(param.access.mapper.window for param in call.kernel.array_params if param.name == "x")
     named = dict(zip(after.operands, operands, strict=True))
@@ -190,7 +196,7 @@ def test_what_is_not_a_number_stays_so_beyond_bounds(runtime):
     x, w = numbers((1, 2, 6, 6)), numbers((3, 2, 3, 3), seed=1)
     x[0, 1, 3, 3] = np.nan
     call = conv2d.prepare(cx.array(x), w)
-    kernel, expected = finished(call, After(low=0.0, high=1.0), x, w, (), {})
+    kernel, expected = finished(call, SumFinish(low=0.0, high=1.0), x, w, (), {})
     for device in ("cpu:0", "opencl:0"):
         out = cx.empty(call.result.shape, np.float32)
         kernel.using(devices=device)(cx.array(x), cx.array(w), out, *call.arguments[3:])

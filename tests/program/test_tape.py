@@ -9,10 +9,10 @@ import pytest
 
 import coexec as cx
 from coexec.program import array as arrays, session
-from coexec.program.tape import NotTaped, Tape
+from coexec.program.tape import CallTape, NotTaped
 
 
-def run(tape: Tape) -> None:
+def run(tape: CallTape) -> None:
     for step in tape.steps:
         step.function(*step.arguments)
 
@@ -24,7 +24,7 @@ def summed(x: Any, total: Any) -> None:
 
 
 def test_steps_compute_anew_from_what_is_in_the_input_then() -> None:
-    tape = Tape()
+    tape = CallTape()
     with session.within(tape):
         x = arrays.fresh((5, 7), np.float32)
         w = arrays.array(np.arange(21, dtype=np.float32).reshape(7, 3))
@@ -38,7 +38,7 @@ def test_steps_compute_anew_from_what_is_in_the_input_then() -> None:
 
 
 def test_memory_of_arrays_that_are_gone_is_used_again_and_that_of_others_is_not() -> None:
-    tape = Tape()
+    tape = CallTape()
     with session.within(tape):
         x = arrays.fresh((1000,), np.float64)
         tape.keep(x)
@@ -59,7 +59,7 @@ def test_memory_of_arrays_that_are_gone_is_used_again_and_that_of_others_is_not(
 
 
 def test_an_array_of_zeros_is_zero_in_every_run() -> None:
-    tape = Tape()
+    tape = CallTape()
     with session.within(tape):
         x = arrays.fresh((4,), np.float64)
         total = arrays.zeros((4,))
@@ -71,7 +71,7 @@ def test_an_array_of_zeros_is_zero_in_every_run() -> None:
 
 
 def test_what_is_no_body_on_memory_is_refused() -> None:
-    tape = Tape()
+    tape = CallTape()
     with session.within(tape):
         x, given = arrays.fresh((4,), np.float64), arrays.array(np.ones(4))
         for call, reason in (
@@ -88,7 +88,7 @@ def test_what_is_no_body_on_memory_is_refused() -> None:
 
 
 def test_a_number_of_an_array_that_was_given_is_known() -> None:
-    tape = Tape()
+    tape = CallTape()
     with session.within(tape):
         x, given = arrays.fresh((4,), np.float64), arrays.array(np.array([2.0, 3.0]))
         y = x * given[1]

@@ -9,7 +9,7 @@ import pytest
 
 from coexec.plan.pipeline import DeviceClass, Hop, StreamKernel, StreamSystem, StreamWork, plan_pipeline
 from coexec.stream.baselines import compared
-from coexec.stream.planning import Prepared
+from coexec.stream.planning import PreparedFront
 
 BIG, SMALL = DeviceClass("big", 1, watts=110.0, idle_watts=10.0), DeviceClass("small", 2, watts=25.0, idle_watts=5.0)
 ENDS = [(a, b) for a in ("host", "big", "small") for b in ("host", "big", "small") if a != b]
@@ -17,11 +17,11 @@ SYSTEM = StreamSystem((BIG, SMALL), {pair: Hop() for pair in ENDS})
 WORK = StreamWork.chain([StreamKernel(name, {"big": 1.0, "small": 4.0}) for name in ("0.a", "1.b")], [0.0, 0.0, 0.0])
 
 
-def prepared(pace: float) -> Prepared:
+def prepared(pace: float) -> PreparedFront:
     names = tuple(kernel.name for kernel in WORK.kernels)
     members = {"big": ("big:0",), "small": ("small:0", "small:1")}
     front = plan_pipeline(WORK, SYSTEM)
-    found = Prepared(front, WORK, SYSTEM, members, names, names, ("", ""), 0, "", 0.0, frozenset(), 0.0)
+    found = PreparedFront(front, WORK, SYSTEM, members, names, names, ("", ""), 0, "", 0.0, frozenset(), 0.0)
     return found.paced(pace)
 
 

@@ -16,7 +16,7 @@ from coexec.machine.files.loading import presets
 from coexec.plan.pipeline import PipelinePoint, StreamKernel, StreamWork, judged, plan_pipeline
 from coexec.plan.pipeline.platforms import Classes, classes_of
 from coexec.stream.checking import check
-from coexec.stream.planning import Prepared
+from coexec.stream.planning import PreparedFront
 from tests.stream.test_results import opened
 
 HOST = """about = "cards behind switches"
@@ -191,7 +191,7 @@ def test_every_point_of_a_front_comes_out_on_any_platform_with_shared_links(seed
         work = invented_work(draw, classes)
         front = plan_pipeline(work, classes.system, shared=draw.choice([True, False]))
         names = tuple([kernel.name for kernel in work.kernels])
-        prepared = Prepared(
+        prepared = PreparedFront(
             front, work, classes.system, classes.members, names, names, names, 0, "", 0.0, frozenset(), 0.0
         )
         for point in front.wide:

@@ -10,7 +10,7 @@ import pytest
 import coexec as cx
 from coexec.plan.pipeline import DeviceClass, Hop, StreamKernel, StreamSystem, StreamWork, plan_pipeline
 from coexec.stream.features import bucket, features_of, key_of
-from coexec.stream.planning import Prepared
+from coexec.stream.planning import PreparedFront
 from coexec.stream.rescheduling import CHANGE, KEEP, WINDOW, Adviser
 from tests.stream.test_results import opened
 
@@ -23,13 +23,15 @@ def system(load: float = 0.0) -> StreamSystem:
     return StreamSystem(classes, ways)
 
 
-def front(spmm: dict[str, float], gemm: dict[str, float], load: float = 0.0, host: float = 0.0) -> Prepared:
+def front(spmm: dict[str, float], gemm: dict[str, float], load: float = 0.0, host: float = 0.0) -> PreparedFront:
     """Return a front for two kernels with these seconds."""
     work = StreamWork.chain([StreamKernel("0.spmm", spmm), StreamKernel("1.gemm", gemm)], [1e4, 1e4, 1e4])
     found = plan_pipeline(work, system(load))
     members = {"fpga": ("fpga:0",), "gpu": ("gpu:0",)}
     names, lines = ("0.spmm", "1.gemm"), ("a.py:1", "a.py:2")
-    made = Prepared(found, work, system(load), members, ("spmm", "gemm"), names, lines, 0, "", 0.0, frozenset(), 3e4)
+    made = PreparedFront(
+        found, work, system(load), members, ("spmm", "gemm"), names, lines, 0, "", 0.0, frozenset(), 3e4
+    )
     return made.paced(host)
 
 
@@ -38,7 +40,7 @@ OF_SPARSE = {"fpga": 1e-3, "gpu": 3e-3}  # the FPGA takes the product
 OF_DENSE = {"fpga": 20e-3, "gpu": 2e-3}  # the GPU takes everything
 
 
-def run(adviser: Adviser, kinds: list[Any], first: Prepared) -> list[int]:
+def run(adviser: Adviser, kinds: list[Any], first: PreparedFront) -> list[int]:
     """Let items of these kinds pass; return at which of them the plan changed."""
     point, changes = adviser.choose(first), []
     for number, key in enumerate(kinds):
@@ -51,7 +53,7 @@ def run(adviser: Adviser, kinds: list[Any], first: Prepared) -> list[int]:
     return changes
 
 
-def both(load: float = 0.0, objective: str = "throughput") -> tuple[Adviser, Prepared]:
+def both(load: float = 0.0, objective: str = "throughput") -> tuple[Adviser, PreparedFront]:
     adviser, sparse = Adviser(objective), front(OF_SPARSE, GEMM, load)
     adviser.learn(SPARSE, sparse)
     adviser.learn(DENSE, front(OF_DENSE, GEMM, load))

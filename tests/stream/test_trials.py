@@ -12,7 +12,7 @@ import pytest
 import coexec as cx
 from coexec.plan.pipeline.front import OBJECTIVES
 from coexec.stream import trials
-from coexec.stream.planning import Prepared
+from coexec.stream.planning import PreparedFront
 from coexec.stream.rescheduling import CHANGE, KEEP, Adviser
 from tests.stream.functions import running_sum
 from tests.stream.test_baselines import prepared
@@ -25,7 +25,7 @@ def product(x: Any, w: Any) -> Any:
     return np.tanh(cx.matmul(x, w))
 
 
-def shapes(found: Prepared) -> dict[str, Any]:
+def shapes(found: PreparedFront) -> dict[str, Any]:
     """Return what the quickest pipeline places where, and what each device alone does."""
     return {"best": found.front.points[0].shape, **{name: p.shape for name, p in found.singles().items()}}
 
@@ -121,6 +121,21 @@ def test_functions_with_a_state_or_with_host_tasks_are_not_run_more_often_than_t
 
     assert not drags(running_sum, {"devices": "cpu:0"}, total=np.zeros(ONES.shape, np.float32))
     assert not drags(with_task, {"devices": "cpu:0"})
+
+
+def test_what_planning_tries_is_not_held_against_the_program() -> None:
+    with cx.Runtime(devices="cpu:0,cpu:1", store="off") as runtime:
+        told: list[bool] = []
+        unpaced = runtime._driver.diagnostics
+
+        def looks(x: Any, w: Any) -> Any:
+            told.append(unpaced._pace is None)
+            return product(x, w)
+
+        pipe = cx.Pipeline(looks, w=ONES)
+        pipe.plan(ONES)
+        assert told and all(told)
+        assert unpaced._pace is not None
 
 
 class HiddenCount:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import coexec as cx
-from coexec.stream.turns import Turn
+from coexec.stream.turns import StreamTurn
 
 
 def test_a_key_that_is_pressed_while_the_thread_starts_leaves_no_thread_behind(monkeypatch: Any) -> None:
@@ -23,7 +23,7 @@ def test_a_key_that_is_pressed_while_the_thread_starts_leaves_no_thread_behind(m
             joined.wait()
 
     with cx.Runtime("cpu:0") as runtime:
-        turn = Turn(lambda: 1, "coexec-item-0", runtime._driver.signals.deferred)
+        turn = StreamTurn(lambda: 1, "coexec-item-0", runtime._driver.signals.deferred)
         start, join = turn._thread.start, turn._thread.join
 
         def pressed() -> None:

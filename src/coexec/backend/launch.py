@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compile.serving import Bodies, Turn
+from ..compile.serving import Bodies, ServedLaunch
 from ..errors import ArgumentError, BackendError, ProgramError, ShapeError
 from ..geometry import Box, whole
 from ..graph.instruction import Allocation, Binding, Copy, Fence, Fill, Launch, Reduce, Step, overlapping
@@ -126,7 +126,7 @@ def run_kernel(task: Task, step: Launch, debug: bool, bodies: Bodies | None = No
         _run_pieces(task, step, body, {binding.name: resolve(binding) for binding in bindings}, debug)
     else:
         _run_chunk(task, step, body, bindings, debug)
-    return type(body) is not Turn or body.typical
+    return type(body) is not ServedLaunch or body.typical
 
 
 def _lent(kernel: Kernel, bindings: Bindings) -> Bindings:
@@ -225,7 +225,7 @@ def run_body(
     if kernel.takes_chunk:
         named["chunk"] = chunk_info(task, piece or step.chunk.box)
     by_keyword = {name: named[name] for name in kernel.keyword_only}
-    turn = body if type(body) is Turn else None
+    turn = body if type(body) is ServedLaunch else None
     if turn is not None and kernel.returns.names:
         turn.targets = tuple([values[name] for name in kernel.returns.names])
     returned = body(*[named[name] for name in kernel.params if name not in by_keyword], **by_keyword)

@@ -17,7 +17,7 @@ from .output import check_files, console, emit, say, spoken_warnings, table
 
 if TYPE_CHECKING:
     from ..stream.pipeline import Pipeline
-    from ..stream.planning import Prepared
+    from ..stream.planning import PreparedFront
     from .plan import PlanRequest, Sizes
 
 HOW = "FILE:NAME names a function without parameters that returns (cx.Pipeline(...), sample)"
@@ -122,7 +122,7 @@ def made(make: Any, target: str) -> tuple[Pipeline, Any]:
     return found[0], found[1]
 
 
-def _others(prepared: Prepared, objective: str) -> dict[str, Any]:
+def _others(prepared: PreparedFront, objective: str) -> dict[str, Any]:
     from ..stream.baselines import compared
 
     return {

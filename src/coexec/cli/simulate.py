@@ -80,7 +80,7 @@ class SimulateRequest:
     json: bool = False
 
 
-class Outcome(NamedTuple):
+class SimulationOutcome(NamedTuple):
     """How a simulation ended."""
 
     code: int
@@ -98,7 +98,7 @@ class Outcome(NamedTuple):
 def execute(request: SimulateRequest) -> None:
     """Simulate the script, print what came out, and leave with the script's exit code."""
     request, cases = check(request)
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, SimulationOutcome] = {}
     with tempfile.TemporaryDirectory(prefix="coexec-") as folder:
         for number, case in enumerate(cases.all):
             outcome = outcomes[id(case)] = _simulate(request, case, case is cases.base, Path(folder))
@@ -178,7 +178,7 @@ def misspelt(arguments: Sequence[str]) -> list[tuple[str, str]]:
 # One simulation -----------------------------------------------------------------------------------------------------------
 
 
-def _simulate(request: SimulateRequest, case: SimulationCase, first: bool, folder: Path) -> Outcome:
+def _simulate(request: SimulateRequest, case: SimulationCase, first: bool, folder: Path) -> SimulationOutcome:
     """Run the script once. The base writes the trace that the user keeps, and prints what it prints."""
     trace = request.trace if first else folder / "simulated.json"
     source = case.source
@@ -220,7 +220,7 @@ def environment(
     return {**environ, **{PREFIX + name: value for name, value in given.items()}}
 
 
-def _outcome(code: int, written: list[Path], seconds: float) -> Outcome:
+def _outcome(code: int, written: list[Path], seconds: float) -> SimulationOutcome:
     from ..observe.report import summary
     from ..observe.trace import Trace
 
@@ -232,15 +232,15 @@ def _outcome(code: int, written: list[Path], seconds: float) -> Outcome:
         say(f"coexec: {error}")
     names = [str(path) for path in written]
     if not traces:
-        return Outcome(code, None, names, seconds=seconds)
+        return SimulationOutcome(code, None, names, seconds=seconds)
     chosen = next((trace for trace in traces if any(row["kind"] == "kernel" for row in trace.work)), traces[0])
     unread = [row for trace in traces for row in trace.ran if str(row.get("error", "")).startswith(NO_VALUES)]
     tasks = {task["id"]: task for trace in traces for task in trace.tasks}
     line = tasks.get(unread[0].get("task"), {}).get("call") or "the program" if unread else ""
-    return Outcome(code, summary(chosen), names, line, seconds)
+    return SimulationOutcome(code, summary(chosen), names, line, seconds)
 
 
-def _progress(outcome: Outcome) -> str:
+def _progress(outcome: SimulationOutcome) -> str:
     if not outcome.answered:
         return f"ended with exit code {outcome.code}"
     assert outcome.report is not None
@@ -250,7 +250,7 @@ def _progress(outcome: Outcome) -> str:
 # Answers ------------------------------------------------------------------------------------------------------------------
 
 
-def answers(request: SimulateRequest, cases: Cases, outcomes: Mapping[int, Outcome]) -> Data:
+def answers(request: SimulateRequest, cases: Cases, outcomes: Mapping[int, SimulationOutcome]) -> Data:
     """Return everything that is known as JSON-ready data."""
     base = outcomes[id(cases.base)]
     points = {id(case): _point(case, outcomes.get(id(case))) for case in cases.all}
@@ -277,7 +277,7 @@ def answers(request: SimulateRequest, cases: Cases, outcomes: Mapping[int, Outco
     }
 
 
-def _point(case: SimulationCase, outcome: Outcome | None) -> Data:
+def _point(case: SimulationCase, outcome: SimulationOutcome | None) -> Data:
     """Return the figures of one simulation; None where there are none."""
     report = outcome.report if outcome is not None and outcome.answered else None
     energy = (report["simulation"]["energy"] or {}) if report is not None else {}
@@ -321,7 +321,7 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 # After --------------------------------------------------------------------------------------------------------------------
 
 
-def _pictures(request: SimulateRequest, base: Outcome, answer: Data) -> list[str]:
+def _pictures(request: SimulateRequest, base: SimulationOutcome, answer: Data) -> list[str]:
     """Write the pictures that were asked for, each at once or not at all."""
     written = []
     if request.gantt is not None and base.report is not None:
@@ -339,7 +339,7 @@ def _pictures(request: SimulateRequest, base: Outcome, answer: Data) -> list[str
     return written
 
 
-def _say_what_is_missing(request: SimulateRequest, base: Outcome, answer: Data) -> None:
+def _say_what_is_missing(request: SimulateRequest, base: SimulationOutcome, answer: Data) -> None:
     """Say on stderr what kept the simulation from its end."""
     if base.report is None:
         say("coexec: the script used no coexec array, so there is nothing to simulate")

@@ -46,7 +46,7 @@ class MovePart(NamedTuple):
         return self.flow.transfer.peer
 
 
-class Over(NamedTuple):
+class TransferOver(NamedTuple):
     """A transfer is over."""
 
     transfer: Transfer
@@ -61,7 +61,7 @@ class Heard(NamedTuple):
     words: str
 
 
-Action = PutPacket | MovePart | Over | Heard
+Action = PutPacket | MovePart | TransferOver | Heard
 
 
 class Explains(Protocol):

@@ -25,7 +25,7 @@ from ..predict.features import part_of
 from ..program.access import Access
 from ..program.array import Array
 from .earliest import Earliest
-from .exchange import Boxes, Exchange, Held, Steps, Strided, Written
+from .exchange import Boxes, Exchange, Holders, Steps, Strided, Written
 from .following import DealtAsPlanned
 from .gathering import Gathers
 from .gridding import grid_for
@@ -39,7 +39,7 @@ Uses = dict[int, dict[int, list[Written]]]
 """Boxes, and which elements of them, by argument and rank."""
 
 
-Patterns = tuple[tuple[Pattern[Held], Strided], ...]
+Patterns = tuple[tuple[Pattern[Holders], Strided], ...]
 """Who holds what, by array."""
 Check = Callable[[Task], None]
 SMALL = 1 << 14  # points of an undivided task that is not worth spreading over ranks

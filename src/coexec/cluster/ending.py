@@ -20,7 +20,7 @@ LOOK = 0.1
 """Seconds between two looks whether the program knows."""
 
 
-class Ending:
+class TeamEnding:
     """What is done in a process when its team is broken."""
 
     def __init__(self, patience: float) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, InvariantError, RankLost, RuntimeClosed
-from .actions import PART, Action, Counted, Explains, Heard, MovePart, Over, PutPacket
+from .actions import PART, Action, Counted, Explains, Heard, MovePart, PutPacket, TransferOver
 from .bell import Bell
 from .carrier import Carrier
 from .pauses import LONGEST, Pauses
@@ -342,7 +342,7 @@ class Endpoint:
                 case MovePart():
                     self._carrier.move(action)
                     self._bell.ring_at(action.peer)
-                case Over(transfer, error) if transfer is here:
+                case TransferOver(transfer, error) if transfer is here:
                     self._forget(transfer)
                     transfer.end_at_once(error)
                 case _:
@@ -359,7 +359,7 @@ class Endpoint:
         """Tell whom it concerns what is over, and what other ranks have told. Without the turn: they may post more."""
         while self._news:
             match action := self._news.popleft():
-                case Over(transfer, error):
+                case TransferOver(transfer, error):
                     self._forget(transfer)
                     transfer.finish(error)
                 case Heard():
@@ -383,7 +383,7 @@ class Endpoint:
                 left = [arguments[0] for method, arguments in self._todo if method == "post"]
             self._box.fail(failure)
             actions = [*self._news, *self._box.actions]
-            left += [action.transfer for action in actions if isinstance(action, Over)]
+            left += [action.transfer for action in actions if isinstance(action, TransferOver)]
             for action in actions:
                 if isinstance(action, PutPacket):
                     with suppress(Exception):

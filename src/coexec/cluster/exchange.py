@@ -25,7 +25,7 @@ LEAST = 4  # ranks from which on passing on saves messages
 SETS = 16  # strided sets of one array that are told apart from what lies between
 
 
-class Held(NamedTuple):
+class Holders(NamedTuple):
     """Who holds some elements, as bits, and a number that tells elements apart which different tasks wrote."""
 
     ranks: int
@@ -38,28 +38,28 @@ class Exchange:
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
         self._everyone = (1 << ranks) - 1
-        self._held: dict[int, RegionMap[Held]] = {}
+        self._held: dict[int, RegionMap[Holders]] = {}
         self._strided: dict[int, Strided] = {}
-        self._patterns: dict[Hashable, Pattern[Held]] = {}
+        self._patterns: dict[Hashable, Pattern[Holders]] = {}
 
-    def holders(self, array: int, extent: Box) -> RegionMap[Held]:
+    def holders(self, array: int, extent: Box) -> RegionMap[Holders]:
         """Return who holds what of an array. A new one is the same everywhere: every rank ran what made it."""
         held = self._held.get(array)
         if held is None:
-            held = self._held[array] = RegionMap(extent, Held(self._everyone))
+            held = self._held[array] = RegionMap(extent, Holders(self._everyone))
         return held
 
     def given(self, array: int, extent: Box, rank: int) -> None:
         """Note that one rank alone has the first contents of an array."""
         if not extent.empty:
-            self.holders(array, extent).set(extent, Held(1 << rank))
+            self.holders(array, extent).set(extent, Holders(1 << rank))
 
     def forget(self, array: int) -> None:
         """Forget an array that is gone."""
         self._held.pop(array, None)
         self._strided.pop(array, None)
 
-    def pattern(self, array: int, extent: Box) -> tuple[Pattern[Held], Strided]:
+    def pattern(self, array: int, extent: Box) -> tuple[Pattern[Holders], Strided]:
         """Return who holds what, to compare and to go back to; the pattern is the same object whenever it is the same."""
         held = self.holders(array, extent)
         if held.pattern is None:
@@ -69,7 +69,7 @@ class Exchange:
             held.pattern = self._patterns.setdefault(signature, Pattern(held))
         return held.pattern, self._strided.get(array, ())
 
-    def become(self, array: int, pattern: tuple[Pattern[Held], Strided]) -> None:
+    def become(self, array: int, pattern: tuple[Pattern[Holders], Strided]) -> None:
         """Let an array be held as it was at some moment."""
         self._held[array].become(pattern[0])
         self._set_strided(array, pattern[1])
@@ -145,7 +145,7 @@ class Exchange:
             return ()
         for parts in blocks:
             for part in parts:
-                held.set(part, Held(self._everyone, *writers))
+                held.set(part, Holders(self._everyone, *writers))
         steps: list[Moves] = [{} for _ in gather_rounds(0, self.ranks)]
         for rank in range(self.ranks):
             for moves, round in zip(steps, gather_rounds(rank, self.ranks), strict=True):
@@ -165,10 +165,10 @@ class Exchange:
             ]
         )
 
-    def _gain(self, held: RegionMap[Held], parts: Iterable[Box], bit: int) -> None:
+    def _gain(self, held: RegionMap[Holders], parts: Iterable[Box], bit: int) -> None:
         for part in parts:
             for piece, (mask, writer) in held.get(part):
-                held.set(piece, Held(mask | bit, writer))
+                held.set(piece, Holders(mask | bit, writer))
 
     def wrote(self, array: int, extent: Box, writes: Mapping[int, Iterable[Written]]) -> None:
         """Note that boxes are held by their writer alone, who had read what lies between steps."""
@@ -176,16 +176,16 @@ class Exchange:
         number = _free(held)
         for rank, written in writes.items():
             for box, grid in written:
-                self._wrote(array, held, box, grid, Held(1 << rank, number))
+                self._wrote(array, held, box, grid, Holders(1 << rank, number))
 
     def agreed(self, array: int, extent: Box, written: Iterable[Written]) -> None:
         """Note that every rank has made the same new contents of some boxes."""
         held = self.holders(array, extent)
         number = _free(held)
         for box, grid in written:
-            self._wrote(array, held, box, grid, Held(self._everyone, number))
+            self._wrote(array, held, box, grid, Holders(self._everyone, number))
 
-    def _wrote(self, array: int, held: RegionMap[Held], box: Box, grid: Grid | None, now: Held) -> None:
+    def _wrote(self, array: int, held: RegionMap[Holders], box: Box, grid: Grid | None, now: Holders) -> None:
         strided = self._strided.get(array, ())
         if grid is None or grid_covers(box, grid, box, None):
             held.set(box, now)
@@ -194,7 +194,7 @@ class Exchange:
                 self._set_strided(array, tuple(rest[-SETS:]))
             return
         for part, (_, writer) in held.get(box):
-            held.set(part, Held(now.ranks, writer))
+            held.set(part, Holders(now.ranks, writer))
         kept = [entry for entry in strided if not grid_covers(box, grid, *entry)]
         self._set_strided(array, (*kept[1 - SETS :], (box, grid)))
 
@@ -210,7 +210,7 @@ class Exchange:
         return max(_bits(mask), key=lambda holder: -((rank - holder) % self.ranks))
 
 
-def _free(held: RegionMap[Held]) -> int:
+def _free(held: RegionMap[Holders]) -> int:
     """Return the least number that no writer has: numbers come again, so that states repeat themselves."""
     taken = {writer for _, (_, writer) in held.entries()}
     return next(number for number in range(len(taken) + 1) if number not in taken)

@@ -58,7 +58,7 @@ class GlooCarrier:
         self._store, self._interface = store, interface
         self._group: Any = None
         self._events: Events | None = None
-        self._senders: dict[tuple[str, int], Worker] = {}
+        self._senders: dict[tuple[str, int], GlooThread] = {}
         self._readers: dict[int, threading.Thread] = {}
         self._lost: set[int] = set()
 
@@ -122,13 +122,13 @@ class GlooCarrier:
         if not clean:
             pythonapi.Py_IncRef(py_object(self._group))  # its end would wake threads that wait, in a process that ends
 
-    def _worker(self, kind: str, peer: int) -> Worker:
+    def _worker(self, kind: str, peer: int) -> GlooThread:
         found = self._senders.get((kind, peer))
         if found is None:
             assert self._events is not None
             call = self._group.recv if kind == "parts in" else self._group.send
             tag = PACKETS if kind == "packets" else PARTS
-            found = self._senders[kind, peer] = Worker(call, peer, tag, self._events)
+            found = self._senders[kind, peer] = GlooThread(call, peer, tag, self._events)
         return found
 
     def _read(self, source: int) -> None:
@@ -149,7 +149,7 @@ class GlooCarrier:
                 return
 
 
-class Worker:
+class GlooThread:
     """A thread that waits for one message of gloo after another, with one rank, one way."""
 
     def __init__(self, call: Callable[..., Any], peer: int, tag: int, events: Events) -> None:

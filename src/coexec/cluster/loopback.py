@@ -17,7 +17,7 @@ ROOM = 1024
 """Bytes of a packet, as few as with other libraries, so that tests see large messages soon."""
 
 
-class Loop:
+class LoopbackRanks:
     """What joins the ranks."""
 
     def __init__(self, size: int) -> None:
@@ -48,7 +48,7 @@ class LoopbackCarrier:
     shared = True
     ends_together = False
 
-    def __init__(self, loop: Loop, rank: int) -> None:
+    def __init__(self, loop: LoopbackRanks, rank: int) -> None:
         self.rank, self.size = rank, loop.size
         self._loop = loop
 
@@ -84,7 +84,7 @@ def loopback(size: int, *, part: int = PART) -> list[Endpoint]:
     """Return the transports of so many ranks of this process, by rank. `part` is how many bytes travel at once."""
     if size < 1:
         raise ConfigError(f"{size} ranks cannot do anything; 1 is the least")
-    loop = Loop(size)
+    loop = LoopbackRanks(size)
     found: list[Endpoint | None] = [None] * size
 
     def make(rank: int) -> None:

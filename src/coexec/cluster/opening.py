@@ -21,10 +21,10 @@ from ..errors import ClusterError, CoexecError, ConfigError, unknown_name
 from .actions import PART
 from .carrier import Carrier
 from .collectives import allgather
-from .ending import EXIT_CODE, Ending
+from .ending import EXIT_CODE, TeamEnding
 from .endpoint import Endpoint
 from .launched import Launched, launched
-from .loopback import Loop, LoopbackCarrier
+from .loopback import LoopbackCarrier, LoopbackRanks
 from .neighbours import Neighbours, Person, myself
 from .rank import note_met
 from .sharing import as_words, cores_of, keep_to, local_of, read_words
@@ -37,14 +37,14 @@ def open_transport(environ: Mapping[str, str] = os.environ, *, part: int = PART)
     Without a launcher the process is rank 0 of 1, and needs no library. `part` is how many bytes travel at once.
     """
     found = launched(environ)
-    carrier = LoopbackCarrier(Loop(1), 0) if found is None else CARRIERS[found.transport](found)
+    carrier = LoopbackCarrier(LoopbackRanks(1), 0) if found is None else CARRIERS[found.transport](found)
     return Cluster(Endpoint(carrier, part=part))
 
 
 def open_team() -> Team:
     """Meet the ranks that this process was started with, for a program that runs on all of them."""
     cluster = open_transport()
-    ending = Ending(parse(os.environ).patience)
+    ending = TeamEnding(parse(os.environ).patience)
     ending.team = team = Team(cluster.endpoint, ending.broke)
     told = [read_words(words) for words in allgather(cluster.endpoint, as_words(myself().place))]
     team.local = local_of(team.rank, told)

@@ -14,7 +14,7 @@ from collections import deque
 from typing import Any
 
 from ..errors import ClusterError, RankAborted, RankLost, RanksDiverge, RanksHang, RemoteFailure, RuntimeClosed
-from .actions import PART, WHOLE_PARTS, Action, Counted, Explains, Flow, Heard, MovePart, Over, PutPacket
+from .actions import PART, WHOLE_PARTS, Action, Counted, Explains, Flow, Heard, MovePart, PutPacket, TransferOver
 from .packet import FOLLOWS, HEADER, INSIDE, LATER, WHOLE, BadPacket, Packet, PacketKind, decode, encode, note, text
 from .parts import in_place, packed, unpack
 from .transport import Side, Transfer
@@ -357,7 +357,7 @@ class Postbox:
 
     def _over(self, transfer: Transfer, error: BaseException | None = None) -> None:
         self._finished += 1
-        self.actions.append(Over(transfer, error))
+        self.actions.append(TransferOver(transfer, error))
 
     def _put(self, to: int, kind: PacketKind, transfer: Transfer, *, flow: int = INSIDE, body: bytes = b"") -> None:
         packet = Packet(kind, self.rank, transfer.key, transfer.nbytes, transfer.stamp, flow, body)

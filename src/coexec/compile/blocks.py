@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .bounds import high_of, low_of
-from .cells import Loop, Tape
+from .cells import Loop, TraceTape
 from .graph import (
     Apply,
     Assign,
@@ -39,7 +39,7 @@ from .refused import Untraceable
 Place = tuple[int, Any]  # an axis of a buffer, and how far from the block's beginning it is looked at
 
 
-def settle_loops(tape: Tape) -> None:
+def settle_loops(tape: TraceTape) -> None:
     """Let the blocks of every loop become the whole; raise if that would compute something else."""
     if not tape.loops:
         return
@@ -52,7 +52,7 @@ def settle_loops(tape: Tape) -> None:
 
 
 class _Check:
-    def __init__(self, tape: Tape, loop: Loop) -> None:
+    def __init__(self, tape: TraceTape, loop: Loop) -> None:
         self._tape, self._loop = tape, loop
         self._low = low_of(loop.block, tape.guards)
         self._extent: Size = high_of(loop.block, tape.guards) - self._low  # type: ignore[operator]

@@ -52,7 +52,7 @@ class Loop:
     draws: int = 0  # draws of random numbers before it
 
 
-class Tape:
+class TraceTape:
     """What a trace writes down: guards, stores, and times."""
 
     def __init__(self, *, free: bool = False, counting: bool = False, remembered: frozenset[int] = frozenset()) -> None:
@@ -105,7 +105,7 @@ class Cell:
 
     def __init__(
         self,
-        tape: Tape,
+        tape: TraceTape,
         dtype: np.dtype[Any],
         shape: Shape,
         *,

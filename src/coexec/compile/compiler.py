@@ -16,7 +16,7 @@ from ..machine.switching import restore_turns, shorten_turns
 TURN = 0.2e-3  # seconds that a thread waits for the interpreter lock while something is compiled: five are usual
 
 
-class Job(NamedTuple):
+class Compilation(NamedTuple):
     """What is to be done, and what if it is not done any more."""
 
     run: Callable[[], None]
@@ -27,13 +27,13 @@ class Compiler:
     """Does jobs in a thread of its own, which starts with the first one and ends with `close`."""
 
     def __init__(self) -> None:
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[Compilation] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
         self._busy = False
 
-    def submit(self, job: Job) -> bool:
+    def submit(self, job: Compilation) -> bool:
         """Do a job later; False if this was closed."""
         with self._changed:
             if self._closed:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..program.philox import DRAWS, MASK
-from .cells import Cell, Tape
+from .cells import Cell, TraceTape
 from .graph import Constant, Draw, Expr, Scalar, Shape
 from .host import Host, plain
 from .number import number_as
@@ -27,7 +27,7 @@ DOUBLE, WORD, INDEX = np.dtype(np.float64), np.dtype(np.uint64), np.dtype(np.int
 class TracedRandom:
     """What `chunk.rng(seed, stream)` gives a traced body."""
 
-    def __init__(self, tape: Tape, shape: Shape, place: tuple[Any, ...], seed: Any, stream: Any) -> None:
+    def __init__(self, tape: TraceTape, shape: Shape, place: tuple[Any, ...], seed: Any, stream: Any) -> None:
         if any(type(plain(number)) is not int for number in (seed, stream)):
             raise Untraceable("random numbers with a seed or a stream that is no plain integer")
         self._tape, self._shape = tape, shape

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..program.variant import Numerics, exact
 from .compiled import Compiled, compile_body
-from .compiler import Compiler, Job
+from .compiler import Compilation, Compiler
 from .entering import OF_MEMORY
 from .refused import Declined
 from .trace import FEW
@@ -271,7 +271,7 @@ class Forms:
 
         if way.compiler is None:
             run()
-        elif not way.compiler.submit(Job(run, drop)):
+        elif not way.compiler.submit(Compilation(run, drop)):
             drop()
             return False
         return True

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .calling import elementwise
-from .cells import Cell, Tape, as_dtype, check_dtype
+from .cells import Cell, TraceTape, as_dtype, check_dtype
 from .folds import mean, place_of, reduced
 from .gathers import take
 from .graph import Counting, Line, convert
@@ -107,7 +107,7 @@ def _shape(shape: Any) -> tuple[Any, ...]:
     return tuple(normal(extent) for extent in given)
 
 
-def new(tape: Tape, shape: Any, dtype: Any = float, value: Any = None) -> Symbolic:
+def new(tape: TraceTape, shape: Any, dtype: Any = float, value: Any = None) -> Symbolic:
     """Return a new array, with a value everywhere if one is given."""
     kind = check_dtype(as_dtype(dtype))
     extents = _shape(shape)
@@ -118,7 +118,7 @@ def new(tape: Tape, shape: Any, dtype: Any = float, value: Any = None) -> Symbol
     return array
 
 
-def counting(tape: Tape, stop: Any, dtype: Any = None) -> Symbolic:
+def counting(tape: TraceTape, stop: Any, dtype: Any = None) -> Symbolic:
     """As np.arange of one integer."""
     kind = check_dtype(as_dtype(np.int64 if dtype is None else dtype))
     if not (isinstance(stop, int) or (isinstance(stop, Host) and type(stop.value) is int)):

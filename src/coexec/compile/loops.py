@@ -19,7 +19,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from .bounds import low_of
-from .cells import Loop, Tape
+from .cells import Loop, TraceTape
 from .host import Block, Host, plain
 from .refused import Untraceable
 
@@ -31,7 +31,7 @@ COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD", "YIELD_VALUE")
 class Blocks:
     """What `range(start, stop, step)` of a traced body gives if the extent is known at a call only."""
 
-    def __init__(self, tape: Tape, start: Any, stop: Any, step: Any) -> None:
+    def __init__(self, tape: TraceTape, start: Any, stop: Any, step: Any) -> None:
         self._tape, self._ends = tape, (start, stop, step)
 
     def _plainly(self) -> range:
@@ -52,7 +52,7 @@ class Blocks:
 class _OneTurn:
     """Gives one block, and looks afterwards at what the turn has left behind."""
 
-    def __init__(self, tape: Tape, ends: tuple[Any, Any, Any], frame: FrameType, at: int) -> None:
+    def __init__(self, tape: TraceTape, ends: tuple[Any, Any, Any], frame: FrameType, at: int) -> None:
         self._tape, self._ends, self._frame, self._at = tape, ends, frame, at
         self._loop: Loop | None = None
         self._before: dict[str, Any] = {}
@@ -89,7 +89,7 @@ class _OneTurn:
                 raise Untraceable(f"its loop over blocks changes {name}")
 
 
-def blocks(tape: Tape, *ends: Any) -> Any:
+def blocks(tape: TraceTape, *ends: Any) -> Any:
     """Return what `range` gives a traced body."""
     if len(ends) == 3 and isinstance(ends[1], Host) and all(type(plain(end)) is int for end in ends):
         start, stop, step = ends

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .bounds import lesser
-from .cells import Tape, as_dtype
+from .cells import TraceTape, as_dtype
 from .functions import counting, new, stack
 from .host import Host
 from .loops import blocks
@@ -87,7 +87,7 @@ class Outside(tuple[Any, str, Any]):
 class Numpy:
     """NumPy as a traced body sees it: what makes new arrays makes traced ones."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: TraceTape) -> None:
         self._tape = tape
 
     def __getattr__(self, name: str) -> Any:
@@ -100,7 +100,7 @@ class Numpy:
         raise Untraceable(f"np.{name} is not compiled")
 
 
-def _makers(tape: Tape) -> dict[str, Any]:
+def _makers(tape: TraceTape) -> dict[str, Any]:
     """Return the functions that make arrays of nothing, by name."""
 
     def maker(value: Any) -> Callable[..., Any]:
@@ -132,7 +132,7 @@ def _makers(tape: Tape) -> dict[str, Any]:
 class Scope:
     """Replaces what bodies see of the outside, and remembers what that was."""
 
-    def __init__(self, tape: Tape, *, vanish: bool = True) -> None:
+    def __init__(self, tape: TraceTape, *, vanish: bool = True) -> None:
         self._tape = tape
         self._vanish = vanish  # loops over blocks become the whole
         self._numpy = Numpy(tape)
@@ -140,7 +140,7 @@ class Scope:
         self.captured: list[Outside] = []
 
     @property
-    def tape(self) -> Tape:
+    def tape(self) -> TraceTape:
         """What a trace writes down."""
         return self._tape
 

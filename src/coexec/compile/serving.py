@@ -69,7 +69,7 @@ def compiled_bodies() -> list[CompiledBody]:
     return list(_all)
 
 
-class Turn:
+class ServedLaunch:
     """One launch of a body: called like the body, it computes by the right form, and knows afterwards who did."""
 
     __slots__ = ("_forms", "_run", "_way", "_without", "placed", "targets", "typical")
@@ -142,7 +142,7 @@ class Bodies:
             way = self._ways[kernel.serial] = self._way._replace(news=partial(self._tell, kernel))
         before = self._ahead.get(kernel.serial)
         ahead = before is not None and not way.debug and task <= before.get(device, -1)
-        return Turn(forms, way, compiled=compiled, ahead=ahead)
+        return ServedLaunch(forms, way, compiled=compiled, ahead=ahead)
 
     def _tell(self, kernel: Kernel, forms: Forms) -> None:
         """Let the kernel's variants say what became of a form."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .cells import BOOL, CarriedBy, Cell, Tape, as_dtype, check_dtype
+from .cells import BOOL, CarriedBy, Cell, TraceTape, as_dtype, check_dtype
 from .graph import (
     Apply,
     Axes,
@@ -55,7 +55,7 @@ class Symbolic(np.lib.mixins.NDArrayOperatorsMixin):
     # What it is -------------------------------------------------------------------------------------------------------
 
     @property
-    def tape(self) -> Tape:
+    def tape(self) -> TraceTape:
         return self.cell.tape
 
     @property
@@ -304,7 +304,7 @@ def symbolic_arrays(values: Sequence[Any]) -> list[Symbolic]:
     return [value for value in values if isinstance(value, Symbolic)]
 
 
-def operand(value: Any, dtype: np.dtype[Any], tape: Tape) -> Expr:
+def operand(value: Any, dtype: np.dtype[Any], tape: TraceTape) -> Expr:
     """Return an operand as a node: arrays as they are, numbers in the type wanted."""
     if isinstance(value, Symbolic):
         return value.node()

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from .blocks import settle_loops
-from .cells import CarriedBy, Cell, Tape, check_dtype
+from .cells import CarriedBy, Cell, TraceTape, check_dtype
 from .draws import TracedRandom
 from .graph import Buffer, Traced, nodes_of
 from .host import Host, is_number
@@ -36,7 +36,7 @@ NODES = 4_000
 class ChunkStandIn:
     """`chunk` while a body is traced: places and extents are numbers of the host."""
 
-    def __init__(self, chunk: Any, tape: Tape, arrays: Mapping[str, int]) -> None:
+    def __init__(self, chunk: Any, tape: TraceTape, arrays: Mapping[str, int]) -> None:
         def number(value: Any, text: str) -> Host:
             return Host(value, text, tape.guards)
 
@@ -116,7 +116,7 @@ def _traced(
     """Return the graph of a body, whose loops over blocks become the whole (`vanish`) or are unrolled."""
     remembered: frozenset[int] = frozenset()
     for _ in range(CARRIED):
-        tape = Tape(free=free, counting=counting, remembered=remembered)
+        tape = TraceTape(free=free, counting=counting, remembered=remembered)
         scope = Scope(tape, vanish=vanish)
         try:
             return _recorded(body, arguments, {*writes, *returns}, returns, scope)
@@ -186,7 +186,7 @@ def _place(result: Any, targets: Sequence[Symbolic]) -> None:
         target.write(value)
 
 
-def _argument(name: str, value: Any, tape: Tape, writes: Collection[str], scope: Scope) -> tuple[Any, Any]:
+def _argument(name: str, value: Any, tape: TraceTape, writes: Collection[str], scope: Scope) -> tuple[Any, Any]:
     """Return what the body gets for one parameter, and what the graph knows of it."""
     if name in RESERVED or keyword.iskeyword(name) or name.startswith("_") or "__" in name:
         raise Untraceable(f"its parameter {name!r} has the name of something else")
@@ -211,7 +211,7 @@ def _argument(name: str, value: Any, tape: Tape, writes: Collection[str], scope:
     raise Untraceable(f"its parameter {name!r} is a {type(value).__name__}")
 
 
-def _extent(name: str, axis: int, extent: int, ndim: int, tape: Tape) -> Any:
+def _extent(name: str, axis: int, extent: int, ndim: int, tape: TraceTape) -> Any:
     host = Host(extent, f"{name}__{axis}", tape.guards)
     if ndim > 1 and axis == ndim - 1 and 1 < extent <= FEW:
         tape.guards.pin(host.text, extent)

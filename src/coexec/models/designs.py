@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import PlanError, unknown_name
 from ..machine.parts import AchievedRate, Device, DeviceDesign
-from .engines import ENGINES, Accounts, Amounts, EngineDesign, Nest, ceil_div, roofline_design
+from .engines import ENGINES, Accounts, Amounts, EngineDesign, LoopSizes, ceil_div, roofline_design
 from .h2h_costs import ACCELERATORS, BITS, FixedEngine
 from .loops import CONV, FC, LSTM
 
@@ -20,7 +20,7 @@ OPS: Mapping[str, tuple[str, ...]] = {CONV: ("conv2d",), FC: ("matmul", "gemm"),
 """The operations that a layer of each kind consists of, as platform files call them; one of them will do."""
 
 
-def never(loops: Nest) -> Amounts:
+def never(loops: LoopSizes) -> Amounts:
     """Return infinite amounts for many parts: a design that cannot compute them."""
     return np.broadcast_to(np.inf, np.broadcast_shapes(*(np.shape(size) for size in loops))).astype(float)
 
@@ -30,7 +30,7 @@ def fixed_design(one: FixedEngine) -> EngineDesign:
     clock = one.megahertz * 1e6
     rate, port = one.gops * 1e9, one.port * clock
 
-    def convolution(loops: Nest) -> Amounts:
+    def convolution(loops: LoopSizes) -> Amounts:
         tm, tn, tr, tc = one.tile
         taps = loops.kh * loops.kw
         products = 2 * tr * tc * tm * tn * taps / rate
@@ -38,12 +38,12 @@ def fixed_design(one: FixedEngine) -> EngineDesign:
         inner = ceil_div(loops.cin, tn) * (load + products) + tm * tr * tc * BITS / port
         return loops.batch * ceil_div(loops.rows, tr) * ceil_div(loops.columns, tc) * ceil_div(loops.cout, tm) * inner
 
-    def product(loops: Nest) -> Amounts:
+    def product(loops: LoopSizes) -> Amounts:
         rows = loops.batch * loops.rows
         load = (loops.cout * loops.cin + loops.cin * rows) * BITS / port
         return np.maximum(np.maximum(load, 2 * loops.cout * loops.cin * rows / rate), loops.cout * rows * BITS / port)
 
-    def cycles(loops: Nest, accounts: Accounts) -> Amounts:
+    def cycles(loops: LoopSizes, accounts: Accounts) -> Amounts:
         if accounts.kind != one.kind:
             return never(loops)
         return (convolution(loops) if one.kind == CONV else product(loops)) * clock
@@ -82,7 +82,7 @@ def tabled_design(device: Device, known: DeviceDesign) -> EngineDesign:
         figures = (*made.figures, *parts.values(), watts or 0.0)
         return replace(made, about=known.basis or made.about, figures=figures, watts=watts)
 
-    def cycles(loops: Nest, accounts: Accounts) -> Amounts:
+    def cycles(loops: LoopSizes, accounts: Accounts) -> Amounts:
         return engine.cycles(loops, accounts) if parts[accounts.kind] else never(loops)
 
     return replace(engine, cycles=cycles, figures=(*parts.values(), watts or 0.0), watts=watts)
@@ -112,7 +112,7 @@ def rated_design(name: str, device: Device, parts: Mapping[str, float], clock: f
         if part
     }
 
-    def cycles(loops: Nest, accounts: Accounts) -> Amounts:
+    def cycles(loops: LoopSizes, accounts: Accounts) -> Amounts:
         able = each.get(accounts.kind)
         return never(loops) if able is None else able.cycles(loops, accounts) * clock
 

@@ -18,7 +18,7 @@ from .loops import CONV
 Amounts = np.ndarray[Any, np.dtype[np.float64]]
 
 
-class Nest(NamedTuple):
+class LoopSizes(NamedTuple):
     """Loop sizes of many parts at once, each an array or a number that goes with arrays."""
 
     batch: Amounts
@@ -30,9 +30,9 @@ class Nest(NamedTuple):
     kw: Amounts
 
 
-def nest(*sizes: Any) -> Nest:
+def nest(*sizes: Any) -> LoopSizes:
     """Return loop sizes as arrays of floats, in which products of six sizes cannot overflow."""
-    return Nest(*(np.asarray(size, dtype=float) for size in sizes))
+    return LoopSizes(*(np.asarray(size, dtype=float) for size in sizes))
 
 
 def ceil_div(size: Amounts, step: float) -> Amounts:
@@ -53,13 +53,13 @@ class EngineDesign:
     """A design that an accelerator can be given: how many cycles it takes for a loop nest."""
 
     name: str
-    cycles: Callable[[Nest, Accounts], Amounts]
+    cycles: Callable[[LoopSizes, Accounts], Amounts]
     about: str
     element: int = 2  # bytes of an element: these engines compute with 16 bits
     figures: tuple[float, ...] = ()  # what makes it differ from another design of the same name
     watts: float | None = None  # while a device works under it; None = what the device draws
 
-    def seconds(self, loops: Nest, accounts: Accounts, clock: float) -> Amounts:
+    def seconds(self, loops: LoopSizes, accounts: Accounts, clock: float) -> Amounts:
         """Return the seconds of many parts at `clock` hertz."""
         return self.cycles(loops, accounts) / clock
 
@@ -70,7 +70,7 @@ TILE = (64, 7, 13, 13)
 """Output channels, input channels, rows and columns of a tile: Tm, Tn, Tr, Tc."""
 
 
-def tile_engine_cycles(loops: Nest, accounts: Accounts) -> Amounts:
+def tile_engine_cycles(loops: LoopSizes, accounts: Accounts) -> Amounts:
     """Return cycles of a tile engine that computes Tm x Tn products in each cycle, one point and tap after the other."""
     del accounts
     tm, tn, tr, tc = TILE
@@ -86,7 +86,7 @@ class Ports(NamedTuple):
     output: float
 
 
-def tile_engine_with_ports(loops: Nest, ports: Ports, tile: tuple[int, int, int, int] = TILE) -> Amounts:
+def tile_engine_with_ports(loops: LoopSizes, ports: Ports, tile: tuple[int, int, int, int] = TILE) -> Amounts:
     """Return cycles of a tile engine whose loads, products and stores overlap: the slowest of them counts."""
     tm, tn, tr, tc = tile
     load = tn * tr * tc / ports.input
@@ -104,7 +104,7 @@ ARRAY = (11, 13, 8)
 """Rows of the array take output channels, columns take output columns, lanes take input channels."""
 
 
-def systolic_cycles(loops: Nest, accounts: Accounts) -> Amounts:
+def systolic_cycles(loops: LoopSizes, accounts: Accounts) -> Amounts:
     """Return cycles of a systolic array: three loops are mapped to it, the others run one after the other."""
     del accounts
     rows, columns, lanes = ARRAY
@@ -120,7 +120,7 @@ TAPS = 3
 """Rows and columns of the one kernel that the transform is made for."""
 
 
-def winograd_cycles(loops: Nest, accounts: Accounts) -> Amounts:
+def winograd_cycles(loops: LoopSizes, accounts: Accounts) -> Amounts:
     """Return cycles of a Winograd engine F(m x m, 3 x 3); larger kernels and strides by decomposition."""
     n, pn, pm = WINOGRAD
     m = n - TAPS + 1
@@ -146,7 +146,7 @@ def roofline_design(name: str, flops: float, bandwidth: float | None, launch: fl
     Operands are read once, and each layer costs a launch.
     """
 
-    def cycles(loops: Nest, accounts: Accounts) -> Amounts:
+    def cycles(loops: LoopSizes, accounts: Accounts) -> Amounts:
         products = loops.batch * loops.cout * loops.cin * loops.rows * loops.columns * loops.kh * loops.kw
         rows, columns = loops.rows * accounts.stride[0], loops.columns * accounts.stride[1]
         moved = loops.batch * (loops.cin * rows * columns + loops.cout * loops.rows * loops.columns)

@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import PlanError
 from ..machine.platform import HOST, Device, Platform
 from .designs import designs_of, plain_design
-from .engines import Accounts, Amounts, EngineDesign, Nest
+from .engines import Accounts, Amounts, EngineDesign, LoopSizes
 
 MOST = 16
 """Accelerators of a platform that are planned for at once."""
@@ -160,7 +160,7 @@ class Fabric:
         each = [[d.name for d in self.accelerators[i].designs] for i in self.indices(members)]
         return tuple(name for name in each[0] if all(name in names for names in each))
 
-    def seconds(self, members: Members, design: str, loops: Nest, accounts: Accounts) -> Amounts:
+    def seconds(self, members: Members, design: str, loops: LoopSizes, accounts: Accounts) -> Amounts:
         """Return the seconds of equal parts on a set, which are those of its slowest accelerator, or of fair ones."""
         found: list[Amounts] = []
         counts = [n for n in members if n]

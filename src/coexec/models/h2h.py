@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import PlanError
 from .h2h_costs import CostTable
 from .loops import KINDS, Workload
-from .queues import LayerTimes, Queues, Staying, durations, replay
+from .queues import Queues, QueueTimes, Staying, durations, replay
 
 GRANULE = 1000
 """Elements of weights by which the knapsack counts."""
@@ -30,7 +30,7 @@ class QueueMapping(NamedTuple):
 
     queues: Queues
     kept: Staying
-    timed: LayerTimes
+    timed: QueueTimes
 
     @property
     def time(self) -> float:

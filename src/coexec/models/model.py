@@ -206,7 +206,9 @@ class Model:
         def run(way: RunNode) -> Any:
             return self.run(way, **given)
 
-        return plan_for_devices(self.running, self.layers, platform_here(), run, budget, baselines, progress)
+        current: Any = session.current()
+        with current.trying():
+            return plan_for_devices(self.running, self.layers, platform_here(), run, budget, baselines, progress)
 
     # Running ----------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import ModelError
 from .folding import as_torch_resizes, without_dead_operations, without_normalisation
 from .onnx_files import first_line, listed, load_onnx, opset_of
-from .onnx_simplifying import CEILING, POOLS, SMALL, Binding, Shapes, Values, fold, inline
+from .onnx_simplifying import CEILING, POOLS, SMALL, InputBinding, Shapes, Values, fold, inline
 from .onnx_types import attributes_of, needs, plain_dtype, static_shape
 from .operators.table import OPERATORS, STATIC
 from .values import LayerGraph, OpNode, ValueType
@@ -36,7 +36,7 @@ def read_onnx(source: str | Path | Any, shapes: Shapes | None = None, values: Va
     model = load_onnx(source) if isinstance(source, str | Path) else source
     model = model if isinstance(model, ir.Model) else ir.from_proto(model)
     opset = opset_of(model)
-    missing = Binding(model, shapes or {}, values or {}).bind()
+    missing = InputBinding(model, shapes or {}, values or {}).bind()
     inline(model)
     reader = _Reader(model, opset, missing)
     reader.read()

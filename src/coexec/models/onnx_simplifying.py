@@ -40,7 +40,7 @@ def known(dim: Any) -> bool:
     return isinstance(dim, int) and dim >= 0
 
 
-class Binding:
+class InputBinding:
     """Gives the inputs of a model their sizes and values, and collects what stays open."""
 
     def __init__(self, model: Any, shapes: Shapes, values: Values) -> None:

@@ -17,7 +17,7 @@ from .loops import Workload
 Queues = tuple[tuple[int, ...], ...]  # per accelerator: layers in the order in which they run
 
 
-class LayerTimes(NamedTuple):
+class QueueTimes(NamedTuple):
     """When each layer runs, in seconds. `time` is infinite if the queues wait for each other in a circle."""
 
     time: float
@@ -67,7 +67,7 @@ def durations(workload: Workload, costs: CostTable, queues: Queues, kept: Stayin
     return seconds
 
 
-def replay(workload: Workload, queues: Queues, seconds: Sequence[float]) -> LayerTimes:
+def replay(workload: Workload, queues: Queues, seconds: Sequence[float]) -> QueueTimes:
     """Run every queue in order: a layer begins when its accelerator is free and all layers that it reads are over."""
     count = len(workload.layers)
     start, end = [inf] * count, [inf] * count
@@ -85,10 +85,10 @@ def replay(workload: Workload, queues: Queues, seconds: Sequence[float]) -> Laye
                 end[i] = ready[accelerator] = start[i] + seconds[i]
                 over[i] = moved = True
                 heads[accelerator] += 1
-    return LayerTimes(max(end, default=0.0), tuple(start), tuple(end))
+    return QueueTimes(max(end, default=0.0), tuple(start), tuple(end))
 
 
-def check_queues(workload: Workload, costs: CostTable, queues: Queues, kept: Staying, timed: LayerTimes) -> None:
+def check_queues(workload: Workload, costs: CostTable, queues: Queues, kept: Staying, timed: QueueTimes) -> None:
     """Raise InvariantError unless the times are possible: every dependency, one layer at a time, durations, memory."""
     placed = sorted(i for queue in queues for i in queue)
     if placed != list(range(len(workload.layers))):

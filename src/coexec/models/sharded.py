@@ -59,7 +59,7 @@ def even_sizes(layer: WorkLayer, sharding: Sharding) -> tuple[tuple[int, ...], .
     return tuple(found)
 
 
-class Turn(NamedTuple):
+class ShardTurn(NamedTuple):
     """One part of a layer in one phase: its device, what it computes, and what that is added to."""
 
     device: str
@@ -68,7 +68,7 @@ class Turn(NamedTuple):
     first: bool  # whether it is the first that is added to its sum
 
 
-def turns(cut: LayerCut) -> Iterator[Turn]:
+def turns(cut: LayerCut) -> Iterator[ShardTurn]:
     """Yield all parts of a layer, phase by phase."""
     layer, (factors, rotation) = cut.layer, cut.sharding
     grid = positions(factors)
@@ -80,12 +80,14 @@ def turns(cut: LayerCut) -> Iterator[Turn]:
         for member, at in enumerate(grid):
             spans = {dim: cut.span(dim, part) for dim, part in enumerate(at)}
             if rotation is None:
-                yield Turn(cut.devices[member], member, spans, first=True)
+                yield ShardTurn(cut.devices[member], member, spans, first=True)
                 continue
             shard = (ranks[member] + phase) % phases
             for part in shards_of(layer, rotation.dim, spans[rotation.dim], phases, shard):
                 summed = rotation.dim == CIN
-                yield Turn(cut.devices[member], member, {**spans, rotation.dim: part}, first=not summed or phase == 0)
+                yield ShardTurn(
+                    cut.devices[member], member, {**spans, rotation.dim: part}, first=not summed or phase == 0
+                )
 
 
 def shards_of(layer: WorkLayer, dim: int, span: Span, shards: int, shard: int) -> list[Span]:
@@ -120,7 +122,7 @@ class LayerRunner(ABC):
         if self.summands > 1:
             self.add_up()
 
-    def part(self, turn: Turn) -> None:
+    def part(self, turn: ShardTurn) -> None:
         target = self.target(turn)
         if turn.first:
             self.compute(turn, target)
@@ -130,14 +132,14 @@ class LayerRunner(ABC):
         with placed_calls(Placement(turn.device)):
             target[...] = target + added
 
-    def nothing(self, turn: Turn) -> None:
+    def nothing(self, turn: ShardTurn) -> None:
         """Note a part without elements: its sum begins with zeros."""
         box = [turn.spans[d] for d in (BATCH, COUT, ROWS, COLUMNS)]
         if turn.first and all(hi > lo for lo, hi in box):
             with placed_calls(Placement(turn.device)):
                 self.target(turn)[...] = 0
 
-    def target(self, turn: Turn) -> Array:
+    def target(self, turn: ShardTurn) -> Array:
         """Return where a part goes: its box of the result, or an array of partial sums of its own."""
         if self.summands == 1:
             return self.result[self.box(turn.spans)]
@@ -180,7 +182,7 @@ class LayerRunner(ABC):
         """Return the box of the result that a part computes."""
 
     @abstractmethod
-    def compute(self, turn: Turn, target: Array) -> None:
+    def compute(self, turn: ShardTurn, target: Array) -> None:
         """Compute a part."""
 
 
@@ -197,7 +199,7 @@ class ConvRunner(LayerRunner):
     def box(self, spans: Spans) -> tuple[slice, ...]:
         return tuple(slice(*spans[d]) for d in (BATCH, COUT, ROWS, COLUMNS))
 
-    def compute(self, turn: Turn, target: Array) -> None:
+    def compute(self, turn: ShardTurn, target: Array) -> None:
         spans = turn.spans
         seen, before = [], []
         for axis, (dim, taps) in enumerate(((ROWS, KH), (COLUMNS, KW))):
@@ -290,7 +292,7 @@ class ProductRunner(LayerRunner):
             raise InvariantError(f"channels {lo} to {hi} are parts of several heads of {n}")
         return slice(head, head + 1), slice(lo - head * n, hi - head * n)
 
-    def compute(self, turn: Turn, target: Array) -> None:
+    def compute(self, turn: ShardTurn, target: Array) -> None:
         batch, heads, rows, columns = self.box(turn.spans)
         inner = slice(*turn.spans[CIN])
         x = self.x[(_some(self.x, 0, batch), _some(self.x, 1, heads), rows, inner)]

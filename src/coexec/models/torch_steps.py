@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.convolve import After
-from ..program.tape import Tape, TapeStep
+from ..ops.convolve import SumFinish
+from ..program.tape import CallTape, TapeStep
 from .operators.linear import AfterProduct
 
 TINY = 1 << 16
@@ -25,14 +25,14 @@ ACTIVATIONS = {"": ("none", ""), "relu": ("none", ""), "gelu": ("gelu", "none"),
 """What oneDNN does after a product, and how. Bounds are not its business: it makes zeros of NaN, so torch's own functions do them."""
 
 
-def torch_steps(steps: Sequence[TapeStep], tape: Tape, results: Sequence[Any]) -> list[Step]:
+def torch_steps(steps: Sequence[TapeStep], tape: CallTape, results: Sequence[Any]) -> list[Step]:
     """Return steps by torch; `results` is the memory that is looked at when they are over."""
     made = [by_torch(step, tape) for step in steps]
     chained(steps, made, results)
     return made
 
 
-def by_torch(step: TapeStep, tape: Tape) -> Step:
+def by_torch(step: TapeStep, tape: CallTape) -> Step:
     """Return a step on tensors if torch has a body of its own for it, else on arrays; the memory is the same."""
     import torch
 
@@ -175,7 +175,7 @@ def _packed_convolution(step: TapeStep, tensors: tuple[Any, ...]) -> PackedStep 
     import torch
 
     assert step.kernel is not None
-    after: After = getattr(step.function, "after", None) or After()
+    after: SumFinish = getattr(step.function, "after", None) or SumFinish()
     count = len(after.operands)
     x, w, operands, out = tensors[0], tensors[1], tensors[2 : 2 + count], tensors[2 + count]
     sh, sw, top, left, dh, dw, per_group = tensors[3 + count : 10 + count]
@@ -196,7 +196,7 @@ def _packed_convolution(step: TapeStep, tensors: tuple[Any, ...]) -> PackedStep 
     return PackedStep(run, [x] if other is None else [x, other], out)
 
 
-def _taps(compute: Any, given: tuple[Any, ...], shape: list[int], after: After) -> Callable[..., Any]:
+def _taps(compute: Any, given: tuple[Any, ...], shape: list[int], after: SumFinish) -> Callable[..., Any]:
     """Return what convolves images of a shape, by weights that are laid out."""
     import torch
 
@@ -213,7 +213,7 @@ def _taps(compute: Any, given: tuple[Any, ...], shape: list[int], after: After) 
     return run
 
 
-def _one_tap(x: Any, w: Any, bias: Any, after: After) -> Callable[..., Any]:
+def _one_tap(x: Any, w: Any, bias: Any, after: SumFinish) -> Callable[..., Any]:
     """Return a convolution of single pixels, which is a product: oneDNN begins with that 5 microseconds sooner."""
     multiply = _multiplied(w.reshape(w.shape[:2]).contiguous(), bias, x.numel() // x.shape[1])
     bound = _bound(after)
@@ -232,7 +232,7 @@ def _channels_innermost(images: Any) -> bool:
     return bool(images.permute(0, 2, 3, 1).is_contiguous())
 
 
-def _bound(after: After) -> Callable[[Any], Any]:
+def _bound(after: SumFinish) -> Callable[[Any], Any]:
     """Return what sets the bounds of sums, in place."""
     low, high = after.low, after.high
     if low is None and high is None:

@@ -26,7 +26,7 @@ from ..program.body import signature
 from ..program.call import DEFAULT, placed_now
 from ..program.kernel import Kernel, kernel
 from ..program.mapper import all as map_all
-from ..program.tape import Tape, TapeStep
+from ..program.tape import CallTape, TapeStep
 from .at_once import AtOnce, turns_of
 from .joining import joined
 from .operators.calls import NUMERICS, OpCall
@@ -50,12 +50,12 @@ BY_ELEMENTS = frozenset(
 """Operations whose results lie best as their operands do."""
 
 
-class Recorded:
+class RecordedModel:
     """The operations of a model as steps on memory of their own."""
 
     def __init__(self, graph: LayerGraph, *, images: bool = False) -> None:
         """Record a graph; with `images`, the channels of images lie beside each other."""
-        self.tape = tape = Tape()
+        self.tape = tape = CallTape()
 
         def run(position: int, call: OpCall) -> list[Array]:
             kind = call.node.kind
@@ -78,7 +78,7 @@ class Recorded:
 class RecordedBody:
     """A body: the steps of a model, on NumPy arrays. One thread at a time runs them."""
 
-    def __init__(self, name: str, flops: float, recorded: Recorded) -> None:
+    def __init__(self, name: str, flops: float, recorded: RecordedModel) -> None:
         count = len(recorded.inputs) + len(recorded.results)
         self.__signature__ = signature([f"a{i}" for i in range(count)])
         self.__name__ = name
@@ -120,7 +120,7 @@ class TorchBody(RecordedBody):
     more than cores, and those of OpenMP would sleep between steps instead of waiting for the next one.
     """
 
-    def __init__(self, name: str, flops: float, recorded: Recorded) -> None:
+    def __init__(self, name: str, flops: float, recorded: RecordedModel) -> None:
         super().__init__(name, flops, recorded)
         self._made: tuple[int, Sequence[Step]] = (0, ())
         self.leaves = False  # the thread that computes next computes no more: its helpers go
@@ -232,7 +232,7 @@ class WholeModel:
             self._refused = True
             return None
         try:
-            recorded = Recorded(self._graph)
+            recorded = RecordedModel(self._graph)
         except Exception:  # noqa: BLE001 - made operation by operation, the same calls say what is wrong
             self._refused = True
             return None
@@ -244,7 +244,7 @@ class WholeModel:
 
     def _add_torch(self, made: Kernel) -> None:
         """Add the variant for torch on this machine's memory."""
-        body = TorchBody(self._name, self._flops, Recorded(self._graph, images=True))
+        body = TorchBody(self._name, self._flops, RecordedModel(self._graph, images=True))
         made.variant(body, kind="torch", name="torch", numerics=NUMERICS)
         self._torch = body
 

@@ -9,8 +9,8 @@ Whoever finds something holds the program's lock and may be in the middle of its
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +163,15 @@ class Diagnostics:
                 step = ran.instruction.step
                 if type(step) is Copy:
                     self.copied(ran.instruction.task, step)
+
+    @contextmanager
+    def unpaced(self) -> Iterator[None]:
+        """Count nothing within: coexec itself calls and waits, to try what a program could do."""
+        kept, self._pace = self._pace, None
+        try:
+            yield
+        finally:
+            self._pace = kept
 
     def waited(self, seconds: float, tasks: int, *, own: bool) -> None:
         """Note that the program waited for so many seconds, and say what is odd. `tasks` is the number of tasks so far; `own`: the wait is one."""

@@ -29,7 +29,7 @@ def exchanging(platform: Platform) -> bool:
     return any(device.memory != HOST and device.kind != "null" for device in platform.devices)
 
 
-class Over(NamedTuple):
+class EndedInstruction(NamedTuple):
     """An instruction that is over."""
 
     stop: float
@@ -42,7 +42,7 @@ class Exchanges:
 
     def __init__(self, links: Links) -> None:
         self._links = links
-        self._over: dict[int, Over] = {}
+        self._over: dict[int, EndedInstruction] = {}
         self._free: dict[str, float] = {}  # since when devices run no kernel
         self._seen = self._batches = 0
 
@@ -64,7 +64,7 @@ class Exchanges:
             elif type(step) is Launch:
                 self._computed(record)
 
-    def _parents(self, record: Ran) -> list[Over]:
+    def _parents(self, record: Ran) -> list[EndedInstruction]:
         known = self._over
         return [known[id] for id in (*record.instruction.needs, *record.instruction.after) if id in known]
 
@@ -72,7 +72,9 @@ class Exchanges:
         """Note a copy; one of what was made long ago tells nothing."""
         parents = self._parents(record)
         if parents:
-            self._over[record.instruction.id] = Over(record.stop, pair, max([over.stop for over in parents]))
+            self._over[record.instruction.id] = EndedInstruction(
+                record.stop, pair, max([over.stop for over in parents])
+            )
 
     def _computed(self, record: Ran) -> None:
         """Note a kernel. If it waited for a copy alone, that is how long an exchange takes."""
@@ -84,5 +86,5 @@ class Exchanges:
             if 0.0 <= record.start - began < LATEST and began <= last.stop:
                 self._seen += 1
                 self._links.delayed(*last.pair, record.start - began)
-        self._over[record.instruction.id] = Over(record.stop)
+        self._over[record.instruction.id] = EndedInstruction(record.stop)
         self._free[record.device] = max(record.stop, self._free.get(record.device, record.stop))

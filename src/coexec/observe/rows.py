@@ -1,6 +1,6 @@
 """The rows of a trace: what each kind of row must hold, and how rows are written.
 
-Before: errors.py.  After: trace.py, cut.py.  Knows rows as plain dicts; reads and writes no file.
+Before: plan/plan.py, which says what fields of files may hold.  After: trace.py, cut.py.  Knows rows as plain dicts; reads and writes no file.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import json
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import TraceError
+from ..plan.plan import FieldKind, or_null
 
 Row = dict[str, Any]
 
@@ -32,14 +33,7 @@ TIMES = ("submitted", "ready", "start", "stop", "t")
 # What is in a row -------------------------------------------------------------------------------------------------------
 
 
-class Kind(NamedTuple):
-    """What a field may hold."""
-
-    fits: Callable[[Any], bool]
-    says: str
-
-
-Spec = Kind | dict[str, "Spec"] | list["Spec"]
+Spec = FieldKind | dict[str, "Spec"] | list["Spec"]
 """A field: a value of some kind, an object with such fields, or a list of such entries."""
 
 
@@ -55,35 +49,31 @@ def _all(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
-def _or_null(kind: Kind) -> Kind:
-    return Kind(lambda value: value is None or kind.fits(value), f"{kind.says} or null")
-
-
-_TEXT = Kind(lambda value: isinstance(value, str), "a text")
-_WHOLE = Kind(_whole, "a whole number")
-_BYTES = Kind(lambda value: _whole(value) and value >= 0, "a number of bytes")
-_TIME = Kind(_number, "a time in seconds")
-_SECONDS = Kind(lambda value: _number(value) and value >= 0, "a duration in seconds")
-_RATE = Kind(lambda value: type(value) in (int, float) and 0 <= value < math.inf, "a number from 0")
-_WHOLES = Kind(_all(_whole), "a list of whole numbers")
-_TEXTS = Kind(_all(lambda value: isinstance(value, str)), "a list of texts")
-_JOULES = Kind(
+_TEXT = FieldKind(lambda value: isinstance(value, str), "a text")
+_WHOLE = FieldKind(_whole, "a whole number")
+_BYTES = FieldKind(lambda value: _whole(value) and value >= 0, "a number of bytes")
+_TIME = FieldKind(_number, "a time in seconds")
+_SECONDS = FieldKind(lambda value: _number(value) and value >= 0, "a duration in seconds")
+_RATE = FieldKind(lambda value: type(value) in (int, float) and 0 <= value < math.inf, "a number from 0")
+_WHOLES = FieldKind(_all(_whole), "a list of whole numbers")
+_TEXTS = FieldKind(_all(lambda value: isinstance(value, str)), "a list of texts")
+_JOULES = FieldKind(
     lambda value: isinstance(value, dict) and all(map(_RATE.fits, value.values())), "joules by device, each from 0"
 )
-_OBJECT = Kind(lambda value: isinstance(value, dict), "an object")
+_OBJECT = FieldKind(lambda value: isinstance(value, dict), "an object")
 
 _NAMED: dict[str, Spec] = {
     "id": _WHOLE,
     "kind": _TEXT,
-    "name": _or_null(_TEXT),
-    "task": _or_null(_WHOLE),
-    "device": _or_null(_TEXT),
-    "bytes": _or_null(_BYTES),
-    "from": _or_null(_TEXT),
-    "to": _or_null(_TEXT),
-    "memory": _or_null(_TEXT),
-    "array": _or_null(_WHOLE),
-    "scratch": _or_null(_BYTES),
+    "name": or_null(_TEXT),
+    "task": or_null(_WHOLE),
+    "device": or_null(_TEXT),
+    "bytes": or_null(_BYTES),
+    "from": or_null(_TEXT),
+    "to": or_null(_TEXT),
+    "memory": or_null(_TEXT),
+    "array": or_null(_WHOLE),
+    "scratch": or_null(_BYTES),
 }
 _FIELDS: dict[str, dict[str, Spec]] = {
     "header": {
@@ -91,45 +81,45 @@ _FIELDS: dict[str, dict[str, Spec]] = {
         "devices": [
             {
                 "name": _TEXT,
-                "cores": _or_null(_WHOLES),
-                "concurrent": _or_null(_WHOLE),
-                "launch_s": _or_null(_SECONDS),
+                "cores": or_null(_WHOLES),
+                "concurrent": or_null(_WHOLE),
+                "launch_s": or_null(_SECONDS),
             }
         ],
-        "memories": [{"name": _TEXT, "capacity": _or_null(_BYTES)}],
+        "memories": [{"name": _TEXT, "capacity": or_null(_BYTES)}],
         "options": _OBJECT,
     },
     "task": {
         "id": _WHOLE,
         "name": _TEXT,
-        "call": _or_null(_TEXT),
+        "call": or_null(_TEXT),
         "after": _WHOLES,
         "submitted": _TIME,
-        "scheduling": _or_null(_SECONDS),
-        "why": _or_null(_TEXT),
+        "scheduling": or_null(_SECONDS),
+        "why": or_null(_TEXT),
     },
     "command": {
         "id": _WHOLE,
         "task": _WHOLE,
         "after": _WHOLES,
-        "chunks": [{"device": _or_null(_TEXT), "lo": _WHOLES, "hi": _WHOLES}],
+        "chunks": [{"device": or_null(_TEXT), "lo": _WHOLES, "hi": _WHOLES}],
     },
-    "instruction": {**_NAMED, "needs": _WHOLES, "after": _WHOLES, "reason": _or_null(_TEXT)},
+    "instruction": {**_NAMED, "needs": _WHOLES, "after": _WHOLES, "reason": or_null(_TEXT)},
     "ran": {
         **_NAMED,
-        "lane": _or_null(_WHOLE),
-        "ready": _or_null(_TIME),
-        "start": _or_null(_TIME),  # null: cancelled before it began
-        "stop": _or_null(_TIME),
-        "waited": _or_null(_SECONDS),
-        "predicted": _or_null(_SECONDS),
-        "source": _or_null(_TEXT),
+        "lane": or_null(_WHOLE),
+        "ready": or_null(_TIME),
+        "start": or_null(_TIME),  # null: cancelled before it began
+        "stop": or_null(_TIME),
+        "waited": or_null(_SECONDS),
+        "predicted": or_null(_SECONDS),
+        "source": or_null(_TEXT),
         "state": _TEXT,
     },
-    "given": {"t": _TIME, "array": _or_null(_WHOLE), "memory": _TEXT, "bytes": _BYTES},
-    "link": {"from": _TEXT, "to": _TEXT, "name": _or_null(_TEXT), "shared": _TEXTS},
+    "given": {"t": _TIME, "array": or_null(_WHOLE), "memory": _TEXT, "bytes": _BYTES},
+    "link": {"from": _TEXT, "to": _TEXT, "name": or_null(_TEXT), "shared": _TEXTS},
     "small": {"name": _TEXT, "start": _TIME, "stop": _TIME, "calls": _WHOLE},
-    "wait": {"start": _TIME, "stop": _TIME, "what": _or_null(_TEXT), "task": _or_null(_WHOLE)},
+    "wait": {"start": _TIME, "stop": _TIME, "what": or_null(_TEXT), "task": or_null(_WHOLE)},
     "note": {"t": _TIME, "text": _TEXT},
     "stream": {
         "t": _TIME,
@@ -139,7 +129,7 @@ _FIELDS: dict[str, dict[str, Spec]] = {
         "planning_s": _SECONDS,
         "items_per_s": _RATE,
         "predicted_period": _SECONDS,
-        "joules_per_item": _or_null(_RATE),
+        "joules_per_item": or_null(_RATE),
         "energy_from": _TEXT,
         "stages": [
             {
@@ -150,18 +140,18 @@ _FIELDS: dict[str, dict[str, Spec]] = {
                 "busy": _RATE,
                 "starved": _RATE,
                 "blocked": _RATE,
-                "seconds_per_item": _or_null(_SECONDS),
+                "seconds_per_item": or_null(_SECONDS),
                 "predicted_compute": _SECONDS,
                 "predicted_copies": _SECONDS,
-                "joules_per_item": _or_null(_RATE),
+                "joules_per_item": or_null(_RATE),
             }
         ],
     },
     "simulation": {
-        "platform": _or_null(_TEXT),
-        "about": _or_null(_TEXT),
+        "platform": or_null(_TEXT),
+        "about": or_null(_TEXT),
         "nodes": _WHOLE,
-        "seconds": _or_null(_SECONDS),
+        "seconds": or_null(_SECONDS),
         "joules": _JOULES,
         "no_watts": _TEXTS,
     },
@@ -174,7 +164,7 @@ _FIELDS: dict[str, dict[str, Spec]] = {
         "computed_s": _SECONDS,
         "candidates": _WHOLE,
     },
-    "end": {"t": _or_null(_TIME)},
+    "end": {"t": or_null(_TIME)},
 }
 _REQUIRED: dict[str, tuple[str, ...]] = {
     "header": ("version",),
@@ -217,7 +207,7 @@ def _check_fields(where: str, row: Row, specs: dict[str, Spec], path: str) -> No
     for field, spec in specs.items():
         if field in row:
             value = row[field]
-            if isinstance(spec, Kind):
+            if isinstance(spec, FieldKind):
                 if not spec.fits(value):
                     raise _wrong(where, f"{path}{field}", value, spec.says)
             else:

@@ -22,7 +22,7 @@ from ..program.kernel import Kernel, kernel
 from ..program.mapper import Mapper
 from ..program.variant import Variant
 from . import on_torch
-from .convolve import NOTHING, SCALARS, After, convolution_body
+from .convolve import NOTHING, SCALARS, SumFinish, convolution_body
 from .matmul import NUMERICS
 from .op import TILES, CheckedCall, Op, Tile, as_dtype, opencl_source, operand, output
 
@@ -85,7 +85,7 @@ def gathered(x: Any, w: Any, out: Any) -> float:
 
 
 @lru_cache(maxsize=256)
-def conv2d_kernel(dtype: str, window: ConvolutionWindow, after: After = NOTHING) -> Kernel:
+def conv2d_kernel(dtype: str, window: ConvolutionWindow, after: SumFinish = NOTHING) -> Kernel:
     """Return the kernel for one type, window and what is done to sums; those that differ by windows share body and sources."""
     accesses: dict[str, Any] = {"x": read(InputUnderTaps(window)), "w": read(Channels()), "out": write}
     if after.biased:
@@ -108,7 +108,7 @@ def conv2d_kernel(dtype: str, window: ConvolutionWindow, after: After = NOTHING)
     )
 
 
-def gpu_variant(tile: Tile, after: After = NOTHING) -> Variant:
+def gpu_variant(tile: Tile, after: SumFinish = NOTHING) -> Variant:
     """Return the variant for an OpenCL device that is no CPU."""
     return Variant(
         "opencl",
@@ -122,7 +122,7 @@ def gpu_variant(tile: Tile, after: After = NOTHING) -> Variant:
 
 
 @lru_cache(maxsize=64)
-def source(tile: Tile, name: str, after: After) -> str:
+def source(tile: Tile, name: str, after: SumFinish) -> str:
     """Return one of the sources with its parameters."""
     arguments = [SourceArgument(n, tile.dtype, 4) for n in ("x", "w")] + [
         SourceArgument("bias", tile.dtype, 1)
@@ -187,7 +187,7 @@ def _conv2d(
     window = ConvolutionWindow(
         steps, (pads[0][0], pads[1][0]), dilations, (taps[0], taps[1]), (channels, max(1, filters // groups))
     )
-    made = conv2d_kernel(dtype.name, window, After(biased=len(given) > 2))
+    made = conv2d_kernel(dtype.name, window, SumFinish(biased=len(given) > 2))
     return CheckedCall(made, (*arrays, computed, *window.scalars), result, computed)
 
 

@@ -28,7 +28,7 @@ class Steps(NamedTuple):
     dilation: tuple[int, int]
 
 
-class After(NamedTuple):
+class SumFinish(NamedTuple):
     """What is done to each sum before it leaves the cache, in this order."""
 
     biased: bool = False  # its channel's bias is added
@@ -42,13 +42,13 @@ class After(NamedTuple):
         return ("bias",) * self.biased + ("other",) * self.added
 
 
-NOTHING = After()
+NOTHING = SumFinish()
 
 
 class Finish:
     """Does what is done to sums, for some channels and rows of one image at a time. Works in place."""
 
-    def __init__(self, after: After, operands: Sequence[Any]) -> None:
+    def __init__(self, after: SumFinish, operands: Sequence[Any]) -> None:
         self._low, self._high = after.low, after.high
         named = dict(zip(after.operands, operands, strict=True))
         self._bias, self._other = named.get("bias"), named.get("other")
@@ -105,7 +105,7 @@ class PlainConvolution:
 class FinishedConvolution:
     """A body: a convolution, and what is done to its sums while they are in the cache."""
 
-    def __init__(self, after: After) -> None:
+    def __init__(self, after: SumFinish) -> None:
         self.__signature__ = signature(["x", "w", *after.operands, "out", *SCALARS, "chunk"])
         self.__name__ = "convolve_and_finish"
         self._convolution: Callable[..., None] = convolve
@@ -118,7 +118,7 @@ class FinishedConvolution:
 
 
 @lru_cache(maxsize=64)
-def convolution_body(after: After) -> Any:
+def convolution_body(after: SumFinish) -> Any:
     """Return the body of a convolution."""
     return PlainConvolution(convolve) if after == NOTHING else FinishedConvolution(after)
 
@@ -221,4 +221,4 @@ def _convolve_alone(x: Any, w: Any, out: Any, steps: Steps, source: list[int], f
         finish(target, n, slice(o, o + some), slice(0, rows))
 
 
-__all__ = ["NOTHING", "SCALARS", "After", "convolution_body", "convolve"]
+__all__ = ["NOTHING", "SCALARS", "SumFinish", "convolution_body", "convolve"]

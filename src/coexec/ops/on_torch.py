@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..program.body import signature
-from .convolve import SCALARS, After
+from .convolve import SCALARS, SumFinish
 
 
 def product(a: Any, b: Any, out: Any) -> None:
@@ -23,7 +23,7 @@ def product(a: Any, b: Any, out: Any) -> None:
 class TorchConvolution:
     """A body: a convolution by torch, and what is done to its sums."""
 
-    def __init__(self, after: After) -> None:
+    def __init__(self, after: SumFinish) -> None:
         self.__signature__ = signature(["x", "w", *after.operands, "out", *SCALARS, "chunk"])
         self.__name__ = "convolve"
         self._convolution: Callable[..., None] = convolve
@@ -36,7 +36,7 @@ class TorchConvolution:
 
 
 @lru_cache(maxsize=64)
-def convolution_body(after: After) -> Any:
+def convolution_body(after: SumFinish) -> Any:
     """Return the body of a convolution."""
     return TorchConvolution(after)
 
@@ -53,7 +53,7 @@ def convolve(
     dw: int,
     per_group: int,
     chunk: Any,
-    after: After,
+    after: SumFinish,
     operands: tuple[Any, ...],
 ) -> None:
     """Convolve the images of a chunk, then do what is done to sums, in place."""

@@ -23,7 +23,7 @@ SHOWN = 60
 """Characters of a wrong value that an error shows."""
 
 
-class Kind(NamedTuple):
+class FieldKind(NamedTuple):
     """What a field may hold."""
 
     fits: Callable[[Any], bool]
@@ -38,20 +38,21 @@ def _number(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value < math.inf  # a NaN is refused, too
 
 
-def _or_null(kind: Kind) -> Kind:
-    return Kind(lambda value: value is None or kind.fits(value), f"{kind.says} or null")
+def or_null(kind: FieldKind) -> FieldKind:
+    """Return a kind that may be absent, too."""
+    return FieldKind(lambda value: value is None or kind.fits(value), f"{kind.says} or null")
 
 
-def _by_name(kind: Kind, says: str) -> Kind:
+def _by_name(kind: FieldKind, says: str) -> FieldKind:
     def fits(value: Any) -> bool:
         return isinstance(value, Mapping) and all(isinstance(n, str) and kind.fits(v) for n, v in value.items())
 
-    return Kind(fits, says)
+    return FieldKind(fits, says)
 
 
-_TEXT = Kind(lambda value: isinstance(value, str), "a text")
-_NUMBER = Kind(_number, "a number from 0")
-_POINT = Kind(
+_TEXT = FieldKind(lambda value: isinstance(value, str), "a text")
+_NUMBER = FieldKind(_number, "a number from 0")
+_POINT = FieldKind(
     lambda value: isinstance(value, list | tuple) and all(map(_whole, value)), "a list of whole numbers from 0"
 )
 PART = {
@@ -61,9 +62,9 @@ PART = {
     "hi": _POINT,
     "share": _NUMBER,
     "input_s": _NUMBER,
-    "compute_s": _or_null(_NUMBER),
+    "compute_s": or_null(_NUMBER),
     "output_s": _NUMBER,
-    "finish_s": _or_null(_NUMBER),
+    "finish_s": or_null(_NUMBER),
     "spread": _NUMBER,
     "source": _TEXT,
 }
@@ -72,30 +73,30 @@ PLAN = {
     "name": _TEXT,
     "shapes": _TEXT,
     "space": _POINT,
-    "parts": Kind(
+    "parts": FieldKind(
         lambda value: isinstance(value, list | tuple) and all(isinstance(part, Mapping) for part in value),
         "a list of parts",
     ),
-    "seconds": _or_null(_NUMBER),
+    "seconds": or_null(_NUMBER),
     "spread": _NUMBER,
-    "joules": _or_null(_NUMBER),
+    "joules": or_null(_NUMBER),
     "objective": _TEXT,
     "policy": _TEXT,
-    "axis": _or_null(Kind(_whole, "the number of an axis")),
-    "single": _by_name(_or_null(_NUMBER), "seconds or null by device"),
+    "axis": or_null(FieldKind(_whole, "the number of an axis")),
+    "single": _by_name(or_null(_NUMBER), "seconds or null by device"),
     "left_out": _by_name(_TEXT, "a reason by device"),
     "why": _TEXT,
-    "limit_s": _or_null(_NUMBER),
-    "children": Kind(
+    "limit_s": or_null(_NUMBER),
+    "children": FieldKind(
         lambda value: isinstance(value, list | tuple) and all(isinstance(plan, Mapping) for plan in value),
         "a list of plans",
     ),
-    "latency_s": _or_null(_NUMBER),
+    "latency_s": or_null(_NUMBER),
     "considered": _by_name(_NUMBER, "seconds by name"),
     "cuts": _by_name(_POINT, "sizes of parts by dimension"),
     "rotates": _TEXT,
-    "measured_s": _or_null(_NUMBER),
-    "ranks": Kind(lambda value: _whole(value) and value > 0, "a number of ranks"),
+    "measured_s": or_null(_NUMBER),
+    "ranks": FieldKind(lambda value: _whole(value) and value > 0, "a number of ranks"),
 }
 
 
@@ -109,7 +110,7 @@ def wrong(data: Any) -> str:
     return found
 
 
-def _wrong(data: Mapping[str, Any], kinds: Mapping[str, Kind], path: str) -> str:
+def _wrong(data: Mapping[str, Any], kinds: Mapping[str, FieldKind], path: str) -> str:
     for name, value in data.items():
         kind = kinds.get(name)
         if kind is not None and not kind.fits(value):

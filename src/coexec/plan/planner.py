@@ -43,7 +43,7 @@ from .lessons import GUESS, NOTHING, Lesson, of_division, of_whole, outcome_key
 from .plan import Plan
 from .planned import Planned, in_caller
 from .policies import WIDE_GAIN, Asked, Loads, PlacementPolicy
-from .prescribed import Followed, Members, Said, following, in_one_piece_each, is_cut, looping
+from .prescribed import FollowedPlans, Members, Said, following, in_one_piece_each, is_cut, looping
 from .preview import LookedAt, alone_seconds, preview, who_is_first
 from .split import blocks_of, cut_again, deal as deal_by, deal_evenly, evenly, granules, in_runs, with_shares
 from .steps.guide import Guided
@@ -114,8 +114,8 @@ class Planner:
         self._note = note  # where remarks are recorded; reasons are worked out only if there is such a place
         self._blocking = Blocking(cache)
         divider.offering.start_delays, divider.offering.idle = loads.start_delays, lambda: loads.idle
-        self.to_the_letter = Followed(plans)
-        self._step_plan = Followed()  # as far as it can be followed
+        self.to_the_letter = FollowedPlans(plans)
+        self._step_plan = FollowedPlans()  # as far as it can be followed
         self._guide: Callable[[Task], Guided | None] | None = None  # for calls of which it says nothing
         self._conflicts = Conflicts(tell)
         self._members = Members(candidates)
@@ -150,7 +150,7 @@ class Planner:
 
     def adopt(self, plan: Plan | None, guide: Callable[[Task], Guided | None]) -> None:
         """Plan the calls of a step as its plan says from now on, and others as a guide says, in place of those before."""
-        self._step_plan, self._guide = Followed(() if plan is None else [plan]), guide
+        self._step_plan, self._guide = FollowedPlans(() if plan is None else [plan]), guide
         self._candidates.forget()
 
     def profile(self, task: Task) -> CallProfile | None:

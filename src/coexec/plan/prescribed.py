@@ -80,7 +80,7 @@ def following(
     return chunks, group
 
 
-class Followed:
+class FollowedPlans:
     """Plans to be followed, by call. Of several for one call, as a step may have them, each is followed in its turn."""
 
     def __init__(self, plans: Iterable[Plan] = ()) -> None:

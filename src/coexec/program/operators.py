@@ -71,7 +71,7 @@ def _one(ufunc: np.ufunc, fallback: Callable[[Any], Any]) -> Callable[[Any], Any
 Mixin = NDArrayOperatorsMixin
 
 
-class Operators(NDArrayOperatorsMixin):
+class PythonOperators(NDArrayOperatorsMixin):
     """Python's operators. Those that are not here are not elementwise, or rare."""
 
     __slots__ = ()
@@ -137,7 +137,7 @@ def quick_power(dtype: np.dtype[Any], exponent: Any) -> np.ufunc | None:
     return None if known is None or dtype.kind not in "fc" or dtype.char in "fd" else known.get(exponent)
 
 
-class ArrayOperators(Operators):
+class ArrayOperators(PythonOperators):
     """The operators of arrays. NumPy's scalars, and so values, have no quick powers."""
 
     __slots__ = ()

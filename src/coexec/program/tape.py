@@ -45,7 +45,7 @@ class TapeStep(NamedTuple):
     kernel: Kernel | None  # None: memory is filled
 
 
-class Tape:
+class CallTape:
     """Writes calls down. Arrays that are made meanwhile are its own."""
 
     closed = False

@@ -24,7 +24,7 @@ import numpy as np
 from ..geometry import overlaps
 from . import array as arrays
 from .array import Array
-from .operators import Operators
+from .operators import PythonOperators
 from .refusals import ALWAYS_COPIED, IMMUTABLE, fixed
 from .storage import Storage
 from .view import extract
@@ -159,21 +159,21 @@ class Value(Array):
     def __repr__(self) -> str:
         return f"cx.Value({'' if self.known is None else f'{self.known}, '}dtype={self._dtype})"
 
-    __pow__ = Operators.__pow__  # as NumPy's scalars: no quick powers
+    __pow__ = PythonOperators.__pow__  # as NumPy's scalars: no quick powers
     # `s += x` names another value from now on, as with any number.
-    __iadd__ = Operators.__add__
-    __isub__ = Operators.__sub__
-    __imul__ = Operators.__mul__
-    __imatmul__ = Operators.__matmul__
-    __itruediv__ = Operators.__truediv__
-    __ifloordiv__ = Operators.__floordiv__
-    __imod__ = Operators.__mod__
-    __ipow__ = Operators.__pow__
-    __ilshift__ = Operators.__lshift__
-    __irshift__ = Operators.__rshift__
-    __iand__ = Operators.__and__
-    __ixor__ = Operators.__xor__
-    __ior__ = Operators.__or__
+    __iadd__ = PythonOperators.__add__
+    __isub__ = PythonOperators.__sub__
+    __imul__ = PythonOperators.__mul__
+    __imatmul__ = PythonOperators.__matmul__
+    __itruediv__ = PythonOperators.__truediv__
+    __ifloordiv__ = PythonOperators.__floordiv__
+    __imod__ = PythonOperators.__mod__
+    __ipow__ = PythonOperators.__pow__
+    __ilshift__ = PythonOperators.__lshift__
+    __irshift__ = PythonOperators.__rshift__
+    __iand__ = PythonOperators.__and__
+    __ixor__ = PythonOperators.__xor__
+    __ior__ = PythonOperators.__or__
 
 
 def element(view: Array) -> Value:

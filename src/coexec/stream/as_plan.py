@@ -11,10 +11,10 @@ from math import inf
 from ..plan.pipeline import PipelinePoint, PipelineStage
 from ..plan.pipeline.judge import told
 from ..plan.plan import Part, Plan
-from .planning import Prepared, stage_label
+from .planning import PreparedFront, stage_label
 
 
-def as_plan(name: str, shapes: str, prepared: Prepared, point: PipelinePoint, objective: str) -> Plan:
+def as_plan(name: str, shapes: str, prepared: PreparedFront, point: PipelinePoint, objective: str) -> Plan:
     """Return one pipeline of a front as a plan."""
     devices = prepared.devices(point)
     source = ", ".join(sorted(prepared.sources)) or "unknown"
@@ -77,14 +77,14 @@ def _stage(number: int, stage: PipelineStage, devices: Sequence[str], spread: fl
     )
 
 
-def why(prepared: Prepared, point: PipelinePoint, singles: dict[str, float]) -> str:
+def why(prepared: PreparedFront, point: PipelinePoint, singles: dict[str, float]) -> str:
     """Return in a sentence what sets the pace of a pipeline, why it has one device only, if it has, and what a trial showed."""
     explained = max(prepared.host, point.quickest)
     trial = f"; a short stream took {point.period * 1e3:.3g} ms per item, stages and Python alone {explained * 1e3:.3g}"
     return _pace(prepared, point, singles) + (trial if point.shape in prepared.drags else "")
 
 
-def _pace(prepared: Prepared, point: PipelinePoint, singles: dict[str, float]) -> str:
+def _pace(prepared: PreparedFront, point: PipelinePoint, singles: dict[str, float]) -> str:
     used = {device for names in prepared.devices(point).values() for device in names}
     if prepared.host > point.quickest:
         return f"the function's own Python sets the pace, {prepared.host * 1e3:.3g} ms per item"
@@ -104,7 +104,7 @@ def _pace(prepared: Prepared, point: PipelinePoint, singles: dict[str, float]) -
     return f"{stage_label(number)} sets the pace by {what}"
 
 
-def one_more(prepared: Prepared, point: PipelinePoint, objective: str) -> list[str]:
+def one_more(prepared: PreparedFront, point: PipelinePoint, objective: str) -> list[str]:
     """Return what one more device of each class would bring, the best first."""
     found = []
     for name in {members: name for name, members in prepared.members.items()}.values():

@@ -12,7 +12,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
-from .sources import Batch, Filling, ItemSource, Pulled, Stacking, first_after
+from .sources import BatchSize, Filling, ItemSource, Pulled, Stacking, first_after
 from .trees import kept
 from .window import NOTHING
 
@@ -143,7 +143,7 @@ class AsyncStacks(Stacking["AsyncItems"]):
 
     at_once = True
 
-    def __init__(self, source: AsyncItems, batch: Batch) -> None:
+    def __init__(self, source: AsyncItems, batch: BatchSize) -> None:
         super().__init__(source, batch)
         self.pull, self.close, self.aclose = source.pull, source.close, source.aclose
 
@@ -156,7 +156,7 @@ class AsyncStacks(Stacking["AsyncItems"]):
 
 
 def source_of(
-    items: AsyncIterable[Any], after: int | None, batch: Batch | None, room: int | None
+    items: AsyncIterable[Any], after: int | None, batch: BatchSize | None, room: int | None
 ) -> AsyncSource | AsyncNewest | AsyncStacks:
     """Return where the items of a stream come from; only the newest `room` of them, if that is given."""
     source: AsyncSource | AsyncNewest = AsyncSource(items, after)

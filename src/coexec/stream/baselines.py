@@ -13,7 +13,7 @@ from math import prod
 from ..errors import PlanError
 from ..plan.pipeline import PipelinePoint, StreamWork, plan_pipeline
 from ..plan.pipeline.front import OBJECTIVES
-from .planning import Prepared
+from .planning import PreparedFront
 
 MOST_TIES = 64  # ways to tie kinds of kernels to classes that are tried
 
@@ -54,7 +54,7 @@ def ways_to_tie(work: StreamWork, members: Alike) -> Iterator[dict[str, tuple[st
         yield dict(zip(able, chosen, strict=True))
 
 
-def best_tied(prepared: Prepared, objective: str) -> PipelinePoint | None:
+def best_tied(prepared: PreparedFront, objective: str) -> PipelinePoint | None:
     """Return the best pipeline in which each kind of kernel is tied to one class; None if there are too many ways."""
     found = []
     for chosen in ways_to_tie(prepared.work, prepared.members):
@@ -69,7 +69,7 @@ def best_tied(prepared: Prepared, objective: str) -> PipelinePoint | None:
     return min(found, key=OBJECTIVES[objective], default=None)
 
 
-def compared(prepared: Prepared, objective: str) -> dict[str, PipelinePoint]:
+def compared(prepared: PreparedFront, objective: str) -> dict[str, PipelinePoint]:
     """Return pipelines to compare with, by name: the best single device, the best single class, kinds tied to classes."""
     key = OBJECTIVES[objective]
     found = {}

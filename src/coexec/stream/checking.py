@@ -28,7 +28,7 @@ from ..program.kernel import kernel
 from ..runtime import Runtime
 from .deployment import under_way
 from .item import driver_of
-from .planning import Prepared
+from .planning import PreparedFront
 
 ROWS = 840  # of each array: any number of devices up to eight has equal parts
 ROUNDS = 20  # times that every item under way is replaced
@@ -84,7 +84,7 @@ class _Stage(NamedTuple):
     result: int  # bytes of each row of what it hands on
 
 
-def check(prepared: Prepared, point: PipelinePoint, platform: Platform) -> PlanCheck:
+def check(prepared: PreparedFront, point: PipelinePoint, platform: Platform) -> PlanCheck:
     """Return what a pipeline comes to in simulation, on its own platform."""
     quiet = replace(platform, devices=tuple([replace(device, launch=None, ops=()) for device in platform.devices]))
     law = _AsPlanned(quiet)
@@ -101,7 +101,7 @@ def _period(ends: list[float]) -> float:
     return (late - early) / (each * (ROUNDS - EMPTYING - FILLED))
 
 
-def _streamed(runtime: Runtime, prepared: Prepared, point: PipelinePoint) -> list[float]:
+def _streamed(runtime: Runtime, prepared: PreparedFront, point: PipelinePoint) -> list[float]:
     """Return when the result of each item is on the host; nothing computes it, and nothing feeds it but the window."""
     route = prepared.route(point)
     stages, done = [], 0

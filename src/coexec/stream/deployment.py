@@ -18,8 +18,8 @@ from .bundles import TOGETHER
 from .features import Key, features_of, key_of
 from .item import ItemRun
 from .item_session import Route, Watched
-from .planning import Prepared
-from .recording import Recorded, flow
+from .planning import PreparedFront
+from .recording import RecordedItem, flow
 from .rescheduling import FAILED, NEW, Adviser, StreamDecision, shown
 from .statistics import StreamWatch
 from .trees import storages
@@ -52,8 +52,8 @@ class Deployment:
 
     def __init__(
         self,
-        prepare: Callable[[Any], Prepared],
-        prepare_recorded: Callable[[Recorded], Prepared],
+        prepare: Callable[[Any], PreparedFront],
+        prepare_recorded: Callable[[RecordedItem], PreparedFront],
         adviser: Adviser,
         constants: Mapping[str, Any],
         features: Mapping[str, Callable[[Any], float]],
@@ -74,7 +74,7 @@ class Deployment:
         self._constants = frozenset([storage.id for storage in storages(list(constants.values()))])
         self._features, self._note, self._aside = features, note, aside
         self.fixed = False  # the user has chosen the plan: only a lost device ends it
-        self.prepared: Prepared | None = None
+        self.prepared: PreparedFront | None = None
         self.route = Route()
         self.point: PipelinePoint | None = None
         self.decisions: deque[StreamDecision] = deque(maxlen=KEPT)
@@ -84,12 +84,12 @@ class Deployment:
         self._keys: dict[Any, Key] = {}  # of items that are single arrays
         self._looking: dict[ItemRun, tuple[Key, Watched]] = {}  # items whose calls are noted, to be planned for
         self._planning: tuple[Key, threading.Thread] | None = None
-        self._found: list[tuple[Key, Prepared | None, str]] = []  # what planning gave, not taken yet
+        self._found: list[tuple[Key, PreparedFront | None, str]] = []  # what planning gave, not taken yet
         self._review, self._next_review, self._before = REVIEWED, REVIEWED, (0, 0.0)
 
     # What is in force -------------------------------------------------------------------------------------------------
 
-    def adopt(self, prepared: Prepared, point: PipelinePoint | None = None) -> None:
+    def adopt(self, prepared: PreparedFront, point: PipelinePoint | None = None) -> None:
         """Put a plan in force, for every item that begins from now on."""
         self.prepared, self.point = prepared, self._adviser.choose(prepared) if point is None else point
         self.route = prepared.route(self.point, self.designs)
@@ -186,7 +186,7 @@ class Deployment:
         self._planning = (key, thread)
         thread.start()
 
-    def _plan(self, key: Key, recorded: Recorded) -> None:
+    def _plan(self, key: Key, recorded: RecordedItem) -> None:
         """Plan for one kind of items. On a thread of its own, unless time is virtual."""
         try:
             self._found.append((key, self._prepare_recorded(recorded), ""))
@@ -235,7 +235,7 @@ class Deployment:
         why = "planned for the devices that are left"
         self._tell(StreamDecision(self._adviser.items - 1, NEW, shown(key), 0.0, 0.0, 0.0, 0.0, why))
 
-    def _prepare_soon(self, item: Any) -> Prepared:
+    def _prepare_soon(self, item: Any) -> PreparedFront:
         """Plan for an item; once more if a device is lost meanwhile, whose part others take over."""
         while True:
             try:

@@ -20,7 +20,7 @@ from ..program.call import Options
 from ..runtime import Runtime
 from .item import driver_of
 from .item_session import CallSeen
-from .recording import Recorded
+from .recording import RecordedItem
 
 MOST_DIVIDED = 8  # devices that one item is divided over: beyond, halos and launches outweigh
 HOST_BYTES_PER_SECOND = (
@@ -38,7 +38,7 @@ class Estimated(NamedTuple):
     sources: frozenset[str]  # where predictions come from
 
 
-def estimate(runtime: Runtime, recorded: Recorded, members: Members, designs: Mapping[str, str]) -> Estimated:
+def estimate(runtime: Runtime, recorded: RecordedItem, members: Members, designs: Mapping[str, str]) -> Estimated:
     """Return the calls of a function as work for pipelines, with what the models say of each class of devices.
 
     `designs` are those of the classes that stand for devices with a design: what these take is what their platform says.

@@ -100,7 +100,7 @@ def _chained(calls: Sequence[TapedCall], wanted: frozenset[int], ids: Mapping[in
     return BodyCall(kernel, views, tuple(zip(names, scalars, strict=True)))
 
 
-class Choice:
+class VariantTrial:
     """Which variant of a kernel runs: each is tried, then the quickest is taken."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -133,7 +133,7 @@ class BodyRun(NamedTuple):
     chunk: Chunk
     bindings: tuple[Binding, ...]
     steps: dict[Variant, Launch]
-    choice: Choice
+    choice: VariantTrial
     numbers: Scalars  # those that are floats of the item
 
 
@@ -218,7 +218,7 @@ def framed(tape: Tape, arrays: Sequence[Array], ids: Mapping[int, int], owner: A
     storages = {-1 - slot: a._storage for slot, a in enumerate(arrays)} | {
         id: a._storage for id, a in tape.outside.items()
     }
-    choices: dict[Kernel, Choice] = {}
+    choices: dict[Kernel, VariantTrial] = {}
     runs = []
     for kernel, views, scalars in calls_of(tape, ids, takes):
         seen = [Array(storages[view.id], view.box, view.cut) for view in views]
@@ -229,7 +229,7 @@ def framed(tape: Tape, arrays: Sequence[Array], ids: Mapping[int, int], owner: A
         chunk = Chunk("", task.domain)
         bindings = _bindings(task, seen, views, chunk, places)
         numbers = tuple([(name, value) for name, value in scalars if isinstance(value, Number)])
-        runs.append(BodyRun(task, chunk, bindings, {}, choices.setdefault(kernel, Choice(kernel)), numbers))
+        runs.append(BodyRun(task, chunk, bindings, {}, choices.setdefault(kernel, VariantTrial(kernel)), numbers))
     return Frame(tape, runs, places)
 
 

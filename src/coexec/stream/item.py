@@ -22,7 +22,7 @@ from .bundles import Bundle, FollowedItem, KnownItems, Tapes, kind_of
 from .item_session import ItemSession, Route, Watched, inside
 from .taping import Taping
 from .trees import kept, leaves, mapped, nbytes, on_host, result_arrays, storages, taken
-from .turns import Turn
+from .turns import StreamTurn
 
 Function = Callable[..., Any]
 NOBODY: frozenset[int] = frozenset()
@@ -53,7 +53,7 @@ class ItemRun:
         self._size = 0
         self._result: Any = None
         self._reads: list[tuple[Task, list[Any]]] = []
-        self._turn: Turn | None = None
+        self._turn: StreamTurn | None = None
         self._told = Reported(held=True)
         self.weight = 0  # bytes that its window counts
         self.kind = kind_of(item) if tapes is not None and tapes.on else None  # of items that are computed alike
@@ -109,7 +109,7 @@ class ItemRun:
         else:
             self.session = ItemSession(self._runtime, self.index, route, watched, own)
         if threaded:
-            self._turn = Turn(self._call, f"coexec-item-{self.index}", self._driver.signals.deferred)
+            self._turn = StreamTurn(self._call, f"coexec-item-{self.index}", self._driver.signals.deferred)
             self.advance()
         else:
             self._ended(self._call)

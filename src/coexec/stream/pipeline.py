@@ -26,13 +26,13 @@ from .effects import same_randomness
 from .failures import FailurePolicy, StreamFailure
 from .item import driver_of
 from .on_ranks import agreed, check_stateless, stream_on_ranks
-from .planning import Prepared, check_limits, prepare, record_on
+from .planning import PreparedFront, check_limits, prepare, record_on
 from .progress import ProgressBar
 from .pulling import Pulling
 from .recording import record
 from .rehearsing import pace_of_python
 from .rescheduling import Adviser, StreamDecision
-from .sources import Batch, ItemSource
+from .sources import BatchSize, ItemSource
 from .statistics import StreamWatch, told
 from .stream import Stream
 from .trees import described, leaves, mapped, plain, taken
@@ -58,7 +58,7 @@ class Pipeline:
         self._tapes: Tapes | None = None  # what is known of items there
         self._lent = False  # nobody changes the items of the stream that begins
         self._features: dict[str, Callable[[Any], float]] = {}
-        self._planned: list[tuple[Plan, Prepared, PipelinePoint]] = []  # of the last call of plan()
+        self._planned: list[tuple[Plan, PreparedFront, PipelinePoint]] = []  # of the last call of plan()
         self._planned_on: Runtime | None = None
         self._asked: dict[str, Any] = {}  # what plan() was asked for
         self._deployment: Deployment | None = None
@@ -149,9 +149,9 @@ class Pipeline:
         except NoValues:  # the function looks at what it has computed
             return planned(execute=True)
 
-    def _prepare(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> Prepared:
+    def _prepare(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> PreparedFront:
         constants = mapped(dict(constants), lambda leaf: leaf)  # the function may change lists and dicts
-        with looking(driver_of(runtime)), same_randomness(self.fn, constants):
+        with runtime.trying(), looking(driver_of(runtime)), same_randomness(self.fn, constants):
             recorded = record(runtime, self.fn, constants, sample)
             if self._together is not None:
                 check_stateless(recorded.state_line)
@@ -225,7 +225,7 @@ class Pipeline:
         lent, self._lent = self._lent, False
         if drop not in (None, "oldest"):
             raise ArgumentError(f"drop={drop!r}; say 'oldest', or leave it away")
-        policy, size = FailurePolicy(on_error, max_failures), Batch.of(batch)
+        policy, size = FailurePolicy(on_error, max_failures), BatchSize.of(batch)
         if not isinstance(items, AsyncIterable | Iterable):
             raise ArgumentError(f"stream() takes an iterable of items, not a {type(items).__name__}")
         deployment = self._deployment = self._deploy(runtime, constants, objective, plan)
@@ -295,7 +295,7 @@ class Pipeline:
             return list(results)
 
     @property
-    def planned(self) -> Prepared:
+    def planned(self) -> PreparedFront:
         """The front of the last call of plan(), with everything that it was made from."""
         if not self._planned:
             raise ProgramError("nothing is planned yet; call plan(sample) first")
@@ -372,7 +372,7 @@ class Pipeline:
             lines += told(self.stats())
         return "\n".join(lines)
 
-    def _chosen(self) -> tuple[Prepared, PipelinePoint] | None:
+    def _chosen(self) -> tuple[PreparedFront, PipelinePoint] | None:
         deployment = self._deployment
         if deployment is not None and deployment.prepared is not None and deployment.point is not None:
             return deployment.prepared, deployment.point

@@ -35,7 +35,7 @@ from ..runtime import Runtime
 from .estimates import Estimated, estimate
 from .item import Function, driver_of
 from .item_session import Route, StagePlace
-from .recording import Recorded, record
+from .recording import RecordedItem, record
 from .trees import result_arrays
 
 MEASURED = (
@@ -60,7 +60,7 @@ def check_limits(objective: str, **limits: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedFront:
     """A front, and what is needed to deploy one of its pipelines. Holds no array."""
 
     front: PipelineFront
@@ -152,13 +152,13 @@ class Prepared:
         """Seconds per item that the function itself keeps the program busy."""
         return self.work.pace
 
-    def paced(self, host: float) -> Prepared:
+    def paced(self, host: float) -> PreparedFront:
         """Return the same, if the function itself takes so many seconds for each item, whatever the devices do."""
         paced = replace(self, work=replace(self.work, pace=host))
         allowed = [p for p in paced.singles().values() if p.latency <= self.most_latency]
         return replace(paced, front=self.front.paced(host, allowed))
 
-    def tried(self, drags: Drags) -> Prepared:
+    def tried(self, drags: Drags) -> PreparedFront:
         """Return the same, if streams by some pipelines were seen to take so many times longer than their figures say.
 
         Kernels on two cores share caches, memory and Python's lock, and launching them takes time: what that comes to is measured.
@@ -231,14 +231,14 @@ def _in_order(work: StreamWork, names: Sequence[str]) -> tuple[str, ...]:
 
 def prepare(
     runtime: Runtime,
-    recorded: Recorded,
+    recorded: RecordedItem,
     *,
     devices: Sequence[str] | None = None,
     memory: float | None = None,
     latency: float | None = None,
     mixed: bool = False,
     again: Any = None,
-) -> Prepared:
+) -> PreparedFront:
     """Return the front for a recorded function on a runtime's devices that are not lost. Raises if nothing fits.
 
     What its own Python takes is not in it: `paced` adds that.
@@ -264,7 +264,7 @@ def prepare(
     third: float | bool = latency if latency is not None else False
     front = plan_pipeline(work, classes.system, latency=third, mixed=mixed)
     placed = [number for number, call in enumerate(recorded.calls) if not call.kernel.host]
-    return Prepared(
+    return PreparedFront(
         front,
         work,
         classes.system,
@@ -297,7 +297,7 @@ def _classes(
     return found._replace(system=replace(found.system, classes=limited))
 
 
-def _raise_own_failure(runtime: Runtime, recorded: Recorded) -> None:
+def _raise_own_failure(runtime: Runtime, recorded: RecordedItem) -> None:
     """Raise why the sample has no result, if its own calls failed: nothing is learnt of the speed of calls that fail."""
     if driver_of(runtime).parts.simulation is None:
         with session.within(runtime):
@@ -305,7 +305,7 @@ def _raise_own_failure(runtime: Runtime, recorded: Recorded) -> None:
                 np.asarray(array)
 
 
-def _known(found: Estimated, recorded: Recorded) -> StreamWork:
+def _known(found: Estimated, recorded: RecordedItem) -> StreamWork:
     """Return the work, or raise if some call has no known seconds anywhere."""
     for kernel in found.work.kernels:
         if not kernel.seconds:
@@ -321,7 +321,7 @@ def _known(found: Estimated, recorded: Recorded) -> StreamWork:
 
 
 def record_on(
-    runtime: Runtime, function: Function, constants: Mapping[str, Any], sample: Any, recorded: Recorded, device: str
+    runtime: Runtime, function: Function, constants: Mapping[str, Any], sample: Any, recorded: RecordedItem, device: str
 ) -> None:
     """Run a recorded function once with all its calls on one device, as far as that can run them."""
     kernels = tuple([call.kernel.name for call in recorded.calls if not call.kernel.host])
@@ -329,4 +329,4 @@ def record_on(
     record(runtime, function, constants, sample, route)
 
 
-__all__ = ["Prepared", "prepare", "record_on", "stage_label"]
+__all__ = ["PreparedFront", "prepare", "record_on", "stage_label"]

@@ -23,7 +23,7 @@ from .trees import copied, result_arrays, storages
 
 
 @dataclass
-class Recorded:
+class RecordedItem:
     """The calls of one item. Holds their arrays, so it is not kept for long."""
 
     calls: list[CallSeen]
@@ -73,7 +73,7 @@ class CountedReads:
 
 def record(
     runtime: Runtime, function: Function, constants: Mapping[str, Any], sample: Any, route: Route | None = None
-) -> Recorded:
+) -> RecordedItem:
     """Run a function on a sample and return what it did. A function that writes constants runs on copies of them."""
     with session.within(runtime):
         try:
@@ -100,7 +100,7 @@ class _Watching(ItemSession):
 
 def _record(
     runtime: Runtime, function: Function, constants: Mapping[str, Any], sample: Any, route: Route, *, stateful: bool
-) -> Recorded:
+) -> RecordedItem:
     given = list(storages(sample))
     outer = frozenset([storage.id for storage in storages(list(constants.values()))])
     log: list[CallSeen] = []
@@ -120,23 +120,21 @@ def _record(
         session.giving_way.until = before
     host = max(0.0, clock() - begin - reads.seconds)
     if not log:
-        raise ArgumentError(_nothing(getattr(function, "__name__", "the function"), bool(given), reads.count))
+        raise ArgumentError(_nothing(getattr(function, "__name__", "the function"), bool(given)))
     found = flow(log, given, made, result)
     found.reads, found.host, found.result = reads.count, host, result
     return found
 
 
-def _nothing(name: str, arrays: bool, reads: int) -> str:
+def _nothing(name: str, arrays: bool) -> str:
     """Return why a function has nothing to place, with the remedy."""
     told = f"{name} calls no kernel, operation or ufunc on coexec arrays, so there is nothing to place"
     if not arrays:
         return f"{told}: its item has no NumPy array. Other values are passed as they are; make arrays of them in the source"
-    if reads:
-        return (
-            f"{told}: it reads {reads} of them as NumPy arrays, and another library computes. "
-            "Take cx.csr(matrix) in the place of SciPy's matrices, and coexec's operations in the place of that library's"
-        )
-    return f"{told}; does it use its item?"
+    return (
+        f"{told}; does it use its item? SciPy's matrices and other libraries read arrays and compute by themselves: "
+        "take cx.csr(matrix), and coexec's operations"
+    )
 
 
 def flow(
@@ -144,7 +142,7 @@ def flow(
     given: Sequence[Storage],
     made: Sequence[tuple[Storage, bool]],
     result: Any,
-) -> Recorded:
+) -> RecordedItem:
     """Return what flows between calls: who wrote last what a call reads, and which of it are constants."""
     names = [f"{number}.{call.kernel.name}" for number, call in enumerate(log)]
     source: dict[int, str | None] = {storage.id: None for storage in given}
@@ -181,4 +179,4 @@ def flow(
                 source[array._storage.id] = None if on_host else names[number]
     for array in result_arrays(result):
         read(array._storage.id, float(array.nbytes), None)
-    return Recorded(list(log), list(values.values()), names, weights, stateful)
+    return RecordedItem(list(log), list(values.values()), names, weights, stateful)

@@ -16,8 +16,8 @@ from .deployment import under_way
 from .effects import noticed
 from .item import Function, ItemRun, driver_of
 from .item_session import Route, Watched
-from .planning import Prepared
-from .recording import CountedReads, Recorded, busy_clock
+from .planning import PreparedFront
+from .recording import CountedReads, RecordedItem, busy_clock
 from .trees import copied, own, storages
 
 REHEARSED = 3  # times that a sample is computed by its plan: what is loaded and compiled once is no part of each item
@@ -39,8 +39,8 @@ def pace_of_python(
     function: Function,
     constants: Mapping[str, Any],
     sample: Any,
-    prepared: Prepared,
-    recorded: Recorded,
+    prepared: PreparedFront,
+    recorded: RecordedItem,
 ) -> float:
     """Return the seconds of the program's thread that an item takes in a stream by the quickest plan.
 

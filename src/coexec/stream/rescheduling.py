@@ -19,7 +19,7 @@ from ..errors import CoexecError
 from ..plan.pipeline import PipelinePoint, judged
 from ..plan.pipeline.front import OBJECTIVES
 from .features import Key
-from .planning import Prepared
+from .planning import PreparedFront
 
 WINDOW = 32  # items that stand for the next ones
 FRONTS = 64  # keys whose fronts are kept
@@ -57,7 +57,7 @@ class Adviser:
 
     def __init__(self, objective: str, power: float | None = None) -> None:
         self.objective, self._power = objective, power
-        self._fronts: OrderedDict[Key, tuple[Prepared, PipelinePoint]] = OrderedDict()
+        self._fronts: OrderedDict[Key, tuple[PreparedFront, PipelinePoint]] = OrderedDict()
         self._failed: set[Key] = set()
         self._recent: deque[Key] = deque(maxlen=WINDOW)
         self._costs: dict[tuple[int, Key], float] = {}  # of plans, by identity of the point, and keys
@@ -68,7 +68,7 @@ class Adviser:
         )
         self.items = 0
 
-    def choose(self, prepared: Prepared) -> PipelinePoint:
+    def choose(self, prepared: PreparedFront) -> PipelinePoint:
         """Return the best pipeline of a front."""
         return prepared.front.choose(self.objective, power=self._power)
 
@@ -76,7 +76,7 @@ class Adviser:
         """Tell whether items of this kind were planned for, or cannot be."""
         return key in self._fronts or key in self._failed
 
-    def learn(self, key: Key, prepared: Prepared) -> None:
+    def learn(self, key: Key, prepared: PreparedFront) -> None:
         """Take the front of one kind of items."""
         self._fronts[key] = (prepared, self.choose(prepared))
         self._fronts.move_to_end(key)
@@ -118,7 +118,7 @@ class Adviser:
             self._costs[id(point), key] = known
         return known
 
-    def _elsewhere(self, point: PipelinePoint, prepared: Prepared) -> float:
+    def _elsewhere(self, point: PipelinePoint, prepared: PreparedFront) -> float:
         try:
             return self._figure(prepared.as_tried(judged(prepared.work, prepared.system, point.stages)))
         except (CoexecError, KeyError):  # it has other calls, or does not fit
@@ -129,7 +129,7 @@ class Adviser:
 
     def decide(
         self, key: Key, point: PipelinePoint, loaded: Mapping[str, str] | None = None
-    ) -> tuple[StreamDecision, tuple[Prepared, PipelinePoint] | None]:
+    ) -> tuple[StreamDecision, tuple[PreparedFront, PipelinePoint] | None]:
         """Return a decision for the plan in force, and the plan that takes its place, if one does.
 
         `loaded` are the designs that devices have: the others that a plan needs must be loaded first.

@@ -26,14 +26,14 @@ class Pulled(NamedTuple):
     stacked: tuple[Pulled, ...] = ()  # the items themselves, if they are several; numbers may be missing between them
 
 
-class Batch(NamedTuple):
+class BatchSize(NamedTuple):
     """How many items are stacked, and how many seconds the first may wait for the last."""
 
     size: int
     wait: float
 
     @classmethod
-    def of(cls, given: Any) -> Batch | None:
+    def of(cls, given: Any) -> BatchSize | None:
         """Return what a user says, checked."""
         if given is None:
             return None
@@ -142,7 +142,7 @@ class Source:
                 self._in_use.release()
 
 
-class Ending(Protocol):
+class SourceEnding(Protocol):
     """What is known of a source, whether it is asked or awaited."""
 
     @property
@@ -158,13 +158,13 @@ class Ending(Protocol):
         """Items that newer ones have taken the place of."""
 
 
-S = TypeVar("S", bound=Ending)
+S = TypeVar("S", bound=SourceEnding)
 
 
 class Filling:
     """A stack to which items are added, until it is full or the first one has waited long enough."""
 
-    def __init__(self, batch: Batch, within: float | None) -> None:
+    def __init__(self, batch: BatchSize, within: float | None) -> None:
         """Begin; the first item may take `within` seconds, None: as long as it wants."""
         self._batch, self.within = batch, within
         self._found: list[Pulled] = []
@@ -192,7 +192,7 @@ class Filling:
 class Stacking(Generic[S]):
     """A source whose items are those of another, some at a time."""
 
-    def __init__(self, source: S, batch: Batch) -> None:
+    def __init__(self, source: S, batch: BatchSize) -> None:
         self._source, self._batch = source, batch
 
     @property
@@ -214,7 +214,7 @@ class Stacking(Generic[S]):
 class Stacks(Stacking[ItemSource]):
     """Items of a source, as many at a time as there are within some seconds of the first, up to some number."""
 
-    def __init__(self, source: ItemSource, batch: Batch) -> None:
+    def __init__(self, source: ItemSource, batch: BatchSize) -> None:
         super().__init__(source, batch)
         self.close = source.close
 
@@ -232,7 +232,7 @@ class Stacks(Stacking[ItemSource]):
 
 
 def source_of(
-    items: Iterable[Any], after: int | None, batch: Batch | None, room: int | None
+    items: Iterable[Any], after: int | None, batch: BatchSize | None, room: int | None
 ) -> Source | Newest | Stacks:
     """Return where the items of a stream come from; only the newest `room` of them, if that is given."""
     source: Source | Newest = Source(items, after)

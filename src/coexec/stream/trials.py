@@ -25,8 +25,8 @@ from .deployment import under_way
 from .failures import FailurePolicy
 from .item import Function, ItemRun, driver_of
 from .item_session import Route, Watched
-from .planning import Prepared
-from .recording import Recorded
+from .planning import PreparedFront
+from .recording import RecordedItem
 from .sources import source_of
 from .stream import Stream
 from .trees import kept, nbytes, own, storages
@@ -94,8 +94,8 @@ def drags_of(
     function: Function,
     constants: Mapping[str, Any],
     sample: Any,
-    prepared: Prepared,
-    recorded: Recorded,
+    prepared: PreparedFront,
+    recorded: RecordedItem,
     tapes: Tapes | None = None,
 ) -> dict[tuple[Any, ...], float]:
     """Return how many times longer items take in short streams than stages and Python alone explain, by pipeline.
@@ -163,7 +163,7 @@ def _count(route: Route) -> int:
     return max(ITEMS, WINDOWS * under_way(route))
 
 
-def _candidates(prepared: Prepared) -> list[PipelinePoint]:
+def _candidates(prepared: PreparedFront) -> list[PipelinePoint]:
     """Return the pipelines that are worth a try: the quickest of the front, each device alone, and all of a kind in turn."""
     names = tuple([kernel.name for kernel in prepared.work.kernels])
     found = sorted(prepared.front.wide, key=OBJECTIVES["throughput"])[: MOST_TRIED // 2]
@@ -193,7 +193,7 @@ def _seconds(
     function: Function,
     constants: Mapping[str, Any],
     sample: Any,
-    prepared: Prepared,
+    prepared: PreparedFront,
     point: PipelinePoint,
     count: int,
     tapes: Tapes | None,

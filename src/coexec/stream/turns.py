@@ -21,7 +21,7 @@ class Abandoned(BaseException):
     """Raised inside a function that nobody waits for any more, where it waits. Not to be caught."""
 
 
-class Turn:
+class StreamTurn:
     """One call of a function on a thread of its own."""
 
     def __init__(

@@ -23,7 +23,7 @@ import coexec as cx
 
 from ...errors import CoexecError
 from ...plan.pipeline import PipelinePoint, PipelineStage, judged
-from ...stream.planning import Prepared
+from ...stream.planning import PreparedFront
 from ..measure import Data, Others, Progress
 
 WORKERS = 2
@@ -244,7 +244,7 @@ def compare(workload: RealWorkload, quick: bool) -> Data:
     }
 
 
-def statics(prepared: Prepared) -> dict[str, PipelinePoint]:
+def statics(prepared: PreparedFront) -> dict[str, PipelinePoint]:
     """Return every static assignment of calls to devices: each device alone, each call on either of two, and items in turn."""
     names = tuple([kernel.name for kernel in prepared.work.kernels])
     classes = [c.name for c in prepared.system.classes]
@@ -268,7 +268,7 @@ def statics(prepared: Prepared) -> dict[str, PipelinePoint]:
     return found
 
 
-def _pairs(prepared: Prepared) -> Iterator[tuple[str, str]]:
+def _pairs(prepared: PreparedFront) -> Iterator[tuple[str, str]]:
     """Yield two devices by their classes: of one class, if it has two, and of each two classes."""
     classes = prepared.system.classes
     yield from ((c.name, c.name) for c in classes if c.count > 1)

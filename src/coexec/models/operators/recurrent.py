@@ -20,7 +20,7 @@ USUAL = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh
 Function = Callable[[Any], Any]
 
 
-class Cell(NamedTuple):
+class RecurrentCell(NamedTuple):
     """What a recurrent kernel is made for."""
 
     kind: str
@@ -58,7 +58,7 @@ FACTORS = {"LeakyRelu": (0.01, 0.0), "ThresholdedRelu": (1.0, 0.0), "HardSigmoid
 
 def recurrent_body(*values: Any) -> None:
     """Run all steps of all directions."""
-    cell: Cell = values[-1]
+    cell: RecurrentCell = values[-1]
     x, w, r = values[:3]
     rest = list(values[3:-1])
     outputs = rest[len(rest) - cell.results :]
@@ -95,7 +95,7 @@ def _steps(run: _Direction, x: Any, h: Any, c: Any, lengths: Any, *, backward: b
     return every, h, c
 
 
-def _write(cell: Cell, outputs: list[Any], found: list[tuple[Any, Any, Any]]) -> None:
+def _write(cell: RecurrentCell, outputs: list[Any], found: list[tuple[Any, Any, Any]]) -> None:
     """Run _write."""
     every = np.stack([y for y, _, _ in found], axis=1)
     last = [np.stack([f[i] for f in found]) for i in (1, 2)]
@@ -109,7 +109,7 @@ def _write(cell: Cell, outputs: list[Any], found: list[tuple[Any, Any, Any]]) ->
 class _Direction:
     """One direction of a recurrent layer: a step from (input, state, memory) to (state, memory)."""
 
-    def __init__(self, cell: Cell, direction: int, w: Any, r: Any, bias: Any, peep: Any) -> None:
+    def __init__(self, cell: RecurrentCell, direction: int, w: Any, r: Any, bias: Any, peep: Any) -> None:
         count = len(USUAL[cell.kind])
         self.cell, self.w, self.r = cell, w.T, r.T
         self.functions = [activation(*f) for f in cell.functions[direction * count : (direction + 1) * count]]
@@ -166,7 +166,7 @@ def recurrent(call: OpCall) -> list[Array]:
     positions = (3, 4, 5, 6, 7) if kind == "LSTM" else (3, 4, 5)
     given = [call.has(p) for p in positions]
     shape = _result_shapes(call, x, directions)
-    cell = Cell(
+    cell = RecurrentCell(
         kind, int(call.attribute("hidden_size", r.shape[-1])), functions, str(call.attribute("direction", "forward")),
         call.number("clip", 0.0), call.flag("linear_before_reset"), call.flag("input_forget"),
         (*given, *(False,) * (5 - len(given))), call.flag("layout"), len(shape),

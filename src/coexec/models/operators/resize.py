@@ -17,7 +17,7 @@ from ...program.mapper import all as map_all
 from .calls import KernelForm, OpCall, Plain, Run, Whole, compute, positive
 
 
-class Sampling(NamedTuple):
+class ResizeSampling(NamedTuple):
     """How coordinates and weights are found."""
 
     mode: str
@@ -66,7 +66,7 @@ def chosen(how: str, x: float) -> int:
             return ceil(x - 0.5)
 
 
-def weight(sampling: Sampling, distance: float, scale: float) -> float:
+def weight(sampling: ResizeSampling, distance: float, scale: float) -> float:
     """Return the weight of an old element at some distance; below scale 1 with antialias, filters grow wider."""
     d = abs(distance) * (min(scale, 1.0) if sampling.antialias else 1.0)
     if sampling.mode == "linear":
@@ -77,7 +77,9 @@ def weight(sampling: Sampling, distance: float, scale: float) -> float:
     return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a if d < 2 else 0.0
 
 
-def axis_matrix(sampling: Sampling, old: int, new: int, scale: float, exact: float, roi: tuple[float, float]) -> Plain:
+def axis_matrix(
+    sampling: ResizeSampling, old: int, new: int, scale: float, exact: float, roi: tuple[float, float]
+) -> Plain:
     """Return the matrix that makes the new axis of the old one."""
     found = np.zeros((new, old))
     wide = (1 if sampling.mode == "linear" else 2) / (min(scale, 1.0) if sampling.antialias else 1.0)
@@ -96,7 +98,9 @@ def axis_matrix(sampling: Sampling, old: int, new: int, scale: float, exact: flo
     return found
 
 
-def outside(sampling: Sampling, old: int, new: int, scale: float, exact: float, roi: tuple[float, float]) -> Plain:
+def outside(
+    sampling: ResizeSampling, old: int, new: int, scale: float, exact: float, roi: tuple[float, float]
+) -> Plain:
     """Return which new indices lie outside the old axis."""
     at = [coordinate(sampling.coordinates, i, scale, old, exact, roi) for i in range(new)]
     return np.array([x < 0 or x > old - 1 for x in at])
@@ -154,7 +158,7 @@ def resize(call: OpCall) -> list[Array]:
     scales = _scales(call, x, axes)
     old_style = call.node.kind == "Upsample" or call.opset < 11
     mode = str(call.attribute("mode", "nearest"))
-    sampling = Sampling(
+    sampling = ResizeSampling(
         mode, "asymmetric" if old_style else str(call.attribute("coordinate_transformation_mode", "half_pixel")),
         "floor" if old_style else str(call.attribute("nearest_mode", "round_prefer_floor")),
         call.number("cubic_coeff_a", -0.75), call.flag("exclude_outside"), call.flag("antialias"),

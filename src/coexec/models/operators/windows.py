@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...geometry import Box
 from ...ops.conv2d import ConvolutionWindow, conv2d_kernel
-from ...ops.convolve import NOTHING, After
+from ...ops.convolve import NOTHING, SumFinish
 from ...program import array as arrays
 from ...program.array import Array
 from ...program.mapper import Mapper, all as map_all
@@ -75,7 +75,7 @@ def conv(call: OpCall) -> list[Array]:
 def convolution(call: OpCall, x: Array, w: Array, shape: Geometry, groups: int) -> Array:
     """Return a convolution along one or two axes by coexec's own kernel, with what was fused to it."""
     low, high = call.attribute("bounds", (None, None))
-    after = After(call.has(2), call.has(3), low, high)
+    after = SumFinish(call.has(2), call.has(3), low, high)
     other = [call.array(3)] if after.added else []
     result = arrays.empty(call.shape, x.dtype)
     target = result
@@ -94,7 +94,7 @@ def conv_window(w: Shape, shape: Geometry, groups: int) -> ConvolutionWindow:
     return ConvolutionWindow((a, b), (c, d), (e, f), (g, h), (w[1], max(1, w[0] // groups)))
 
 
-def conv_kernel(x: Array, w: Array, shape: Geometry, groups: int, after: After = NOTHING) -> tuple[Any, Sizes]:
+def conv_kernel(x: Array, w: Array, shape: Geometry, groups: int, after: SumFinish = NOTHING) -> tuple[Any, Sizes]:
     """Return the kernel of a convolution and its scalars."""
     window = conv_window(w.shape, shape, groups)
     return conv2d_kernel(x.dtype.name, window, after), window.scalars

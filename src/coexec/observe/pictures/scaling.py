@@ -20,7 +20,7 @@ Point = Mapping[str, Any]
 Sweep = Mapping[str, Any]
 
 
-class Frame(NamedTuple):
+class Panel(NamedTuple):
     """Where a panel's axes lie."""
 
     y: float  # its upper edge
@@ -40,7 +40,7 @@ def scaling_svg(sweeps: Sequence[Sweep], title: str = "") -> str:
     """Return a picture with one panel for each sweep, one below the other. Points that failed are left out."""
     body: list[str] = []
     for number, sweep in enumerate(sweeps):
-        frame = Frame(number * HEIGHT)
+        frame = Panel(number * HEIGHT)
         points = [point for point in sweep["points"] if point["seconds"] is not None]
         body += _title(frame, title if number == 0 else "", sweep)
         if not points:
@@ -61,7 +61,7 @@ def _text(x: float, y: float, text: str, size: float = 12, css: str = "ink", mor
     return f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" {more}>{esc(text)}</text>'
 
 
-def _title(frame: Frame, title: str, sweep: Sweep) -> Iterator[str]:
+def _title(frame: Panel, title: str, sweep: Sweep) -> Iterator[str]:
     usual = "Strong scaling" if counts_devices(sweep["what"]) else f"Time by {sweep['what']}"
     name = sweep.get("name") or usual
     yield _text(24, frame.y + 32, fit(title or name, WIDTH - 48, 17), 17, more='font-weight="600"')
@@ -72,7 +72,7 @@ def _title(frame: Frame, title: str, sweep: Sweep) -> Iterator[str]:
 # Devices ------------------------------------------------------------------------------------------------------------------
 
 
-def _strong_scaling(frame: Frame, points: Sequence[Point]) -> Iterator[str]:
+def _strong_scaling(frame: Panel, points: Sequence[Point]) -> Iterator[str]:
     """Draw speed-up over the number of devices, both axes in powers of two, with the ideal line."""
     first = points[0]["devices"]
     counts = [point["devices"] for point in points]
@@ -108,7 +108,7 @@ def _labels(line: Sequence[tuple[float, float]], points: Sequence[Point]) -> Ite
             free = centre + half + 6
 
 
-def _legend(frame: Frame) -> Iterator[str]:
+def _legend(frame: Panel) -> Iterator[str]:
     left, top, _, _ = frame.box
     x, y = left + 16, top + 16
     yield f'<line x1="{x}" y1="{y}" x2="{x + 26}" y2="{y}" stroke="{LINE}" stroke-width="2.5"/>'
@@ -148,7 +148,7 @@ class SweepAxis(NamedTuple):
         return found
 
 
-def _grid(frame: Frame, x_axis: SweepAxis, y_axis: SweepAxis, counts: Sequence[int]) -> Iterator[str]:
+def _grid(frame: Panel, x_axis: SweepAxis, y_axis: SweepAxis, counts: Sequence[int]) -> Iterator[str]:
     left, top, right, bottom = frame.box
     free = 0.0
     for count in sorted(set(counts)):
@@ -175,7 +175,7 @@ def _upright(x: float, y: float) -> str:
 # Anything else ------------------------------------------------------------------------------------------------------------
 
 
-def _bars(frame: Frame, points: Sequence[Point]) -> Iterator[str]:
+def _bars(frame: Panel, points: Sequence[Point]) -> Iterator[str]:
     """Draw the time of each value as a bar, with its energy below."""
     left, _, right, bottom = frame.box
     highest = max(point["seconds"] for point in points) or 1.0

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...geometry import Box, Region, covers, overlap
 from ...machine.platform import HOST, USER, Device, Link, Platform
-from .chain import FIGURES, Chain, ChainLink, Launches
+from .chain import FIGURES, ChainLink, Launches, TurnChain
 from .estimate import Overheads, Where, fresh
 from .exchanges import carries, exchanges
 from .profile import CallProfile, StepCall, StepProfile
@@ -169,7 +169,7 @@ class Bounds:
         own += len(self._step.reads) * (costs.submission + costs.instruction + costs.completion)
         together = chained = self._together(computing)
         if copies or self._chained or len(chosen.devices) == 1:
-            chain = Chain(self._step, costs, self._latency, launch=chosen.launch, alone=len(chosen.devices) == 1)
+            chain = TurnChain(self._step, costs, self._latency, launch=chosen.launch, alone=len(chosen.devices) == 1)
             away = all(crowd.memory != HOST for crowd in chosen.crowds)
             links = self._links(chosen, computing, launches)
             chained = yield from chain.turn(self._kinds_in_order, links, away=away)

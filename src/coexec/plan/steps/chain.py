@@ -39,7 +39,7 @@ class ChainLink(NamedTuple):
     takes: Launches
 
 
-class Chain:
+class TurnChain:
     """Goes through turns of one step on one set of devices."""
 
     def __init__(self, step: StepProfile, costs: Overheads, latency: float, *, launch: float, alone: bool) -> None:
