@@ -12,7 +12,6 @@ from hypothesis import given, settings, strategies as st
 import coexec as cx
 from coexec.errors import ArgumentError, ProgramError, UnknownName
 from coexec.program import session
-from coexec.testing import on_teams
 from tests.stream.functions import (
     items,
     reads_inside,
@@ -220,15 +219,6 @@ def test_planning_for_another_machine_computes_values_only_for_functions_that_lo
             assert cx.Pipeline(looks, look=look).plan(np.ones(64, np.float32), platform="workstation")
             assert computed[-1] is look
             assert computed[0] is False, "values are computed only if they are looked at"
-
-
-def test_ranks_are_told_that_pipelines_run_on_one() -> None:
-    def program() -> str:
-        with opened(devices="cpu:0"), pytest.raises(ProgramError, match="join=False") as told:
-            cx.Pipeline(np.tanh).map([np.ones((4, 4))])
-        return str(told.value)
-
-    assert len(set(on_teams(2, program))) == 1
 
 
 def test_the_results_of_one_stream_are_the_items_of_another() -> None:

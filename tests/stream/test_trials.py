@@ -12,6 +12,7 @@ import pytest
 import coexec as cx
 from coexec.plan.pipeline.front import OBJECTIVES
 from coexec.stream import trials
+from coexec.stream.as_plan import one_more
 from coexec.stream.planning import PreparedFront
 from coexec.stream.rescheduling import CHANGE, KEEP, Adviser
 from tests.stream.functions import running_sum
@@ -136,6 +137,14 @@ def test_what_planning_tries_is_not_held_against_the_program() -> None:
         pipe.plan(ONES)
         assert told and all(told)
         assert unpaced._pace is not None
+
+
+def test_one_more_device_never_brings_less() -> None:
+    free = prepared(0.0)
+    best = free.front.choose("throughput")
+    slow = free.tried({best.shape: 0.1, **{p.shape: 5.0 for p in free.singles().values()}})
+    told = one_more(slow, slow.as_tried(best), "throughput")
+    assert told and all("no more than" in line for line in told)
 
 
 class HiddenCount:
