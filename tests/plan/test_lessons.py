@@ -91,3 +91,16 @@ def test_a_measured_division_is_watched_unless_it_is_cut_again() -> None:
     assert lesson.outcome is not None and lesson.outcome[1] and not lesson.guess
     assert {device for device, _ in lesson.inputs} == {"dev:0", "dev:1"}
     assert planning.plan(double, x, y).lesson is NOTHING, "something else is going on"
+
+
+def test_a_task_that_is_planned_as_one_like_it_was_teaches_when_devices_begin_and_nothing_else() -> None:
+    lessons, (task,) = table(NOTHING)
+    assert not lessons.open
+    lessons.watch(task.id, (("cpu:0", 1e-3),))
+    task.finished = True
+    lessons.finished(task, launch(), 3e-3, 1.0)
+    assert lessons._start_delays.of("cpu:0") == pytest.approx(2e-3)
+    assert not lessons.open and not lessons._outcomes._ways
+    for number in range(MOST + 5):
+        lessons.watch(number, ())
+    assert len(lessons.open) == MOST

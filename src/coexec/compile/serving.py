@@ -23,7 +23,7 @@ from .compiler import Compiler
 from .forms import Forms, State, Way
 
 PATIENCE = 50e-3  # seconds that NumPy computes before a body is compiled: as long as that takes
-MOST_WAYS = 1 << 10  # kernels that are remembered by a runtime: chains of operators are kernels, too
+MOST_WAYS = 1 << 6  # kernels that a runtime remembers, and so keeps: chains of operators are kernels, too
 OUTSIDE = 8  # sets of values from outside for which one body is compiled; beyond, they change all the time
 _all: WeakSet[CompiledBody] = WeakSet()
 _open: WeakSet[Bodies] = WeakSet()  # of all runtimes: what one of them compiled is there for the others
