@@ -366,15 +366,20 @@ class Search:
                 likely = costs, devices
         return likely[1] if likely is not None else None
 
-    def improve(self, devices: tuple[str, ...]) -> Work[None]:
-        """Look for a better plan on some devices near to the one that is known."""
+    def improve(self, devices: tuple[str, ...], repetitions: float, share: float) -> Work[None]:
+        """Look for a better plan on some devices near to the one that is known, as long as looks may take."""
         self._improved.add(devices)
         entry = self.found[devices]
         assert entry.account is not None
+        best = min([account.costs(repetitions, present=False) for account in self.others(None)])
+        least = next(figure.costs(repetitions) for chosen, figure in self._figures if chosen.devices == devices)
+        most = max(share * best, (best - least) / DEAR)
         for better in improved(self._step, entry.account, self._machine):
             if better is None:
                 self.looks += VISIT
                 yield 1.0
+                if self.looks > most:
+                    return
             elif (yield from crowded(self._step, better.plan, self._machine.platform)) is None:
                 self._limit(better, entry)
                 self.found[devices] = entry._replace(account=better)

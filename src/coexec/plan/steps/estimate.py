@@ -429,8 +429,8 @@ def looked_through(begin: float, end: float, launches: int, at_once: int, costs:
     """
     if launches < 2:
         return end
-    first = begin + (end - begin) * min(1.0, at_once / launches)
-    return max(end, first + (launches - 1) * costs.completion)
+    first, last = begin + (end - begin) * min(1.0, at_once / launches), (launches - 1) % at_once  # that end together
+    return max(end + last * costs.completion, first + (launches - 1) * costs.completion)
 
 
 def fresh(call: StepCall) -> int:

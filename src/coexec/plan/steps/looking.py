@@ -234,7 +234,7 @@ class Looking(Spending, ABC):
         while (devices := (yield from search.due(None, times, EARLY_SHARE))) is not None:
             yield from search.look(devices, None)
         while (devices := search.promising(times, EARLY_SHARE)) is not None:
-            yield from search.improve(devices)
+            yield from search.improve(devices, times, EARLY_SHARE)
 
     def _looks_again(self, step: StepProfile, forget: Callable[[Sequence[tuple[str, ...]]], None]) -> Looks:
         """Look at a step once more, for more is known of its calls by now; `forget` is told of which devices much more is expected.

@@ -106,8 +106,7 @@ class StepPlanner(Looking):
 
         Never fails a call that can be computed: a step that cannot be planned is left as it is, and `unplanned` tells why.
         """
-        if task.starved:
-            self._measuring.called(task)
+        self._measuring.called(task)
         if not self._watch.called(task, chunks, births):
             self._forget()
             return
@@ -164,8 +163,7 @@ class StepPlanner(Looking):
 
     def finished(self, task: Task, start: float, stop: float) -> None:
         """Take the end of a part of a task, none of which follows in its place."""
-        if stop > self._now or self._began is None:
-            self._computed(start, stop)
+        self._computed(start, stop)
         self._measuring.finished(task, stop)
 
     def _elapsed(self) -> float:
@@ -397,7 +395,7 @@ class StepPlanner(Looking):
         worth = [
             account
             for account in others
-            if account.costs(repetitions, present=False) + repetitions * account.late(present)
+            if account.costs(repetitions, present=False) + repetitions * self._late(account, present)
             < (WORTH if exact or account.measured is not None else SURE) * staying
         ]
         if not worth:
@@ -409,16 +407,25 @@ class StepPlanner(Looking):
                 return  # nobody knows yet what would be given up
             alone = min([account.period for account in others if len(account.devices) == 1], default=inf)
             worth = [account for account in worth if self._may_rely(account, present.measured, alone)]
-        best = min(
-            worth,
-            key=lambda account: account.costs(repetitions, present=False) + repetitions * account.late(present),
-            default=None,
-        )
-        if best is None:
+        if not worth:
             return
+        costs = {a: a.costs(repetitions, present=False) + repetitions * self._late(a, present) for a in worth}
+        best = min(worth, key=lambda account: costs[account])
+        if self._exact and self._watch.calls >= self._until:
+            # Of plans that come to about the same, the one that is better in the long run.
+            near = [account for account in worth if SURE * costs[account] <= costs[best]]
+            best = min(near, key=lambda account: account.period + self._late(account, present))
         if not self._exact and best.measured is None and step.exact:
             self._trials.back, self._trials.weighed = present, True  # it stays if it is as good as it promises
         self._adopt(best, step)
+
+    def _late(self, account: PlanAccount, present: PlanAccount) -> float:
+        """Return the seconds of a turn by which a plan will take longer than estimated, as the present one or others were seen to."""
+        if not present.one_by_one or not self._exact:
+            return account.late(present)
+        known = [entry.account for entry in self.considered if entry.account is not None]
+        seen = [other for other in known if other.measured is not None and not other.one_by_one]
+        return min([account.late(other) for other in seen], default=0.0)
 
     def _is_better_anyway(self, present: PlanAccount) -> bool:
         """Tell whether some device alone would be the better plan even if it took twice what it promises: then it need not be sampled first."""
