@@ -12,6 +12,7 @@ import pytest
 import coexec as cx
 from coexec.plan.pipeline.front import OBJECTIVES
 from coexec.stream import trials
+from coexec.stream.as_plan import one_more
 from coexec.stream.planning import PreparedFront
 from coexec.stream.rescheduling import CHANGE, KEEP, Adviser
 from tests.stream.functions import running_sum
@@ -123,17 +124,49 @@ def test_functions_with_a_state_or_with_host_tasks_are_not_run_more_often_than_t
     assert not drags(with_task, {"devices": "cpu:0"})
 
 
+def test_what_planning_tries_is_not_held_against_the_program() -> None:
+    with cx.Runtime(devices="cpu:0,cpu:1", store="off") as runtime:
+        told: list[bool] = []
+        unpaced = runtime._driver.diagnostics
+
+        def looks(x: Any, w: Any) -> Any:
+            told.append(unpaced._pace is None)
+            return product(x, w)
+
+        pipe = cx.Pipeline(looks, w=ONES)
+        pipe.plan(ONES)
+        assert told and all(told)
+        assert unpaced._pace is not None
+
+
+def test_one_more_device_never_brings_less() -> None:
+    free = prepared(0.0)
+    best = free.front.choose("throughput")
+    slow = free.tried({best.shape: 0.1, **{p.shape: 5.0 for p in free.singles().values()}})
+    told = one_more(slow, slow.as_tried(best), "throughput")
+    assert told and all("no more than" in line for line in told)
+
+
+class HiddenCount:
+    """A count that nobody can see from outside, so that a function that counts is taken for one without effects."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 def test_items_that_fail_in_a_trial_are_no_failure_of_the_plan() -> None:
-    runs: list[int] = []
+    runs = HiddenCount()
 
     def breaks(x: Any) -> Any:
-        runs.append(1)
-        if len(runs) > 22:  # recording and the rehearsals before are over
+        runs.count += 1
+        if runs.count > 22:  # recording and the rehearsals before are over
             raise ValueError("no more")
         return cx.relu(x)
 
     assert not drags(breaks, {"devices": "cpu:0"})
-    assert len(runs) > 22
+    assert runs.count > 22
 
 
 def test_functions_that_sleep_are_not_tried_for_longer_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,5 +110,8 @@ def one_more(prepared: PreparedFront, point: PipelinePoint, objective: str) -> l
     for name in {members: name for name, members in prepared.members.items()}.values():
         better = prepared.with_one_more(name, objective).period
         what = name.removesuffix(f" as {prepared.designs.get(name, '')}")
-        found.append((better, f"one more {what}: {1 / better:.4g} items/s instead of {1 / point.period:.4g}"))
+        brings = f"{1 / better:.4g} items/s instead of {1 / point.period:.4g}"
+        if better >= point.period:  # pipelines that were not tried are taken to be as slow as most of those that were
+            brings = f"no more than {1 / point.period:.4g} items/s"
+        found.append((better, f"one more {what}: {brings}"))
     return [line for _, line in sorted(found)]

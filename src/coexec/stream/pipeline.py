@@ -22,6 +22,7 @@ from .bundles import Tapes
 from .checking import PlanCheck, check
 from .deployment import Deployment
 from .designs import configurer, looking
+from .effects import same_randomness
 from .failures import FailurePolicy, StreamFailure
 from .item import driver_of
 from .on_ranks import agreed, check_stateless, stream_on_ranks
@@ -149,21 +150,19 @@ class Pipeline:
             return planned(execute=True)
 
     def _prepare(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> PreparedFront:
-        with looking(driver_of(runtime)):
-            return self._look(runtime, constants, sample)
-
-    def _look(self, runtime: Runtime, constants: Mapping[str, Any], sample: Any) -> PreparedFront:
-        recorded = record(runtime, self.fn, constants, sample)
-        if self._together is not None:
-            check_stateless(recorded.state_line)
-        prepared = prepare(
-            runtime,
-            recorded,
-            again=lambda device: record_on(runtime, self.fn, constants, sample, recorded, device),
-            **self._limits(),
-        )
-        prepared = prepared.paced(pace_of_python(runtime, self.fn, constants, sample, prepared, recorded))
-        return prepared.tried(drags_of(runtime, self.fn, constants, sample, prepared, recorded, self._tapes))
+        constants = mapped(dict(constants), lambda leaf: leaf)  # the function may change lists and dicts
+        with runtime.trying(), looking(driver_of(runtime)), same_randomness(self.fn, constants):
+            recorded = record(runtime, self.fn, constants, sample)
+            if self._together is not None:
+                check_stateless(recorded.state_line)
+            prepared = prepare(
+                runtime,
+                recorded,
+                again=lambda device: record_on(runtime, self.fn, constants, sample, recorded, device),
+                **self._limits(),
+            )
+            prepared = prepared.paced(pace_of_python(runtime, self.fn, constants, sample, prepared, recorded))
+            return prepared.tried(drags_of(runtime, self.fn, constants, sample, prepared, recorded, self._tapes))
 
     def _limits(self) -> dict[str, Any]:
         """Return what plan() was asked to keep to."""

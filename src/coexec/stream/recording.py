@@ -34,6 +34,7 @@ class RecordedItem:
     reads: int = 0  # how often the function waits for a value
     host: float = 0.0  # seconds that the function keeps the program busy, waits left out
     drags: Mapping[Shape, float] = field(default_factory=dict)  # of pipelines that were tried for items like it
+    effects: bool = False  # the function was seen to do more than compute, so it is run no more often than it must be
     result: Any = field(default=None, repr=False)
 
     @property
@@ -119,13 +120,21 @@ def _record(
         session.giving_way.until = before
     host = max(0.0, clock() - begin - reads.seconds)
     if not log:
-        name = getattr(function, "__name__", "the function")
-        raise ArgumentError(
-            f"{name} calls no kernel, operation or ufunc on coexec arrays, so there is nothing to place; is the item an array?"
-        )
+        raise ArgumentError(_nothing(getattr(function, "__name__", "the function"), bool(given)))
     found = flow(log, given, made, result)
     found.reads, found.host, found.result = reads.count, host, result
     return found
+
+
+def _nothing(name: str, arrays: bool) -> str:
+    """Return why a function has nothing to place, with the remedy."""
+    told = f"{name} calls no kernel, operation or ufunc on coexec arrays, so there is nothing to place"
+    if not arrays:
+        return f"{told}: its item has no NumPy array. Other values are passed as they are; make arrays of them in the source"
+    return (
+        f"{told}; does it use its item? SciPy's matrices and other libraries read arrays and compute by themselves: "
+        "take cx.csr(matrix), and coexec's operations"
+    )
 
 
 def flow(

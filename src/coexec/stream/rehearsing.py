@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..program import session
 from ..runtime import Runtime
 from .deployment import under_way
+from .effects import noticed
 from .item import Function, ItemRun, driver_of
 from .item_session import Route, Watched
 from .planning import PreparedFront
@@ -51,13 +52,18 @@ def pace_of_python(
     def once_more(count: int, ahead: int) -> Rehearsal:
         return rehearsed(runtime, function, constants, sample, route, stateful=stateful, count=count, ahead=ahead)
 
-    seen = [once_more(1, 1) for _ in range(REHEARSED)]
+    seen: list[Rehearsal] = []
+    changes: list[bool] = []  # its first run may have loaded and remembered things
+    while len(seen) < REHEARSED and not any(changes):
+        with noticed(function, constants, changes):
+            seen.append(once_more(1, 1))
+    recorded.effects = any(changes)
     if driver_of(runtime).parts.simulation is not None:
         return seen[-1].busy  # a virtual clock has no noise, and the last item costs what later ones cost
     pace, lasts = min(one.busy for one in seen), min(one.lasts for one in seen)
     if lasts > max(SHORT, SLEEPS * pace):
         return lasts
-    if SETS_THE_PACE * quickest.quickest < pace < SHORT and not stateful:
+    if SETS_THE_PACE * quickest.quickest < pace < SHORT and not stateful and not recorded.effects:
         pace = min(pace, once_more(STREAMED, under_way(route)).busy)
     return pace
 

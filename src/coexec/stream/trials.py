@@ -100,10 +100,10 @@ def drags_of(
 ) -> dict[tuple[Any, ...], float]:
     """Return how many times longer items take in short streams than stages and Python alone explain, by pipeline.
 
-    Nothing is tried where time is virtual, where a function has a state or calls host tasks, which may have effects, and where
+    Nothing is tried where time is virtual, where a function has a state, effects, or calls host tasks, which may have some, and where
     items take so long that trying some would keep the program waiting.
     """
-    if driver_of(runtime).parts.simulation is not None or recorded.state_line:
+    if driver_of(runtime).parts.simulation is not None or recorded.state_line or recorded.effects:
         return {}
     if any(call.kernel.host for call in recorded.calls):
         return {}
