@@ -16,6 +16,7 @@ from coexec.stream.on_ranks import OwnItems, RankStream, dealt
 from coexec.stream.travelling import packed, unpacked
 from coexec.stream.trees import leaves
 from coexec.testing import on_teams
+from tests.clusters import cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::coexec.CoexecWarning")
 
@@ -243,3 +244,8 @@ def test_arrays_travel_with_type_and_shape(data: Any) -> None:
 def test_bytes_that_are_no_result_are_an_error(words: bytes) -> None:
     with pytest.raises(ClusterError, match="no result of an item"):
         unpacked(words)
+
+
+def test_ranks_of_a_simulation_are_told_that_they_have_no_pipelines() -> None:
+    with cx.Runtime(platform=cluster(2), ranks=2, execute=True), pytest.raises(ProgramError, match="ranks=1"):
+        cx.Pipeline(np.tanh).map([np.ones((4, 4))])
