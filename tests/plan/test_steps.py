@@ -271,5 +271,6 @@ def test_a_plan_that_promises_little_is_adopted_unmeasured_if_that_is_time_of_ke
         for _ in range(16):
             cx.matmul(a, b, c)
         runtime.wait()
-        present = runtime._driver.scheduler.plan.steps.present
+        steps: Any = runtime._driver.scheduler.plan.steps
+        present = steps.present
         assert {name.split(":")[0] for name in present.devices} == {"cpu", "gpu"}
