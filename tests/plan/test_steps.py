@@ -261,3 +261,16 @@ def test_a_step_that_cannot_be_planned_is_left_as_it_is(monkeypatch: pytest.Monk
 
 def test_each_of_very_many_devices_gets_its_share() -> None:
     assert list(_normal(dict.fromkeys(map(str, range(2000)), 1.0)).values()) == pytest.approx([1 / 2000] * 2000)
+
+
+def test_a_plan_that_promises_little_is_adopted_unmeasured_if_that_is_time_of_kernels() -> None:
+    """Two processors add 5 % to four GPUs, of which coexec's own cost is none."""
+    with cx.Runtime("", platform="a100x4", store="off", diagnostics="off") as runtime:
+        given = ArrayMaker(runtime._driver)
+        a, b, c = (given(4096, 4096) for _ in range(3))
+        for _ in range(16):
+            cx.matmul(a, b, c)
+        runtime.wait()
+        steps: Any = runtime._driver.scheduler.plan.steps
+        present = steps.present
+        assert {name.split(":")[0] for name in present.devices} == {"cpu", "gpu"}

@@ -390,12 +390,16 @@ class StepPlanner(Looking):
             if self._way is not None:
                 return  # it is chosen when the way is known
         staying = present.costs(repetitions, present=True)
-        # Where one estimate is compared with another, both of which are a few percent off, little tells nothing.
-        exact = self._exact and step.exact and not self._broken and not (self.adopted and present.measured is None)
+        exact = self._exact and step.exact and not self._broken
+        unsure = (
+            0.0  # where one estimate is compared with another, what either says of coexec's own cost may be a tenth off
+        )
+        if exact and self.adopted and present.measured is None and present.estimated is not None:
+            unsure = (1.0 - SURE) * repetitions * present.estimated.own
         worth = [
             account
             for account in others
-            if account.costs(repetitions, present=False) + repetitions * self._late(account, present)
+            if account.costs(repetitions, present=False) + repetitions * self._late(account, present) + unsure
             < (WORTH if exact or account.measured is not None else SURE) * staying
         ]
         if not worth:
