@@ -168,7 +168,8 @@ def _steps(
     overheads = Overheads(*host.costs[:5]) if simulated else Overheads()
     clock = None if simulated else thread_time  # planning is not charged for what others compute meanwhile
     exact = simulated and not host.world.scenario.happens  # else devices are not what models say of them
-    return ToldPlanner(Target(platform, overheads, where.where), candidates, planner, exact=exact, clock=clock)
+    target = Target(platform, overheads, where.where, by_peaks=exact and host.law.by_peaks)
+    return ToldPlanner(target, candidates, planner, exact=exact, clock=clock)
 
 
 def _executor(engine: Engine, machine: Machine, lock: Any, simulation: SimulatedBackend | None) -> Executor:

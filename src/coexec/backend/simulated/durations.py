@@ -43,6 +43,8 @@ class Law(Protocol):
 
     shares: bool
     """Whether transfers take longer beside others."""
+    by_peaks: bool
+    """Whether kernels that nobody measured take what peak rates say."""
 
     def timed(self, instruction: Instruction) -> Timed:
         """Return how long an instruction takes, and how that is known."""
@@ -54,7 +56,7 @@ class Law(Protocol):
 class GivenDurations:
     """Whatever a function says, whatever else is going on."""
 
-    shares = False
+    shares = by_peaks = False
 
     def __init__(self, seconds: Seconds) -> None:
         self._seconds = seconds
@@ -82,7 +84,7 @@ def fixed_durations(kernel: float = 1.0, copy: float = 0.5) -> Seconds:
 class Durations:
     """Durations on the devices of a platform."""
 
-    shares = True
+    shares = by_peaks = True
 
     def __init__(
         self,

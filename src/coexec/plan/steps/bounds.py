@@ -30,6 +30,7 @@ class Target(NamedTuple):
     platform: Platform
     overheads: Overheads
     where: Where
+    by_peaks: bool = False  # kernels that nobody measured take what peak rates say
 
     @property
     def memories(self) -> dict[str, int]:

@@ -91,7 +91,7 @@ class StepPlanner(Looking):
         """Return the profile of a call, of which plans depend on nothing else."""
         found = self._planner.profile(task)
         if found is not None:
-            found.exact = self._exact
+            found.by_peaks = self._machine.by_peaks
         return found
 
     @property

@@ -54,8 +54,8 @@ class CallProfile:
         "axis",
         "blocks",
         "box",
+        "by_peaks",
         "devices",
-        "exact",
         "granule",
         "host",
         "name",
@@ -75,7 +75,7 @@ class CallProfile:
         self.task = without_arrays(task)
         self.text = repr(task.key)  # by which plans name such calls
         self.host = not candidates
-        self.exact = False  # devices are what their peak rates say: what was measured beside others tells less
+        self.by_peaks = False  # devices are what their peak rates say: what was measured beside others tells less
         self.reduces = bool(kernel.reduces)
         self.box = task.domain
         works = work_of(task) if candidates else None
@@ -162,7 +162,7 @@ class CallProfile:
         candidate = self.devices.get(device)
         if candidate is None:
             return None
-        if self.exact and (stated := candidate.model.stated(touched.work)) is not None:
+        if self.by_peaks and (stated := candidate.model.stated(touched.work)) is not None:
             return stated
         estimate = candidate.model.estimate(touched.work, together=together)
         if estimate is None or not 0.0 <= estimate.seconds < inf:
