@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -55,21 +56,23 @@ def test_where_python_sets_the_pace_the_plan_says_so() -> None:
 
 
 def test_on_real_devices_the_pace_of_python_is_that_of_items_that_follow_each_other() -> None:
-    runs: list[int] = []
+    runs = ctypes.c_long(
+        0
+    )  # which planning does not see: a function that is seen to count is run no more often than it must
 
     def counted(x: Any, w: Any) -> Any:
-        runs.append(len(x))
+        runs.value += 1
         return two_products(x, w)
 
     with opened(devices="cpu:0"):
         pipe = cx.Pipeline(counted, w=np.ones((8, 8), np.float32))
         pipe.plan(np.ones((8, 8), np.float32))
-        short = len(runs)
+        short = runs.value
         assert pipe.planned.host > 0.0
     with opened(platform="workstation"):
         again = cx.Pipeline(counted, w=np.ones((8, 8), np.float32))
         again.plan(np.ones((8, 8), np.float32))
-    assert short - (len(runs) - short) >= STREAMED  # a virtual clock learns nothing from a short stream
+    assert short - (runs.value - short) >= STREAMED  # a virtual clock learns nothing from a short stream
 
 
 def test_a_kernel_that_is_about_to_be_tried_in_pieces_is_measured_until_it_is_known() -> None:

@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 import coexec as cx
 from coexec.errors import ItemFailed
 from coexec.program import session
+from coexec.program.call import DEFAULT, placed_now
 from coexec.stream import bundles, trials
 from tests.stream.functions import checked, doubled
 from tests.stream.test_following import alike, known_of, made, opened, pictures, smoothed
@@ -356,3 +357,30 @@ def buffered(given_items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         buffer = buffers.setdefault(x.dtype, np.empty_like(x))
         buffer[...] = x
         yield {**item, "x": buffer}
+
+
+@pytest.mark.parametrize("end", ["taken", "closed", "dropped"])
+def test_a_block_of_a_source_leaves_nothing_in_force(end: str) -> None:
+    """A generator begins a block in one turn and ends it in another, or when it is closed."""
+    items = pictures(40)
+
+    def source() -> Iterator[Any]:
+        yield from items[:15]
+        for x in items[15:38]:
+            with cx.placed("cpu:1"):
+                yield x
+        with cx.placed("cpu:0"), cx.placed("cpu:1"):
+            yield from items[38:]
+
+    with opened():
+        blocks = session._blocks.get()
+        stream = cx.Pipeline(lambda x: np.sqrt(x) + 1).stream(source())
+        found = [next(stream) for _ in range(40 if end == "taken" else 25)]
+        if end == "taken":
+            assert next(stream, None) is None
+        elif end == "closed":
+            stream.close()
+        del stream
+        assert placed_now.get() is DEFAULT
+        assert session._blocks.get() == blocks
+    alike(found, [np.sqrt(x) + 1 for x in items[: len(found)]])

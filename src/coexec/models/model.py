@@ -168,8 +168,6 @@ class Model:
 
         refuse_nothing(self.layers)
         compared = tuple(BASELINES) if baselines is None else tuple(baselines)
-        if platform is None:
-            refuse_ranks(self.name)
         if platform is None and objective == "latency" and self._graph is not None and not simulated_here():
             return self._plan_as_timed(budget, compared, progress)
         found = fabric(platform_of(platform), every=platform is None)
@@ -353,16 +351,6 @@ def platform_of(platform: Platform | str | None) -> Platform:
 
         return measured_platform(platform_here())
     return Platform.load(platform) if isinstance(platform, str | Path) else platform
-
-
-def refuse_ranks(name: str) -> None:
-    """Raise PlanError among ranks: each would time its devices by itself, and do and plan something else than the others."""
-    current: Any = session.current()
-    if current.joined and not simulated_here():
-        raise PlanError(
-            f"{name} cannot be planned for the devices of several ranks, which each would time for itself; calls are divided among "
-            "ranks without a plan, and model.plan(platform) plans for a platform that is given"
-        )
 
 
 def simulated_here() -> bool:

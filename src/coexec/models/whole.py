@@ -36,7 +36,8 @@ from .torch_steps import Step, torch_steps
 from .torch_threads import compute_with, release_threads, torch_threads
 from .values import LayerGraph
 
-NAMES = ("cpu:", "torch:cpu")
+TORCH = "torch:cpu"
+NAMES = ("cpu:", TORCH)
 """Beginnings of the names of devices whose memory is the host's, and which run a model as one call."""
 MOST_BYTES = 1 << 30
 """Bytes of values that a model may have between its operations to be one call: 1 GiB. They stay as long as the model does."""
@@ -254,7 +255,7 @@ def threads_here(runtime: Any) -> int:
     config = runtime.config
     if not config.inline or config.sync or runtime.traced:
         return 0
-    (device,) = [one for one in runtime.platform.devices if one.kind == "torch"]
+    (device,) = [one for one in runtime.platform.devices if one.name.startswith(TORCH)]
     return len(device.cores) if device.cores == available_cores() else 0
 
 

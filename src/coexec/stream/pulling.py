@@ -29,24 +29,41 @@ class Pulling(InFront):
         """Take what gives items that wait to a device."""
         super().__init__(runtime)
         self._flush = flush
+        self.used = False  # a generator may be in a block that it began behind this, and is to end it behind this
 
     def pull(self, source: ItemSource) -> Pulled | None:
         """Return what comes next from a source."""
-        self.runtime = cast(
-            "Runtime", session.current()
-        )  # as ever, the source's calls are those of the block around it
-        before, placed = _blocks.get(), placed_now.get()
-        mine = (*before, self)
-        _blocks.set(mine)
-        within = SEEN if placed is DEFAULT else placed
-        placed_now.set(within)
+        self.used = True
+        before = self._begin()
         try:
             return source.pull()
-        finally:  # a generator may be in the middle of a block of its own, which goes on
-            now = _blocks.get()
-            _blocks.set(before if now is mine else tuple([block for block in now if block is not self]))
-            if placed_now.get() is within:
-                placed_now.set(placed)
+        finally:
+            self._end(before)
+
+    def close(self, source: ItemSource) -> None:
+        """Take nothing more from a source, which ends its blocks."""
+        before = self._begin()
+        try:
+            source.close()
+        finally:
+            self._end(before)
+
+    def _begin(self) -> tuple[tuple[Any, ...], Options]:
+        """Stand before the runtime; return the blocks and the options that are in force."""
+        self.runtime = cast("Runtime", session.current())  # as ever, the source's calls are those of the block around
+        blocks, placed = _blocks.get(), placed_now.get()
+        _blocks.set((*blocks, self))
+        if placed is DEFAULT:
+            placed_now.set(SEEN)
+        return blocks, placed
+
+    def _end(self, before: tuple[tuple[Any, ...], Options]) -> None:
+        """Stand there no more. A generator may be in the middle of a block of its own, which goes on, or have ended one of an earlier turn."""
+        blocks, placed = before
+        now = _blocks.get()
+        _blocks.set(blocks if now == (*blocks, self) else tuple([block for block in now if block is not self]))
+        if placed is not SEEN and placed_now.get() is SEEN:
+            placed_now.set(DEFAULT)
 
     def submit(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
         """Record one call, after everything that waits."""

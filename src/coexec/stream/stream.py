@@ -152,7 +152,7 @@ class Stream(Iterator[Any]):
             return
         self.closed = True
         try:
-            self._source.close()
+            self._window.close(self._source)
         finally:
             self._window.abandon()
             self._ended()

@@ -135,7 +135,14 @@ class Window:
 
     def pull(self, source: ItemSource) -> Pulled | None:
         """Return what comes next from a source. If it writes what items read that wait for others, these go first."""
-        return self.pulling.pull(source) if self._followed else source.pull()
+        return self.pulling.pull(source) if self._followed or self.pulling.used else source.pull()
+
+    def close(self, source: ItemSource) -> None:
+        """Take nothing more from a source."""
+        if self.pulling.used:
+            self.pulling.close(source)
+        else:
+            source.close()
 
     @property
     def waits_for_room(self) -> bool:
