@@ -9,7 +9,7 @@ from typing import Any
 from coexec.graph.instruction import Join, Step
 from coexec.graph.positions import OFTEN
 from coexec.lower.emit import Emitter
-from coexec.lower.recipe import Recipe, edges_at
+from coexec.lower.recipe import MOST_PLACES, Recipe, edges_at
 
 
 def _random(draw: random.Random) -> tuple[Recipe, list[Any], list[Step]]:
@@ -49,3 +49,26 @@ def test_a_recipe_that_is_written_out_makes_the_same_instructions() -> None:
             _made(recipe, slots, steps)
         assert callable(recipe._written)
         assert _made(recipe, slots, steps) == first, number
+
+
+def test_recipes_without_instructions_and_those_with_very_many_edges_are_not_written_out() -> None:
+    many = [edges_at([], range(MOST_PLACES + 1), range(MOST_PLACES + 1))]
+    slots: list[Any] = [[number, number + 1] for number in range(MOST_PLACES + 1)]
+    for recipe, given, steps in [
+        (Recipe([], [], [], (), (), 0, 2), [1, 2], []),
+        (Recipe([Join()], [-1], many, (), (), 0, len(slots)), slots, [Join()]),
+    ]:
+        for _ in range(OFTEN + 2):
+            _made(recipe, given, list(steps))
+        assert recipe._written is None
+
+
+def test_thousands_of_lists_of_readers_can_be_written_out() -> None:
+    places = range(MOST_PLACES)
+    recipe = Recipe([Join()], [-1], [edges_at([], places, places)], (), (), 0, MOST_PLACES)
+    slots: list[Any] = [[number, number + 1] for number in places]
+    first = _made(recipe, slots, [Join()])
+    for _ in range(OFTEN):
+        again = _made(recipe, slots, [Join()])
+    assert callable(recipe._written)
+    assert again[0][0][3] == first[0][0][3]

@@ -95,7 +95,11 @@ class Positions:
         if self._written is not None:
             return self._written(slots)
         self._fills += 1
-        if self._fills == OFTEN and len(self._firsts) <= MOST_WRITTEN:
+        if (
+            self._fills == OFTEN
+            and len(self._firsts) <= MOST_WRITTEN
+            and sum(map(len, self._each())) <= 4 * MOST_WRITTEN
+        ):
             self._written = written(self.text(), {"_listed": _listed})
         ids = list(self.get(slots))
         for number, first, more in self._growing:
@@ -107,6 +111,10 @@ class Positions:
         for number, those in self._joined:
             ids[number] = [id for i in those for id in _listed(slots[i])]
         return ids
+
+    def _each(self) -> list[tuple[int, ...]]:
+        """Return the positions of each list that is put together."""
+        return [those for _, those in self._joined]
 
     def text(self) -> str:
         """Return the text of `fill` for these positions alone, without loops."""

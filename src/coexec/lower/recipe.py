@@ -26,6 +26,7 @@ from .emit import MOST_EDGES, Emitter
 from .state import ArrayState, Backing, StateForm
 
 SYMBOLS = -(1 << 48)  # and below: no instruction has such an id, and no mark
+MOST_PLACES = 1 << 12  # edges of a recipe that is written out
 BOUND = 16  # sets of arrays for which a recipe remembers its instructions
 
 
@@ -127,7 +128,9 @@ class Recipe:
                 emitter.work_out_front()
             return made
         self._fills += 1
-        if self._fills == OFTEN and 0 < self.size <= MOST_WRITTEN:  # of a call that others compute there are none
+        if (
+            self._fills == OFTEN and 0 < self.size <= MOST_WRITTEN and self._places() <= MOST_PLACES
+        ):  # none: others compute
             self._written = written(self.text(), {"Instruction": Instruction})
         made = []
         before = zip(slots[-self.size :], self._before, steps)  # noqa: B905 - as long as each other, and this is hot
@@ -153,6 +156,10 @@ class Recipe:
             emitter.work_out_front()
         return made
 
+    def _places(self) -> int:
+        """Return how many edges there are, lists of readers counted once."""
+        return sum([len(each.need_ids) + len(each.ids) + len(each.readers) for each in self._all])
+
     def text(self) -> str:
         """Return the text of a function that makes the instructions of this recipe alone, without loops."""
         lines = ["def fill(slots, task, steps, edges, led):", f"    {_named('s', self.size)} = steps"]
@@ -165,7 +172,8 @@ class Recipe:
                     lines.append(f"    r{number}_{at} = {several(at)}")
                     lists.append(f"r{number}_{at}")
                 joined = [f"r{number}_{at}" for at in each.readers]
-                after = joined[0] if len(joined) == 1 and not each.ids else " + ".join([after, *joined])
+                also = "".join([f"*{name}, " for name in joined])
+                after = joined[0] if len(joined) == 1 and not each.ids else f"({after[1:-1]}{also})"
             entries.append(f"Instruction(slots[{self._own + number}], s{number}, task, {needs}, {after})")
         front, behind = _front(self._all, self.size, self._own)
         lines.append(f"    edges += ({', '.join([*lists, _tuple(behind)])},)")
