@@ -44,7 +44,7 @@ def machine() -> Data:
 
 def named(what: str, known: Iterable[str], wanted: Iterable[str]) -> list[str]:
     """Return the names that are wanted, in the order of those that are known; all if none is named."""
-    names, asked = list(known), list(wanted)
+    names, asked = list(dict.fromkeys(known)), list(wanted)  # a body and an application may have one name
     for name in asked:
         if name not in names:
             raise unknown_name(what, name, names)

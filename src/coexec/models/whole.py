@@ -36,7 +36,7 @@ from .torch_steps import Step, torch_steps
 from .torch_threads import compute_with, release_threads, torch_threads
 from .values import LayerGraph
 
-TORCH = "torch:cpu"
+TORCH = "torch:cpu"  # begins the name of what computes models at once, too
 NAMES = ("cpu:", TORCH)
 """Beginnings of the names of devices whose memory is the host's, and which run a model as one call."""
 MOST_BYTES = 1 << 30
